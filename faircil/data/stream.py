@@ -1,0 +1,175 @@
+"""A stream of tasks: each brings new classes, with a training and a test part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from faircil.errors import DataError, raise_all
+from faircil.samples import Samples, group_counts
+
+Integers = NDArray[np.int64]
+Inputs = Callable[[Integers], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The training or test part of a dataset, before it is cut into tasks.
+
+    Parameters
+    ----------
+    y : ndarray of int64, shape (n,)
+        Classes, numbered from 0.
+    z : ndarray of int64, shape (n,), or None
+        Attribute values, numbered from 0.
+    inputs : callable
+        ``inputs(rows)`` gives the float32 inputs (len(rows), d) of these rows. A function and not
+        an array, so that large inputs are made once per task and never stand in memory twice.
+    """
+
+    y: Integers
+    z: Integers | None
+    inputs: Inputs
+
+    def take(self, rows: Integers) -> Samples:
+        """Return the samples at ``rows`` as tensors."""
+        z = None if self.z is None else torch.from_numpy(self.z[rows])
+        return Samples(
+            torch.from_numpy(np.ascontiguousarray(self.inputs(rows), dtype=np.float32)),
+            torch.from_numpy(self.y[rows]),
+            z,
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """New classes with their samples."""
+
+    classes: tuple[int, ...]
+    train: Samples
+    test: Samples
+
+
+@dataclass(frozen=True)
+class TaskStream:
+    """Tasks in the order in which a learner meets them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    tasks : tuple of Task
+        No class occurs in two of them.
+    class_names : tuple of str
+        Name of class 0, 1, ….
+    attribute : str or None
+        Name of the sensitive attribute; None if there is none.
+    attribute_values : tuple of str
+        Name of attribute value 0, 1, …; empty without an attribute.
+    notes : tuple of str
+        What a user should know about how the data was read.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    class_names: tuple[str, ...]
+    attribute: str | None = None
+    attribute_values: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        raise_all(list(self._mistakes()), DataError)
+
+    def _mistakes(self) -> list[str]:
+        occurrences = Counter(chain.from_iterable(task.classes for task in self.tasks))
+        mistakes = [
+            f"class '{self.class_names[c]}' is in {times} tasks; put it in one"
+            for c, times in occurrences.items()
+            if times > 1
+        ]
+        if len(occurrences) < 2:
+            mistakes.append(
+                f"{self.name} has {len(occurrences)} class(es); at least two are needed"
+            )
+        for number, task in enumerate(self.tasks, start=1):
+            for part, samples in (("training", task.train), ("test", task.test)):
+                present = set(torch.unique(samples.y).tolist())
+                mistakes += [
+                    f"class '{self.class_names[c]}' of task {number} has no {part} sample"
+                    for c in task.classes
+                    if c not in present
+                ]
+                if not torch.isfinite(samples.x).all():
+                    mistakes.append(
+                        f"the {part} part of task {number} has NaN or infinite features; "
+                        "replace or remove these rows"
+                    )
+        return mistakes
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes over all tasks, the width of the head."""
+        return len(self.class_names)
+
+
+def classes_in_tasks(
+    n_classes: int, per_task: int, order: Sequence[int] | None = None
+) -> list[tuple[int, ...]]:
+    """Cut the classes, in ``order``, into tasks of ``per_task`` classes (the last may be smaller).
+
+    Examples
+    --------
+    >>> classes_in_tasks(5, 2)
+    [(0, 1), (2, 3), (4,)]
+    """
+    order = range(n_classes) if order is None else order
+    return [tuple(order[start : start + per_task]) for start in range(0, n_classes, per_task)]
+
+
+def shuffled_classes(n_classes: int, seed: int) -> list[int]:
+    """Return the classes in an order drawn from ``seed``."""
+    return [int(c) for c in np.random.default_rng([seed, 11]).permutation(n_classes)]
+
+
+def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) -> tuple[Task, ...]:
+    """Make one :class:`Task` per tuple of classes."""
+
+    def rows(part: Part, classes: tuple[int, ...]) -> Integers:
+        return np.flatnonzero(np.isin(part.y, classes))
+
+    return tuple(
+        Task(
+            classes,
+            train.take(rows(train, classes)),
+            test.take(rows(test, classes)),
+        )
+        for classes in tasks
+    )
+
+
+def small_groups(stream: TaskStream, quota: int) -> list[str]:
+    """Say which groups have no training sample, or fewer than the buffer's quota (0: no buffer)."""
+    notes = []
+    for number, task in enumerate(stream.tasks, start=1):
+        counts = group_counts(task.train)
+        for c in task.classes:
+            for z in range(max(1, len(stream.attribute_values))):
+                name, key = f"class '{stream.class_names[c]}'", (c,)
+                if stream.attribute is not None:
+                    name += f" with {stream.attribute} '{stream.attribute_values[z]}'"
+                    key += (z,)
+                count = counts.get(key, 0)
+                if count == 0:
+                    notes.append(f"task {number}: {name} has no training sample and takes no part")
+                elif count < quota:
+                    notes.append(
+                        f"task {number}: {name} has {count} training samples, fewer than the "
+                        f"{quota} that the buffer keeps per group; all of them are kept"
+                    )
+    return notes

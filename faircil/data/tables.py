@@ -1,0 +1,144 @@
+"""Read a user's file into a table: named columns of numbers, booleans or text.
+
+Whatever the format, the table obeys the same rules: names are unique and not empty, there is at
+least one row, and the words of ``MISSING`` are missing values.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from faircil.errors import DataError, raise_all
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read ``path`` by its ending (see ``READERS``).
+
+    Returns
+    -------
+    DataFrame, shape (rows, columns)
+        Columns are numeric, boolean or text; missing values are NaN.
+
+    Raises
+    ------
+    DataError
+        The file is absent, empty, of an unknown kind, or not what its ending says.
+    """
+    reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
+    if reader is None:
+        raise DataError(f"{path} has an unknown ending; expected one of {', '.join(READERS)}")
+    if not path.is_file():
+        raise DataError(f"there is no file {path}; check the path")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty; expected columns with names")
+    table = reader(path)
+    if len(table) == 0:
+        raise DataError(f"{path} has columns but no rows; add samples")
+    return table
+
+
+def _read_text(path: Path, separator: str) -> pd.DataFrame:
+    options: dict[str, Any] = {
+        "sep": separator,
+        "encoding": "utf-8-sig",
+        "skipinitialspace": True,
+        "keep_default_na": False,
+        "na_values": list(MISSING),
+        "low_memory": False,
+    }
+    try:
+        # Without a header pandas neither renames repeated names nor takes a surplus first field
+        # of the rows for an index: the peek sees the names as written and refuses longer rows.
+        peek = pd.read_csv(path, header=None, nrows=2, dtype=str, **options)
+        names = peek.iloc[0].fillna("").tolist()
+        if any("\0" in name for name in names):
+            raise DataError(f"{path} is not text; expected a header row and rows of values")
+        raise_all(_name_mistakes(path, names), DataError)
+        table: pd.DataFrame = pd.read_csv(path, **options)
+    except pd.errors.EmptyDataError as error:
+        raise DataError(f"{path} has only blank lines; expected a header row and rows") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
+    except DAMAGE as error:
+        raise DataError(
+            f"cannot read {path}: {str(error).strip()}; expected as many fields in each row as in "
+            "the header row (and gzip data if the name ends in .gz)"
+        ) from error
+    return table
+
+
+def _read_npz(path: Path) -> pd.DataFrame:
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
+    frames: dict[str, pd.DataFrame] = {}
+    mistakes = []
+    with np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            try:
+                frames[name] = _columns(archive[name], name)
+            except DAMAGE as error:
+                mistakes.append(f"array '{name}' of {path} cannot be read: {error}")
+            except DataError as error:
+                mistakes.append(f"array '{name}' of {path} {error}")
+    lengths = {name: len(frame) for name, frame in frames.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        mistakes.append(f"the arrays of {path} differ in length: {listed}; make them equal")
+    if not frames and not mistakes:
+        mistakes.append(f"{path} holds no arrays; save one array per column")
+    mistakes += _name_mistakes(path, [str(name) for frame in frames.values() for name in frame])
+    raise_all(mistakes, DataError)
+    return pd.concat(frames.values(), axis=1)
+
+
+def _columns(array: NDArray[Any], name: str) -> pd.DataFrame:
+    if not isinstance(array, np.ndarray):
+        raise DataError("is not an array; write the file with numpy.savez")
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    kind = array.dtype.kind
+    if kind not in "biufU" or array.ndim not in ((1,) if kind == "U" else (1, 2)):
+        raise DataError(
+            f"has shape {array.shape} and type {array.dtype}; expected (n,) numbers or text, or "
+            "(n, features) numbers"
+        )
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.ndim == 2:
+        return pd.DataFrame(array, columns=[f"{name}_{i}" for i in range(array.shape[1])])
+    column = pd.Series(array, name=name)
+    return (column.mask(column.isin(MISSING)) if kind == "U" else column).to_frame()
+
+
+def _name_mistakes(path: Path, names: Sequence[str]) -> list[str]:
+    mistakes = [
+        f"{path} has {times} columns named '{name}'; give each its own name"
+        for name, times in Counter(names).items()
+        if name and times > 1
+    ]
+    # A column without a name is most often a saved row index, which gives the class away.
+    nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
+    if nameless:
+        mistakes.append(f"column {', '.join(nameless)} of {path} has no name; name or delete it")
+    return mistakes
+
+
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": partial(_read_text, separator=","),
+    ".csv.gz": partial(_read_text, separator=","),
+    ".tsv": partial(_read_text, separator="\t"),
+    ".tsv.gz": partial(_read_text, separator="\t"),
+    ".npz": _read_npz,
+}

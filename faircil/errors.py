@@ -1,0 +1,48 @@
+"""Errors that speak to the user: what came, what was expected, what to do.
+
+Everything the user can cause is a :class:`FaircilError`; the command line prints its
+message without a traceback. Anything else that escapes is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class FaircilError(Exception):
+    """A mistake or a missing thing that the message explains. Exit code 1."""
+
+
+class UsageError(FaircilError):
+    """The call itself is wrong: an unknown name, a bad setting. Exit code 2."""
+
+
+class DataError(FaircilError):
+    """Data that is missing, damaged, or not what it says it is."""
+
+
+class SolverError(FaircilError):
+    """A linear program that could not be solved."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name that is not in a table.
+
+    Examples
+    --------
+    >>> unknown_name("measure", "eoo", ["eer", "eo", "dp"])
+    "unknown measure 'eoo': did you mean 'eo'? Known: dp, eer, eo"
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" did you mean '{close[0]}'?" if close else ""
+    return f"unknown {kind} '{name}':{hint} Known: {', '.join(names)}"
+
+
+def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:
+    """Raise one error that lists every mistake; do nothing if there is none."""
+    if len(mistakes) == 1:
+        raise error(mistakes[0])
+    if mistakes:
+        raise error("\n".join(f"- {mistake}" for mistake in mistakes))

@@ -1,0 +1,146 @@
+"""What a run leaves behind, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faircil.metrics import TaskMetrics, forgetting
+
+# The metrics of a run, in the order in which people read them.
+METRIC_NAMES = ("accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "dp_predicted", "forgetting")
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Wall time of a run, split; ``total`` is from the first task to the last evaluation."""
+
+    gradient: float
+    lp: float
+    train: float
+    eval: float
+    total: float
+
+
+@dataclass(frozen=True)
+class WeightRecord:
+    """What the weighting of an epoch said.
+
+    Parameters
+    ----------
+    kept, dropped, partial : int
+        Number of weights that are 1, 0, between.
+    objective, bound : float
+        Of the program, with its proven lower bound.
+    gradient, lp : float
+        Seconds.
+    """
+
+    kept: int
+    dropped: int
+    partial: int
+    objective: float
+    bound: float
+    gradient: float
+    lp: float
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What an epoch did: trained on ``trained`` of ``samples`` in ``train`` seconds.
+
+    ``task`` and ``epoch`` count from 1; ``weights`` is None where the epoch was not weighted.
+    """
+
+    task: int
+    epoch: int
+    samples: int
+    trained: int
+    train: float
+    weights: WeightRecord | None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions for the test samples of all seen classes after a task; all arrays (n,)."""
+
+    y_true: NDArray[np.int64]
+    y_pred: NDArray[np.int64]
+    sensitive: NDArray[np.int64] | None
+    task: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the numbers of classes and attribute values mean."""
+
+    classes: tuple[str, ...]
+    attribute: str | None = None
+    attribute_values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One finished run.
+
+    Parameters
+    ----------
+    config : mapping
+        The resolved configuration, as in ``config.json``.
+    label : str
+        Short name of the method.
+    seed : int
+    names : Names
+    per_task : tuple of TaskMetrics
+        After each task.
+    predictions : tuple of Predictions
+        After each task.
+    epochs : tuple of EpochRecord
+    seconds : Seconds
+    notes : tuple of str
+        What the user should know.
+    """
+
+    config: Mapping[str, Any]
+    label: str
+    seed: int
+    names: Names
+    per_task: tuple[TaskMetrics, ...]
+    predictions: tuple[Predictions, ...]
+    epochs: tuple[EpochRecord, ...]
+    seconds: Seconds
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def accuracy_matrix(self) -> NDArray[np.float64]:
+        """Accuracy of task t after task l in row l, column t; NaN for tasks to come."""
+        n = len(self.per_task)
+        matrix = np.full((n, n), np.nan)
+        for row, metrics in enumerate(self.per_task):
+            matrix[row, : row + 1] = metrics.per_test_task
+        return matrix
+
+    def after_task(self, position: int) -> dict[str, float | None]:
+        """Return all metrics after the task at ``position`` (from 0)."""
+        metrics = self.per_task[position]
+        values = {name: getattr(metrics, name) for name in METRIC_NAMES if name != "forgetting"}
+        values["forgetting"] = forgetting(self.accuracy_matrix[: position + 1, : position + 1])
+        return values
+
+    def averages(self) -> dict[str, float | None]:
+        """Return the mean of each metric over tasks, and the forgetting at the end.
+
+        A task where a metric does not apply takes no part in its mean.
+        """
+        tasks = [self.after_task(position) for position in range(len(self.per_task))]
+        values: dict[str, float | None] = {}
+        for name in METRIC_NAMES:
+            known = [task[name] for task in tasks if task[name] is not None]
+            values[name] = float(np.mean(known)) if known else None  # type: ignore[arg-type]
+        values["forgetting"] = tasks[-1]["forgetting"]
+        return values

@@ -1,0 +1,97 @@
+"""Labelled samples, the one thing that travels everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from faircil.errors import DataError, raise_all
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs with their classes and, where there are any, sensitive attribute values.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, ...)
+        Inputs, ready for the net.
+    y : Tensor of int64, shape (n,)
+        Classes.
+    z : Tensor of int64, shape (n,) or (n, attributes), optional
+        Values of the sensitive attribute. Several columns are several attributes: a group is
+        then a class with a combination of their values. None: there is no attribute.
+    """
+
+    x: Tensor
+    y: Tensor
+    z: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        mistakes = []
+        if self.y.ndim != 1 or self.y.dtype != torch.int64:
+            mistakes.append(
+                f"y has shape {tuple(self.y.shape)} and type {self.y.dtype}, "
+                "expected (n,) and torch.int64"
+            )
+        if len(self.x) != len(self.y):
+            mistakes.append(f"x has {len(self.x)} rows but y has {len(self.y)}")
+        if self.z is not None:
+            if self.z.ndim not in (1, 2) or self.z.dtype != torch.int64:
+                mistakes.append(
+                    f"z has shape {tuple(self.z.shape)} and type {self.z.dtype}, "
+                    "expected (n,) or (n, attributes) and torch.int64"
+                )
+            if len(self.z) != len(self.y):
+                mistakes.append(f"z has {len(self.z)} rows but y has {len(self.y)}")
+        raise_all(mistakes, DataError)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: Tensor | slice) -> Samples:
+        """Return the samples at ``index`` (a copy for a tensor, a view for a slice)."""
+        z = None if self.z is None else self.z[index]
+        return Samples(self.x[index], self.y[index], z)
+
+    def to(self, device: torch.device | str) -> Samples:
+        """Return the samples on ``device`` (the same tensors if they are there already)."""
+        z = None if self.z is None else self.z.to(device)
+        return Samples(self.x.to(device), self.y.to(device), z)
+
+    def keys(self, by_attribute: bool = True) -> Tensor:
+        """Return what makes a group, one row per sample: the class and its attribute values.
+
+        Returns
+        -------
+        Tensor of int64, shape (n, 1 + attributes)
+            Only the class column where there is no attribute or ``by_attribute`` is false.
+        """
+        columns = [self.y[:, None]]
+        if by_attribute and self.z is not None:
+            columns.append(self.z.reshape(len(self), -1))
+        return torch.cat(columns, dim=1)
+
+
+def concatenate(parts: Sequence[Samples]) -> Samples:
+    """Join samples in order; either all of them or none carry an attribute."""
+    attributes = [part.z for part in parts if part.z is not None]
+    if attributes and len(attributes) < len(parts):
+        raise DataError(
+            f"{len(attributes)} of {len(parts)} sets of samples have an attribute z and the rest "
+            "do not; give z to all of them or to none"
+        )
+    return Samples(
+        torch.cat([part.x for part in parts]),
+        torch.cat([part.y for part in parts]),
+        torch.cat(attributes) if attributes else None,
+    )
+
+
+def group_counts(samples: Samples) -> dict[tuple[int, ...], int]:
+    """Count the samples of each group, keyed ``(y,)`` or ``(y, z, ...)``."""
+    keys, counts = torch.unique(samples.keys(), dim=0, return_counts=True)
+    return {tuple(key): count for key, count in zip(keys.tolist(), counts.tolist(), strict=True)}

@@ -1,0 +1,194 @@
+"""Last-layer gradients as factors: never a matrix with a row per sample and a column per weight.
+
+For logits ``o = W h + b`` the cross-entropy gradient of sample i with respect to ``[b W]`` is the
+outer product ``δ_i h̃_iᵀ`` with ``δ_i = softmax(o_i) − onehot(y_i)`` and ``h̃_i = [1; h_i]``
+(``h̃ = h`` for a head without bias). Two consequences carry the whole package:
+
+- the mean gradient of a group is one small matrix product, ``Ḡ_g = Δ_gᵀ H̃_g / n_g``;
+- the cosine of a sample with a group needs no outer product either,
+  ``cos(i, g) = δ_iᵀ (Ḡ_g/‖Ḡ_g‖) h̃_i / (‖δ_i‖ ‖h̃_i‖)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from faircil.errors import UsageError
+
+CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """Factors of the last-layer gradients of n samples.
+
+    Parameters
+    ----------
+    losses : Tensor, shape (n,)
+        Cross-entropy.
+    delta : Tensor, shape (n, classes)
+        Gradient with respect to the logits.
+    features : Tensor, shape (n, d)
+        Input of the last layer, without the constant 1.
+    bias : bool
+        Whether the layer has a bias, that is, whether h̃ has the constant.
+    """
+
+    losses: Tensor
+    delta: Tensor
+    features: Tensor
+    bias: bool
+
+
+def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) -> nn.Linear:
+    """Return the linear layer whose output is the net's output.
+
+    Parameters
+    ----------
+    net : Module
+        Any classifier that returns logits.
+    x : Tensor, shape (n, ...)
+        Inputs; one row of them is passed through the net.
+    head : Linear or str, optional
+        The layer, or its name in the net; by default the last one that runs is taken.
+    """
+    if isinstance(head, str):
+        named = dict(net.named_modules())
+        linear = [name for name, module in named.items() if isinstance(module, nn.Linear)]
+        if head not in linear:
+            raise UsageError(f"head '{head}' is no linear layer of the net; it has: {linear}")
+        head = named[head]  # type: ignore[assignment]
+    outputs: list[tuple[nn.Linear, Tensor]] = []
+    layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
+    hooks = [
+        layer.register_forward_hook(lambda layer, _, output: outputs.append((layer, output)))
+        for layer in layers
+    ]
+    try:
+        with evaluating(net):
+            logits = net(x[:1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    matching = [layer for layer, output in outputs if output is logits]
+    found = matching[-1] if matching else None
+    if found is None or (head is not None and head is not found):
+        raise UsageError(
+            f"the output of {type(net).__name__} is not the output of "
+            f"{'its last' if head is None else 'the given'} linear layer; return the logits "
+            "(no softmax after the layer), with the classifier as the last nn.Linear"
+        )
+    return found
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Put the net in eval mode without gradients, then restore the mode of every module."""
+    training = [module for module in net.modules() if module.training]
+    net.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def last_layer(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> LastLayer:
+    """Compute the gradient factors of all samples in one chunked forward pass.
+
+    Parameters
+    ----------
+    net, head : Module, Linear
+        The classifier and its last layer (see :func:`find_head`).
+    x, y : Tensor, shape (n, ...) and (n,)
+        The samples.
+    """
+    n, weight = len(y), head.weight
+    delta = weight.new_empty(n, head.out_features)
+    features = weight.new_empty(n, head.in_features)
+    losses = weight.new_empty(n)
+    rows = slice(0, 0)
+
+    def record(_: nn.Module, arguments: tuple[Tensor]) -> None:
+        features[rows] = arguments[0]
+
+    hook = head.register_forward_pre_hook(record)
+    try:
+        with evaluating(net):
+            for start in range(0, n, CHUNK):
+                rows = slice(start, start + CHUNK)
+                log_p = torch.log_softmax(net(x[rows]), dim=1)
+                label = y[rows, None]
+                losses[rows] = -log_p.gather(1, label).squeeze(1)
+                # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum keeps its digits when p_y is almost 1.
+                part = log_p.exp_().scatter_(1, label, 0.0)
+                delta[rows] = part.scatter_(1, label, -part.sum(dim=1, keepdim=True))
+    finally:
+        hook.remove()
+    return LastLayer(losses, delta, features, head.bias is not None)
+
+
+def mean_gradients(factors: LastLayer, members: list[Tensor]) -> Tensor:
+    """Return the mean gradient of each group, ``Ḡ_g = mean δ_i h̃_iᵀ``.
+
+    Parameters
+    ----------
+    factors : LastLayer
+        Of n samples.
+    members : list of Tensor
+        Row numbers of each group's samples.
+
+    Returns
+    -------
+    Tensor, shape (groups, classes, 1 + d) or (groups, classes, d) without a bias
+    """
+    means = []
+    for rows in members:
+        delta, features = factors.delta[rows], factors.features[rows]
+        gradient = delta.T @ features
+        if factors.bias:
+            gradient = torch.cat([delta.sum(dim=0)[:, None], gradient], dim=1)
+        means.append(gradient / len(rows))
+    return torch.stack(means)
+
+
+def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
+    """Return the cosine of every sample's gradient with every group's; 0 where one vanishes.
+
+    Parameters
+    ----------
+    factors : LastLayer
+        Of n samples.
+    gradients : Tensor, shape (groups, classes, 1 + d) or (groups, classes, d) without a bias
+        Mean gradients of the groups.
+
+    Returns
+    -------
+    Tensor, shape (groups, n)
+    """
+    groups, classes, _ = gradients.shape
+    norms = gradients.flatten(1).norm(dim=1)
+    directions = gradients * _inverse(norms)[:, None, None]
+    matrix = directions[:, :, -factors.features.shape[1] :].reshape(groups * classes, -1)
+    offset = directions[:, :, 0].reshape(-1) if factors.bias else matrix.new_zeros(len(matrix))
+    result = factors.delta.new_empty(groups, len(factors.delta))
+    for start in range(0, len(factors.delta), CHUNK):
+        rows = slice(start, start + CHUNK)
+        delta, features = factors.delta[rows], factors.features[rows]
+        # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
+        product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
+        inner = torch.einsum("ngc,nc->gn", product, delta)
+        length = (features.square().sum(dim=1) + float(factors.bias)).sqrt() * delta.norm(dim=1)
+        result[:, rows] = inner * _inverse(length)
+    return result
+
+
+def _inverse(lengths: Tensor) -> Tensor:
+    """1/length, and 0 for a vector without direction."""
+    return torch.where(lengths > 0, 1 / lengths, 0.0)

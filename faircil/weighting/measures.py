@@ -1,0 +1,104 @@
+"""Fairness measures as data: a matrix D such that the disparity is ``‖D ℓ‖₁`` for group losses ℓ.
+
+A measure is a function from :class:`Groups` to D, of shape (rows, groups). A new one is such a
+function and a row in :data:`MEASURES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from faircil.errors import DataError, UsageError, unknown_name
+from faircil.weighting.groups import Floats, Groups
+
+MeasureFunction = Callable[[Groups], Floats]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure, and whether its groups are classes or pairs of class and attribute value."""
+
+    matrix: MeasureFunction
+    by_attribute: bool = True
+    needs_seen: bool = False
+    summary: str = ""
+
+
+def equal_error_rate(groups: Groups) -> Floats:
+    """Each class loss against their mean: ``(I − 11ᵀ/n)/n``."""
+    n = len(groups)
+    return (np.eye(n) - 1 / n) / n
+
+
+def equalized_odds(groups: Groups) -> Floats:
+    """Each group's loss against the mean over the groups of its class, over all N groups."""
+    same_class = groups.label[:, None] == groups.label[None, :]
+    return (np.eye(len(groups)) - same_class / same_class.sum(axis=1)) / len(groups)
+
+
+def demographic_parity(groups: Groups) -> Floats:
+    """Equalized odds of losses scaled by ``s_yz = m_yz / m_*z``, counted over all data seen."""
+    if groups.seen is None or groups.seen_with_attribute is None:
+        raise DataError(
+            "measure 'dp' needs the counts of samples seen so far: pass seen={(y, z): count}"
+        )
+    return equalized_odds(groups) * (groups.seen / groups.seen_with_attribute)
+
+
+MEASURES: dict[str, Measure] = {
+    "eer": Measure(
+        equal_error_rate, by_attribute=False, summary="equal error rate: classes against each other"
+    ),
+    "eo": Measure(
+        equalized_odds,
+        summary="equalized odds: attribute values against each other, class by class",
+    ),
+    "dp": Measure(
+        demographic_parity,
+        needs_seen=True,
+        summary="demographic parity: how often each class is predicted, between attribute values",
+    ),
+}
+
+
+def find_measure(measure: str | MeasureFunction) -> Measure:
+    """Look a measure up by name; a function is taken as it is, on pairs (class, attribute)."""
+    if callable(measure):
+        return Measure(measure)
+    if measure not in MEASURES:
+        raise UsageError(unknown_name("measure", measure, MEASURES))
+    return MEASURES[measure]
+
+
+def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
+    """Evaluate a measure: D with parallel rows merged and zero rows left out.
+
+    ``|c·dᵀℓ| + |dᵀℓ| = (|c| + 1)·|dᵀℓ|``, so rows that differ by a factor are one row. With two
+    attribute values this halves the rows of ``eo`` and ``dp``.
+
+    Returns
+    -------
+    ndarray of float64, shape (rows, G)
+    """
+    matrix = np.asarray(measure.matrix(groups), dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != len(groups) or not np.isfinite(matrix).all():
+        raise DataError(
+            f"the measure gave an array of shape {matrix.shape} for {len(groups)} groups; "
+            "expected finite numbers of shape (rows, groups)"
+        )
+    norms = np.linalg.norm(matrix, axis=1)
+    rows = matrix[norms > 1e-12 * max(1.0, norms.max(initial=0.0))]
+    if not len(rows):
+        return rows
+    norms = np.linalg.norm(rows, axis=1)
+    directions = rows / norms[:, None]
+    first_entry = (np.abs(directions) > 1e-9).argmax(axis=1)[:, None]
+    directions = directions * np.sign(np.take_along_axis(directions, first_entry, axis=1))
+    # Rounding keeps rows together that differ in the last bits; the first of them is the direction.
+    _, first, merged = np.unique(
+        directions.round(10), axis=0, return_index=True, return_inverse=True
+    )
+    return directions[first] * np.bincount(merged.reshape(-1), weights=norms)[:, None]

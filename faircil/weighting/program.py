@@ -1,0 +1,149 @@
+"""The weighting program: a linear program over weights in [0, 1], and its proof of optimality.
+
+With predicted group losses ``ℓ̃(w) = ℓ − α A w`` (A: alignment, groups × samples) the method
+minimises ``‖D ℓ̃(w)‖₁ + λ cᵀ ℓ̃(w)``, where c averages the groups of each current class and then
+the current classes. In numbers only:
+
+    minimise   Σ_k |gap_offsets − gap_rows w|_k + cost · w
+    subject to floor_rows w ≤ floor_offsets,  0 ≤ w ≤ 1
+
+with ``gap_rows = α D A``, ``gap_offsets = D ℓ``, ``cost = −λ α cᵀ A``; the constant ``λ cᵀ ℓ`` is
+left out. The floor keeps the predicted loss of every current class from going below zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from faircil.errors import DataError, raise_all
+from faircil.weighting.groups import Floats, Groups
+
+
+@dataclass(frozen=True)
+class WeightProgram:
+    """The arrays of the program, float64: K gap rows, m floor rows, n variables.
+
+    Parameters
+    ----------
+    gap_rows : ndarray, shape (K, n)
+    gap_offsets : ndarray, shape (K,)
+    cost : ndarray, shape (n,)
+    floor_rows : ndarray, shape (m, n)
+    floor_offsets : ndarray, shape (m,)
+    """
+
+    gap_rows: Floats
+    gap_offsets: Floats
+    cost: Floats
+    floor_rows: Floats
+    floor_offsets: Floats
+
+    def __post_init__(self) -> None:
+        mistakes = []
+        for name in ("gap_rows", "gap_offsets", "cost", "floor_rows", "floor_offsets"):
+            array = np.asarray(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, array)
+            if not np.isfinite(array).all():
+                mistakes.append(f"{name} has NaN or infinite entries")
+        n = len(self.cost)
+        for kind in ("gap", "floor"):
+            rows, offsets = getattr(self, f"{kind}_rows"), getattr(self, f"{kind}_offsets")
+            if rows.shape != (len(offsets), n):
+                mistakes.append(
+                    f"{kind}_rows has shape {rows.shape}, expected ({len(offsets)}, {n}): "
+                    f"one row per entry of {kind}_offsets, one column per entry of cost"
+                )
+        raise_all(mistakes, DataError)
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def objective(self, weights: Floats) -> float:
+        """Value of the objective at ``weights``, shape (n,)."""
+        gaps = self.gap_offsets - self.gap_rows @ weights
+        return float(np.abs(gaps).sum() + self.cost @ weights)
+
+    def violation(self, weights: Floats) -> float:
+        """Largest amount by which ``weights`` break a floor; 0 if they keep all of them."""
+        return float(np.max(self.floor_rows @ weights - self.floor_offsets, initial=0.0))
+
+    def bound(self, gap_dual: Floats, floor_dual: Floats) -> float:
+        """Lower bound of the optimum that a dual vector proves, in one pass over the arrays.
+
+        For ``|y_k| ≤ 1`` and ``μ ≥ 0`` every feasible w has ``|o − Rw| ≥ y·(o − Rw)`` and
+        ``μ·(Fw − f) ≤ 0``, so the optimum is at least
+        ``y·o − μ·f + Σ_i min(0, cost − yᵀR + μᵀF)_i``. Duals outside these limits are clipped
+        into them, so the bound holds whatever comes in.
+
+        Parameters
+        ----------
+        gap_dual : ndarray, shape (K,)
+        floor_dual : ndarray, shape (m,)
+        """
+        y, mu = np.clip(gap_dual, -1, 1), np.maximum(floor_dual, 0)
+        reduced = self.cost - y @ self.gap_rows + mu @ self.floor_rows
+        return float(y @ self.gap_offsets - mu @ self.floor_offsets + np.minimum(reduced, 0).sum())
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """A program and what it takes to read its solution.
+
+    Parameters
+    ----------
+    program : WeightProgram
+    constant : float
+        What the program leaves out: ``objective + constant`` is the value of the method's formula.
+    """
+
+    program: WeightProgram
+    constant: float
+
+
+def formulate(
+    alignment: Floats,
+    losses: Floats,
+    groups: Groups,
+    disparity: Floats,
+    *,
+    alpha: float,
+    lam: float,
+    floor: bool = True,
+) -> Formulation:
+    """Write the program of the method.
+
+    Parameters
+    ----------
+    alignment : ndarray, shape (G, n)
+        Cosine of each variable's gradient with each group's.
+    losses : ndarray, shape (G,)
+        Mean loss of each group.
+    groups : Groups
+        G of them.
+    disparity : ndarray, shape (rows, G)
+        The measure's matrix D.
+    alpha, lam : float
+        Step size of the prediction, and weight of the current classes' loss.
+    floor : bool
+        Whether the predicted loss of a current class must stay above zero.
+    """
+    labels = np.unique(groups.label[groups.current])
+    averages = np.zeros((len(labels), len(groups)))
+    for row, label in enumerate(labels):
+        members = groups.current & (groups.label == label)
+        averages[row, members] = 1 / members.sum()
+    # One product for all rows: D for the gaps, the class averages for cost and floor.
+    rows = np.vstack([disparity, averages])
+    offsets, steps = rows @ losses, alpha * (rows @ alignment)
+    k = len(disparity)
+    kept = len(labels) if floor else 0
+    program = WeightProgram(
+        gap_rows=steps[:k],
+        gap_offsets=offsets[:k],
+        cost=-lam * steps[k:].mean(axis=0),
+        floor_rows=steps[k : k + kept],
+        floor_offsets=offsets[k : k + kept],
+    )
+    return Formulation(program, constant=lam * float(offsets[k:].mean()))

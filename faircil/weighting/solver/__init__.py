@@ -1,0 +1,40 @@
+"""Solvers of the weighting program, by name: one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from faircil.errors import UsageError, unknown_name
+from faircil.weighting.program import WeightProgram
+from faircil.weighting.solver.highs import solve_with_highs
+from faircil.weighting.solver.solution import Solution as Solution
+
+Solver = Callable[[WeightProgram], Solution]
+
+SOLVERS: dict[str, Solver] = {
+    "highs": solve_with_highs,
+}
+DEFAULT = "highs"
+
+
+def solve(program: WeightProgram, solver: str = "auto") -> Solution:
+    """Solve a weighting program.
+
+    Parameters
+    ----------
+    program : WeightProgram
+    solver : str
+        A name in :data:`SOLVERS`, or ``auto`` for the best one that is installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> empty = np.zeros((0, 2))
+    >>> program = WeightProgram(np.ones((1, 2)), np.ones(1), np.array([0.0, 0.1]), empty, np.zeros(0))
+    >>> solve(program).weights
+    array([1., 0.])
+    """
+    name = DEFAULT if solver == "auto" else solver
+    if name not in SOLVERS:
+        raise UsageError(unknown_name("solver", name, [*SOLVERS, "auto"]))
+    return SOLVERS[name](program)

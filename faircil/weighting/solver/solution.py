@@ -1,0 +1,37 @@
+"""What a solver returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faircil.weighting.groups import Floats
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights with their certificate.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (n,)
+        In [0, 1].
+    objective : float
+        Exact value of the program's objective at ``weights``.
+    bound : float
+        Proven lower bound of the optimum; ``objective − bound`` is the certificate.
+    status : str
+        How the solver ended, in words.
+    seconds : float
+        Wall time.
+    """
+
+    weights: Floats
+    objective: float
+    bound: float
+    status: str
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How far the weights can be from the optimum, at most."""
+        return self.objective - self.bound

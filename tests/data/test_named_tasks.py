@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from faircil.data.named_tasks import task_mistakes
+
+CLASSES = ("apple", "banana", "cherry")
+
+
+def test_good_tasks_have_no_mistakes() -> None:
+    assert task_mistakes(" apple,cherry | banana", CLASSES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("apple,banana||cherry", "task 2 of tasks 'apple,banana||cherry' has an empty class name"),
+        ("apple,,banana", "task 1 of tasks 'apple,,banana' has an empty class name"),
+        ("apple|banana,apple", "class 'apple' is 2 times in tasks"),
+        ("apple|bananna", "unknown class 'bananna': did you mean 'banana'?"),
+        ("apple", "fewer than two classes"),
+        ("", "fewer than two classes"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str) -> None:
+    assert message in "\n".join(task_mistakes(text, CLASSES))

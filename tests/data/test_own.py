@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from faircil.data.own import OwnData, load_own
+from faircil.data.stream import TaskStream
+from faircil.errors import DataError, FaircilError, UsageError
+from faircil.samples import concatenate, group_counts
+
+N_INPUTS = 3 + 3 + 2  # age, pay and member; three jobs; two races
+
+
+def make_table() -> pd.DataFrame:
+    """Return 4 classes × 2 sexes × 2 races × 10 rows, in a mixed order."""
+    n = 160
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n).astype(float),
+            "pay": rng.normal(size=n).round(3),
+            "job": rng.choice(["cook", "smith", "baker"], n),
+            "member": rng.random(n) < 0.5,
+            "sex": np.tile(["F", "M"], n // 2),
+            "race": np.tile(np.repeat(["black", "white"], 2), n // 4),
+            "y": np.repeat(["d", "b", "a", "c"], n // 4),
+        }
+    )
+    return table.iloc[rng.permutation(n)].reset_index(drop=True)
+
+
+def load(folder: Path, table: pd.DataFrame, seed: int = 0, **options: Any) -> TaskStream:
+    path = folder / "people.csv"
+    table.to_csv(path, index=False)
+    return load_own(replace(OwnData(str(path), "y", ("sex",)), **options), seed)
+
+
+def same(first: TaskStream, second: TaskStream) -> bool:
+    return all(
+        torch.allclose(a.x, b.x, atol=1e-5) and torch.equal(a.keys(), b.keys())
+        for one, two in zip(first.tasks, second.tasks, strict=True)
+        for a, b in ((one.train, two.train), (one.test, two.test))
+    )
+
+
+def test_defaults_cut_a_table_into_tasks(tmp_path: Path) -> None:
+    stream = load(tmp_path, make_table())
+    assert stream.name == "people"
+    assert stream.class_names == ("a", "b", "c", "d")
+    assert [task.classes for task in stream.tasks] == [(0, 1), (2, 3)]
+    assert (stream.attribute, stream.attribute_values) == ("sex", ("F", "M"))
+    for task in stream.tasks:
+        assert set(group_counts(task.train).values()) == {14}
+        assert set(group_counts(task.test).values()) == {6}
+        assert task.train.x.shape[1] == N_INPUTS
+
+
+def test_only_the_first_task_standardises(tmp_path: Path) -> None:
+    first, second = load(tmp_path, make_table()).tasks
+    age_and_pay = first.train.x[:, :2]
+    torch.testing.assert_close(age_and_pay.mean(0), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(age_and_pay.std(0, correction=0), torch.ones(2), atol=1e-5, rtol=0)
+    assert (second.train.x[:, :2].mean(0).abs() > 1e-3).all()
+
+
+def test_inputs_belong_to_their_rows(tmp_path: Path) -> None:
+    table = make_table().assign(pay=lambda t: t["y"].map({"a": 0.0, "b": 2.0, "c": 4.0, "d": 6.0}))
+    stream = load(tmp_path, table)
+    for samples in (part for task in stream.tasks for part in (task.train, task.test)):
+        # Classes a and b are equally frequent in the first task: mean 1, deviation 1.
+        torch.testing.assert_close(samples.x[:, 1], 2.0 * samples.y - 1)
+
+
+def test_tasks_choose_and_order_classes(tmp_path: Path) -> None:
+    stream = load(tmp_path, make_table(), tasks="d|a, c")
+    assert stream.class_names == ("a", "c", "d")
+    assert [task.classes for task in stream.tasks] == [(2,), (0, 1)]
+    assert "left out: b" in stream.notes[0]
+
+
+def test_numeric_labels_keep_numeric_order(tmp_path: Path) -> None:
+    table = make_table().assign(y=lambda t: t["y"].map({"a": 10, "b": 9, "c": 100, "d": 2}))
+    stream = load(tmp_path, table, tasks="9,10|2,100")
+    assert stream.class_names == ("2", "9", "10", "100")
+    assert stream.tasks[0].classes == (1, 2)
+
+
+def test_several_attributes_make_one(tmp_path: Path) -> None:
+    stream = load(tmp_path, make_table(), sensitive=("sex", "race"))
+    assert stream.attribute == "sex × race"
+    assert stream.attribute_values == ("F × black", "F × white", "M × black", "M × white")
+    assert set(group_counts(stream.tasks[0].train).values()) == {7}
+
+
+def test_without_attribute_there_is_no_z(tmp_path: Path) -> None:
+    stream = load(tmp_path, make_table(), sensitive=())
+    assert (stream.attribute, stream.attribute_values) == (None, ())
+    assert stream.tasks[0].train.z is None
+
+
+def test_sensitive_columns_are_features_on_request(tmp_path: Path) -> None:
+    stream = load(tmp_path, make_table(), use_sensitive=True)
+    assert stream.tasks[0].train.x.shape[1] == N_INPUTS + 2
+
+
+def test_npz_equals_csv(tmp_path: Path) -> None:
+    table = make_table()
+    path = tmp_path / "people.npz"
+    arrays: dict[str, Any] = {
+        name: table[name].to_numpy(str) for name in ("job", "race", "sex", "y")
+    }
+    np.savez(path, x=table[["age", "pay"]], member=table["member"], **arrays)
+    assert same(load_own(OwnData(str(path), "y", ("sex",)), 0), load(tmp_path, table))
+
+
+def test_seed_decides_the_test_rows(tmp_path: Path) -> None:
+    first, again, other = (load(tmp_path, make_table(), seed) for seed in (0, 0, 1))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_column_order_does_not_matter_to_classes_and_groups(tmp_path: Path) -> None:
+    table = make_table()
+    one, two = load(tmp_path, table), load(tmp_path, table[table.columns[::-1]])
+    for a, b in zip(one.tasks, two.tasks, strict=True):
+        assert torch.equal(a.train.keys(), b.train.keys())
+        assert torch.equal(a.test.keys(), b.test.keys())
+
+
+def test_test_column_decides_the_test_rows(tmp_path: Path) -> None:
+    table = make_table()
+    table["part"] = np.where(np.arange(len(table)) < 100, "train", "test")
+    stream = load(tmp_path, table, test_column="part")
+    assert len(concatenate([task.test for task in stream.tasks])) == 60
+    assert stream.tasks[0].train.x.shape[1] == N_INPUTS
+
+
+def test_notes_name_single_groups_and_text_columns(tmp_path: Path) -> None:
+    table = make_table()
+    table.loc[0, "sex"] = "X"
+    stream = load(tmp_path, table)
+    single, text = stream.notes
+    assert single.endswith(f"{table['y'][0]} × X")
+    assert "single sample is for training" in single
+    assert "job (3), race (2)" in text
+    assert (concatenate([task.train for task in stream.tasks]).keys()[:, 1] == 2).sum() == 1
+
+
+def with_value(column: str, value: Any, rows: int = 2) -> pd.DataFrame:
+    table = make_table().astype({column: object})
+    table.loc[: rows - 1, column] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (with_value("age", None), "'age' has 2 missing value"),
+        (with_value("age", np.inf), "'age' has 2 value.* infinite"),
+        (with_value("age", -1e39), "'age' has 2 value.* exceed"),
+        (with_value("job", "NA"), "'job' has 2 missing value"),
+        (with_value("member", None), "'member' has 2 missing value"),
+        (with_value("y", None), "'y' has 2 missing value"),
+        (with_value("y", None, 160), "'y' has 160 missing value"),
+        (with_value("sex", None), "'sex' has 2 missing value"),
+        (with_value("y", "a", 160), r"label column 'y' has 1 class\(es\)"),
+        (with_value("sex", "F", 160), "sensitive column 'sex' has 1 distinct value"),
+        (with_value("y", "rare", 1), "have only one sample: rare"),
+        (make_table().assign(y=np.arange(160)), "only one sample: 0, 1, 2, 3, 4 and 155 more"),
+        (make_table().assign(sex=np.arange(160)), "160 distinct numbers, more than 20; bin it"),
+        (make_table().assign(sex=[f"p{i}" for i in range(160)]), "no test sample of class.* a, b"),
+        (make_table()[["sex", "y"]], "no column left for features"),
+    ],
+)
+def test_unusable_values_are_named(tmp_path: Path, table: pd.DataFrame, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, table)
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("train", "'part' marks no test row"),
+        (1, "'part' marks no training row"),
+        ("valid", "'part' has values such as 'valid'"),
+        (None, "'part' has 160 missing value"),
+        (make_table()["y"] == "a", "no training sample of class.* a; .*\n.*no test sample .* b, c"),
+    ],
+)
+def test_unusable_test_columns_are_named(tmp_path: Path, mark: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, make_table().assign(part=mark), test_column="part")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": "Y"}, "unknown column 'Y'"),
+        ({"sensitive": ("sexe",)}, "unknown column 'sexe': did you mean 'sex'"),
+        ({"test_column": "part"}, "unknown column 'part'"),
+        ({"sensitive": ("y",)}, "column 'y' is given 2 times"),
+        ({"sensitive": ("sex", "sex")}, "column 'sex' is given 2 times"),
+        ({"tasks": "a,b||c"}, "task 2 of tasks 'a,b||c'"),
+        ({"tasks": "a,b|e"}, "unknown class 'e'"),
+        ({"test_share": 1.0}, "test share is 1.0"),
+    ],
+)
+def test_wrong_roles_are_named(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        load(tmp_path, make_table(), **options)
+    assert message in str(raised.value)
+
+
+def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
+    table = pd.concat([make_table()] * 4).assign(age=np.inf, pay=None)
+    table["id"] = [f"p{i}" for i in range(640)]
+    with pytest.raises(FaircilError) as raised:
+        load(tmp_path, table)
+    message = str(raised.value)
+    assert message.count("\n") == 2
+    assert "infinite" in message
+    assert "missing" in message
+    assert "'id' has 640 distinct values" in message
+
+
+def test_a_column_in_two_roles_is_reported_once(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as raised:
+        load(tmp_path, with_value("sex", None), use_sensitive=True)
+    assert str(raised.value).count("'sex' has 2 missing") == 1
+
+
+def test_mistakes_of_many_columns_are_cut_short(tmp_path: Path) -> None:
+    wide = pd.DataFrame(np.inf, index=range(160), columns=[f"w{i}" for i in range(30)])
+    with pytest.raises(DataError, match="and 10 more of this kind"):
+        load(tmp_path, pd.concat([make_table(), wide], axis=1))
+
+
+def test_numbers_far_outside_the_first_task_are_refused(tmp_path: Path) -> None:
+    table = make_table()
+    table["pay"] = np.where(table["y"] == "d", 1e10, 1e-30 * table["age"])
+    with pytest.raises(DataError, match="task 2 has NaN or infinite features"):
+        load(tmp_path, table)
+
+
+def test_rows_of_left_out_classes_are_not_judged(tmp_path: Path) -> None:
+    table = make_table()
+    table.loc[table["y"] == "d", "age"] = np.nan
+    assert load(tmp_path, table, tasks="a,b|c").n_classes == 3
