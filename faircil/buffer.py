@@ -93,5 +93,5 @@ class ReplayBatches:
         """Return the next batch."""
         if not self._batches:
             order = torch.randperm(len(self._memory), generator=self._generator)
-            self._batches = list(order.to(self._memory.y.device).split(self._batch_size))
+            self._batches = list(torch.split(order.to(self._memory.y.device), self._batch_size))
         return self._memory.take(self._batches.pop(0))

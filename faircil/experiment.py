@@ -164,7 +164,7 @@ def _learn_task(
             samples=len(samples),
             trained=len(selection.index),
             train=time.perf_counter() - start,
-            weights=result and _weight_record(result),
+            weights=None if result is None else _weight_record(result),
         )
         state.epochs.append(record)
         listener(record)
@@ -221,8 +221,8 @@ def _train_epoch(
     batch_size: int,
 ) -> None:
     """Step over the selected samples; if there are none, once over the buffer."""
-    rows = selection.index.split(batch_size)
-    weights = rows if selection.weight is None else selection.weight.split(batch_size)
+    rows = torch.split(selection.index, batch_size)
+    weights = rows if selection.weight is None else torch.split(selection.weight, batch_size)
     if len(selection.index) == 0 and replay is not None:
         rows, weights = rows * replay.per_pass, weights * replay.per_pass
     for index, weight in zip(rows, weights, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ class MLP(nn.Module):
         super().__init__()
         widths = [n_inputs, *hidden]
         layers: list[nn.Module] = []
-        for before, after in zip(widths[:-1], widths[1:], strict=True):
+        for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(widths[-1], n_classes)

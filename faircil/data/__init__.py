@@ -1,0 +1,1 @@
+"""Data: from files and tables to streams of tasks."""

@@ -6,12 +6,10 @@ any other colour with the rest. The attribute is whether the colour is another c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from faircil.data.parts import Parts
 from faircil.data.stream import Integers, Part
 
 PALETTE = np.array(
@@ -35,12 +33,7 @@ STD = np.array([0.4016, 0.4076, 0.4056], dtype=np.float32)
 VALUES = ("own colour", "other colour")
 
 
-@dataclass(frozen=True)
-class Bias:
-    """Probability of a class's own colour in training and in test."""
-
-    train: float = 0.95
-    test: float = 0.5
+OWN_COLOUR = {"train": 0.95, "test": 0.5}  # probability of a class's own colour
 
 
 def draw_colours(y: Integers, own: float, generator: np.random.Generator) -> Integers:
@@ -54,29 +47,20 @@ def draw_colours(y: Integers, own: float, generator: np.random.Generator) -> Int
     return np.where(generator.random(len(y)) < q, y, uniform)
 
 
-def coloured(
-    y: Integers,
-    ink: Callable[[Integers], NDArray[np.bool_]],
-    own: float,
-    generator: np.random.Generator,
-) -> Part:
-    """Make a part of white digits on coloured ground.
+def coloured(ink: NDArray[np.bool_], y: Integers, colour: Integers) -> Part:
+    """Make a part of white digits on coloured ground; the attribute is "not its own colour".
 
     Parameters
     ----------
-    y : ndarray of int64, shape (n,)
-        Digits 0 … 9.
-    ink : callable
-        ``ink(rows)`` gives a mask (len(rows), pixels) of what belongs to the digit.
-    own : float
-        Probability of the class's own colour.
-    generator : numpy Generator
+    ink : ndarray of bool, shape (n, pixels)
+        What belongs to the digit.
+    y, colour : ndarray of int64, shape (n,)
+        Digits 0 … 9, and colour numbers.
     """
-    colour = draw_colours(y, own, generator)
     ground, white = (PALETTE - MEAN) / STD, (1 - MEAN) / STD
 
     def inputs(rows: Integers) -> NDArray[np.float32]:
-        mask = ink(rows)
+        mask = ink[rows]
         image = np.empty((len(rows), 3, mask.shape[1]), dtype=np.float32)
         for channel in range(3):
             image[:, channel] = ground[colour[rows], channel, None]
@@ -84,3 +68,15 @@ def coloured(
         return image.reshape(len(rows), -1)
 
     return Part(y, (colour != y).astype(np.int64), inputs)
+
+
+def coloured_parts(
+    ink: tuple[NDArray[np.bool_], NDArray[np.bool_]], labels: tuple[Integers, Integers], seed: int
+) -> Parts:
+    """Colour the training and the test part, with colours from the seed."""
+    generator = np.random.default_rng([seed, 13])
+    train, test = (
+        coloured(mask, y, draw_colours(y, own, generator))
+        for mask, y, own in zip(ink, labels, OWN_COLOUR.values(), strict=True)
+    )
+    return Parts(train, test, tuple(str(c) for c in range(10)), "colour", VALUES)

@@ -7,9 +7,9 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
-from faircil.data.colours import VALUES, Bias, coloured
-from faircil.data.parts import Parts
+from faircil.data.colours import coloured_parts
 from faircil.data.idx import read_idx
+from faircil.data.parts import Parts
 from faircil.data.sources import read_file
 from faircil.data.stream import Integers, Part
 
@@ -40,12 +40,8 @@ def fashion_mnist(_: int) -> Parts:
 
 def biased_mnist(seed: int) -> Parts:
     """White MNIST digits on a ground whose colour goes with the class; colours from the seed."""
-    generator = np.random.default_rng([seed, 13])
-    bias, parts = Bias(), []
-    for part, own in (("train", bias.train), ("t10k", bias.test)):
-        pixels, y = _idx_part("mnist", part)
-        parts.append(coloured(y, lambda rows, pixels=pixels: pixels[rows] > 0, own, generator))
-    return Parts(*parts, tuple(str(c) for c in range(10)), "colour", VALUES)
+    (train, y_train), (test, y_test) = (_idx_part("mnist", part) for part in ("train", "t10k"))
+    return coloured_parts((train > 0, test > 0), (y_train, y_test), seed)
 
 
 def drug(seed: int) -> Parts:
@@ -58,11 +54,11 @@ def drug(seed: int) -> Parts:
     z = (table[:, GENDER].astype(float) > 0).astype(np.int64)
     order = np.random.default_rng([seed, 15]).permutation(len(y))
     cut = round(0.7 * len(y))
-    train, test = (
-        Part(y[rows], z[rows], lambda chosen, rows=rows: x[rows[chosen]])
-        for rows in (order[:cut], order[cut:])
-    )
-    return Parts(train, test, USE_NAMES, "gender", ("male", "female"))
+
+    def part(rows: Integers) -> Part:
+        return Part(y[rows], z[rows], lambda chosen: x[rows[chosen]])
+
+    return Parts(part(order[:cut]), part(order[cut:]), USE_NAMES, "gender", ("male", "female"))
 
 
 def _idx_part(source: str, part: str) -> tuple[NDArray[np.uint8], Integers]:

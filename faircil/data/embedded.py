@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch.nn.functional import affine_grid, grid_sample
 
-from faircil.data.colours import VALUES, Bias, coloured
+from faircil.data.colours import coloured_parts
 from faircil.data.parts import Parts
 from faircil.data.stream import Integers, Part
 
@@ -32,15 +32,10 @@ def digits(seed: int) -> Parts:
 
 
 def biased_digits(seed: int) -> Parts:
-    """The same digits in white on a ground whose colour goes with the class."""
+    """Put the same digits in white on a ground whose colour goes with the class."""
     images, labels = _digit_copies(seed)
-    generator = np.random.default_rng([seed, 13])
-    bias = Bias()
-    train, test = (
-        coloured(y, lambda rows, x=x: x[rows] > 0.5, own, generator)
-        for x, y, own in zip(images, labels, (bias.train, bias.test), strict=True)
-    )
-    return Parts(train, test, tuple(str(c) for c in range(10)), "colour", VALUES)
+    ink = images[0] > 0.5, images[1] > 0.5
+    return coloured_parts(ink, labels, seed)
 
 
 def toy(seed: int) -> Parts:
@@ -53,7 +48,7 @@ def toy(seed: int) -> Parts:
 
 
 def toy_groups(seed: int) -> Parts:
-    """The same clusters read as groups (y, z): (0, 0), (0, 1), and later (1, 1)."""
+    """Take the same clusters as groups (y, z): (0, 0), (0, 1), and later (1, 1)."""
     train, test = (
         _clusters(
             size, np.random.default_rng([seed, 14, k]), labels=(0, 0, 1), attributes=(0, 1, 1)
@@ -99,7 +94,7 @@ def _digit_copies(
 def _distort(
     images: NDArray[np.float32], copies: int, generator: torch.Generator
 ) -> NDArray[np.float32]:
-    """Enlarge to 16 × 16, each copy turned by up to 15°, scaled by up to 10 %, shifted by 1 pixel."""
+    """Enlarge to 16 × 16, each copy turned by up to 15°, scaled by up to 10 %, shifted by 1."""
     source = torch.from_numpy(images).repeat_interleave(copies, dim=0)[:, None]
     n = len(source)
     angle, scale, right, down = (2 * torch.rand(4, n, generator=generator) - 1).unbind()

@@ -160,11 +160,12 @@ def small_groups(stream: TaskStream, quota: int) -> list[str]:
         counts = group_counts(task.train)
         for c in task.classes:
             for z in range(max(1, len(stream.attribute_values))):
-                name, key = f"class '{stream.class_names[c]}'", (c,)
-                if stream.attribute is not None:
+                name = f"class '{stream.class_names[c]}'"
+                if stream.attribute is None:
+                    count = counts.get((c,), 0)
+                else:
                     name += f" with {stream.attribute} '{stream.attribute_values[z]}'"
-                    key += (z,)
-                count = counts.get(key, 0)
+                    count = counts.get((c, z), 0)
                 if count == 0:
                     notes.append(f"task {number}: {name} has no training sample and takes no part")
                 elif count < quota:

@@ -91,7 +91,7 @@ class Learner:
         """Return the predicted class, (n,), of inputs (n, ...)."""
         self.net.eval()
         with torch.inference_mode():
-            return torch.cat([self.net(part).argmax(dim=1) for part in x.split(4096)])
+            return torch.cat([self.net(part).argmax(dim=1) for part in torch.split(x, 4096)])
 
 
 def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:

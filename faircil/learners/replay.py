@@ -22,6 +22,6 @@ class Replay(Learner):
             return super().loss(current, weight, memory)
         logits = self.net(torch.cat([current.x, memory.x]))
         losses = cross_entropy(logits, torch.cat([current.y, memory.y]), reduction="none")
-        new, old = losses.split([len(current), len(memory)])
+        new, old = losses[: len(current)], losses[len(current) :]
         replay = self.settings.tau * old.mean()
         return replay + weighted_mean(new, weight) if len(current) else replay

@@ -1,0 +1,1 @@
+"""Results: records of runs, their folders, and averages over seeds."""

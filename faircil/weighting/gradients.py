@@ -62,7 +62,7 @@ def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) ->
         linear = [name for name, module in named.items() if isinstance(module, nn.Linear)]
         if head not in linear:
             raise UsageError(f"head '{head}' is no linear layer of the net; it has: {linear}")
-        head = named[head]  # type: ignore[assignment]
+        head = named[head]
     outputs: list[tuple[nn.Linear, Tensor]] = []
     layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
     hooks = [

@@ -77,7 +77,7 @@ def find_groups(
     by_attribute : bool
         Whether attribute values split a class.
     seen : mapping, optional
-        ``{(y,): n}`` or ``{(y, z, ...): n}``, samples seen so far; a plain ``y`` counts as ``(y,)``.
+        ``{(y,): n}`` or ``{(y, z, ...): n}``, samples seen so far; a plain ``y`` is ``(y,)``.
     """
     if by_attribute and current.z is None:
         raise DataError("this measure compares attribute values, but the samples have no z")
@@ -91,7 +91,7 @@ def find_groups(
     order = np.flatnonzero(here)[np.argsort(inverse[here], kind="stable")]
     size = np.bincount(inverse[here], minlength=len(unique))
     rows = np.where(order < len(current), order, order - len(current))
-    members = torch.from_numpy(rows).to(current.y.device).split(size.tolist())
+    members = torch.split(torch.from_numpy(rows).to(current.y.device), size.tolist())
     attribute = unique[:, 1:] if unique.shape[1] > 1 else np.zeros((len(unique), 1), dtype=np.int64)
     counts = None if seen is None else _seen_counts(unique, seen)
     groups = Groups(

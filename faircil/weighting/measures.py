@@ -30,13 +30,15 @@ class Measure:
 def equal_error_rate(groups: Groups) -> Floats:
     """Each class loss against their mean: ``(I − 11ᵀ/n)/n``."""
     n = len(groups)
-    return (np.eye(n) - 1 / n) / n
+    matrix: Floats = (np.eye(n) - 1 / n) / n
+    return matrix
 
 
 def equalized_odds(groups: Groups) -> Floats:
     """Each group's loss against the mean over the groups of its class, over all N groups."""
     same_class = groups.label[:, None] == groups.label[None, :]
-    return (np.eye(len(groups)) - same_class / same_class.sum(axis=1)) / len(groups)
+    matrix: Floats = np.eye(len(groups)) - same_class / same_class.sum(axis=1)
+    return matrix / len(groups)
 
 
 def demographic_parity(groups: Groups) -> Floats:
@@ -90,15 +92,16 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
             "expected finite numbers of shape (rows, groups)"
         )
     norms = np.linalg.norm(matrix, axis=1)
-    rows = matrix[norms > 1e-12 * max(1.0, norms.max(initial=0.0))]
-    if not len(rows):
-        return rows
-    norms = np.linalg.norm(rows, axis=1)
-    directions = rows / norms[:, None]
+    kept = norms > 1e-12 * max(1.0, norms.max(initial=0.0))
+    directions: Floats = matrix[kept] / norms[kept, None]
+    if not len(directions):
+        return directions
     first_entry = (np.abs(directions) > 1e-9).argmax(axis=1)[:, None]
-    directions = directions * np.sign(np.take_along_axis(directions, first_entry, axis=1))
+    directions *= np.sign(np.take_along_axis(directions, first_entry, axis=1))
     # Rounding keeps rows together that differ in the last bits; the first of them is the direction.
     _, first, merged = np.unique(
         directions.round(10), axis=0, return_index=True, return_inverse=True
     )
-    return directions[first] * np.bincount(merged.reshape(-1), weights=norms)[:, None]
+    lengths = np.zeros(len(first))
+    np.add.at(lengths, merged.reshape(-1), norms[kept])
+    return directions[first] * lengths[:, None]

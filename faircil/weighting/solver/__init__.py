@@ -29,8 +29,8 @@ def solve(program: WeightProgram, solver: str = "auto") -> Solution:
     Examples
     --------
     >>> import numpy as np
-    >>> empty = np.zeros((0, 2))
-    >>> program = WeightProgram(np.ones((1, 2)), np.ones(1), np.array([0.0, 0.1]), empty, np.zeros(0))
+    >>> no_floor = np.zeros((0, 2)), np.zeros(0)
+    >>> program = WeightProgram(np.ones((1, 2)), np.ones(1), np.array([0.0, 0.1]), *no_floor)
     >>> solve(program).weights
     array([1., 0.])
     """

@@ -75,7 +75,7 @@ def _run(
     gap = np.arange(k)
     lp.a_matrix_.index_ = np.concatenate([np.tile(np.arange(rows), n), gap, gap]).astype(np.int32)
     lp.a_matrix_.value_ = np.concatenate([columns.T.ravel(), np.ones(k), -np.ones(k)])
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, value in (
         ("output_flag", False),
         ("parallel", "off"),

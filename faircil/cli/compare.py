@@ -1,0 +1,32 @@
+"""``faircil compare``: a table of runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from faircil.cli.console import show_table
+
+HELP = "compare runs in a table, mean ± deviation over seeds"
+EPILOG = """examples:
+  faircil compare runs/mnist
+  faircil compare runs/mnist/er-eer-* runs/mnist/fsw-eer-* --markdown
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Print one table per dataset."""
+    from faircil.report import as_markdown, compare
+    from faircil.results.folder import find_runs
+
+    for table in compare(find_runs(arguments.runs)):
+        if arguments.markdown:
+            print(f"### {table.title}\n\n{as_markdown(table)}")  # noqa: T201
+        else:
+            show_table(table)

@@ -1,0 +1,87 @@
+"""``faircil list``: what there is."""
+
+from __future__ import annotations
+
+import argparse
+
+from faircil.cli.console import show_columns
+
+KINDS = ("datasets", "methods", "measures", "weightings", "settings", "solvers")
+HELP = "list datasets, methods, measures, weightings, settings or solvers"
+EPILOG = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("kind", nargs="?", choices=KINDS, metavar="kind", help=", ".join(KINDS))
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Print one table, or all."""
+    for kind in [arguments.kind] if arguments.kind else KINDS:
+        header, rows = _TABLES[kind]()
+        show_columns(kind, header, rows)
+
+
+def _datasets() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from faircil.data.datasets import DATASETS
+
+    return ("name", "attribute", "files", "what"), [
+        (name, row.attribute or "–", row.source or "embedded", row.summary)
+        for name, row in DATASETS.items()
+    ]
+
+
+def _methods() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from faircil.learners import ALIASES, LEARNERS
+
+    aliases = [
+        (alias, f"{method} with weighting {weighting}", "yes")
+        for alias, (method, weighting) in ALIASES.items()
+    ]
+    return ("name", "what", "weighting"), [
+        *((name, row.summary, f"no: {row.no_weighting}" if row.no_weighting else "yes")
+          for name, row in LEARNERS.items()),
+        *aliases,
+    ]  # fmt: skip
+
+
+def _measures() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from faircil.weighting.measures import MEASURES
+
+    return ("name", "what"), [(name, row.summary) for name, row in MEASURES.items()]
+
+
+def _weightings() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from faircil.weighting.training import WEIGHTINGS
+
+    return ("name", "what"), [(name, row.summary) for name, row in WEIGHTINGS.items()]
+
+
+def _settings() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from faircil.config import Settings
+
+    return ("name", "default", "what"), [
+        (name, _plain(field.default), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _solvers() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from faircil.weighting.solver import DEFAULT, SOLVERS
+
+    return ("name", "used by auto"), [(name, "yes" * (name == DEFAULT)) for name in SOLVERS]
+
+
+def _plain(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+_TABLES = {
+    "datasets": _datasets,
+    "methods": _methods,
+    "measures": _measures,
+    "weightings": _weightings,
+    "settings": _settings,
+    "solvers": _solvers,
+}
