@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from faircil.samples import Samples, concatenate
-from faircil.weighting.groups import find_groups
+from faircil.weighting.groups import find_groups, rows_of_groups
 
 Rule = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -61,9 +61,10 @@ class ReplayBuffer:
         """
         weights = torch.ones(len(train)) if weights is None else weights
         weights = weights.to(train.y.device)
+        membership = find_groups(train, None, by_attribute=train.z is not None)
         chosen = [
             rows[RULES[self.rule](weights[rows], generator)[: self.quota]]
-            for rows in find_groups(train, None, by_attribute=train.z is not None).members
+            for rows in rows_of_groups(membership.current, len(membership.groups))
         ]
         new = train.take(torch.cat(chosen))
         samples = new if self.samples is None else concatenate([self.samples, new])

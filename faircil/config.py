@@ -116,7 +116,12 @@ def resolve(
         )
     name = dataset or (Path(own.path).name.split(".")[0] if own else "")
     values = shipped_settings(name, method, weighting, measure)
-    values.update(_parse(overrides, mistakes))
+    given = _parse(overrides, mistakes)
+    if own and (named := {"class_order", "classes_per_task"} & given.keys()):
+        mistakes.append(
+            f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
+        )
+    values.update(given)
     settings = _validate(values, mistakes)
     raise_all(mistakes)
     return RunConfig(

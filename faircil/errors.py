@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
+MOST_NAMES = 30  # that a message lists
+
+
 class FaircilError(Exception):
     """A mistake or a missing thing that the message explains. Exit code 1."""
 
@@ -37,7 +40,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" did you mean '{close[0]}'?" if close else ""
-    return f"unknown {kind} '{name}':{hint} Known: {', '.join(names)}"
+    shown = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"unknown {kind} '{name}':{hint} Known: {shown}{more}"
 
 
 def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.config import RunConfig
@@ -117,10 +118,12 @@ def run(
         ],
     )
     start = time.perf_counter()
-    for task in stream.tasks:
-        _learn_task(config, state, task, device, listener)
-        _evaluate(state, task, device)
-        listener(state.per_task[-1])
+    # numpy's BLAS threads spin after each product and would take the cores from torch's.
+    with threadpool_limits(1, user_api="blas"):
+        for task in stream.tasks:
+            _learn_task(config, state, task, device, listener)
+            _evaluate(state, task, device)
+            listener(state.per_task[-1])
     total = time.perf_counter() - start
     return RunResult(
         config=config.model_dump(mode="json"),

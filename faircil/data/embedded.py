@@ -34,7 +34,7 @@ def digits(seed: int) -> Parts:
 def biased_digits(seed: int) -> Parts:
     """Put the same digits in white on a ground whose colour goes with the class."""
     images, labels = _digit_copies(seed)
-    ink = images[0] > 0.5, images[1] > 0.5
+    ink = images[0] > 0, images[1] > 0
     return coloured_parts(ink, labels, seed)
 
 

@@ -134,28 +134,43 @@ def last_layer(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> LastLay
     return LastLayer(losses, delta, features, head.bias is not None)
 
 
-def mean_gradients(factors: LastLayer, members: list[Tensor]) -> Tensor:
-    """Return the mean gradient of each group, ``Ḡ_g = mean δ_i h̃_iᵀ``.
+def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Add up gradients and losses within groups; the mean gradient is the sum over the size.
 
     Parameters
     ----------
     factors : LastLayer
         Of n samples.
-    members : list of Tensor
-        Row numbers of each group's samples.
+    group : Tensor of int64, shape (n,)
+        Group of each sample; samples with a negative number take no part.
+    groups : int
+        Number of groups, G.
 
     Returns
     -------
-    Tensor, shape (groups, classes, 1 + d) or (groups, classes, d) without a bias
+    gradients : Tensor, shape (G, classes, 1 + d) or (G, classes, d) without a bias
+        ``Σ δ_i h̃_iᵀ``; zero for a group without samples.
+    losses : Tensor of float64, shape (G,)
     """
-    means = []
-    for rows in members:
-        delta, features = factors.delta[rows], factors.features[rows]
-        gradient = delta.T @ features
-        if factors.bias:
-            gradient = torch.cat([delta.sum(dim=0)[:, None], gradient], dim=1)
-        means.append(gradient / len(rows))
-    return torch.stack(means)
+    classes, d = factors.delta.shape[1], factors.features.shape[1]
+    gradients = factors.delta.new_zeros(groups, classes, d + factors.bias)
+    losses = torch.zeros(groups, dtype=torch.float64, device=group.device)
+    for start in range(0, len(group), CHUNK):
+        # Sorted within a chunk, which fits in cache, every group is one slice.
+        part, order = torch.sort(group[start : start + CHUNK], stable=True)
+        delta, features = factors.delta[start + order], factors.features[start + order]
+        present, sizes = torch.unique_consecutive(part, return_counts=True)
+        end = 0
+        for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
+            rows, end = slice(end, end + size), end + size
+            if g < 0:
+                continue
+            gradients[g, :, -d:] += delta[rows].T @ features[rows]
+            if factors.bias:
+                gradients[g, :, 0] += delta[rows].sum(dim=0)
+    inside = group >= 0
+    losses.index_add_(0, group[inside], factors.losses[inside].double())
+    return gradients, losses
 
 
 def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
@@ -166,7 +181,7 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
     factors : LastLayer
         Of n samples.
     gradients : Tensor, shape (groups, classes, 1 + d) or (groups, classes, d) without a bias
-        Mean gradients of the groups.
+        Mean gradients of the groups, or any positive multiple of them.
 
     Returns
     -------

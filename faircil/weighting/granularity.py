@@ -52,19 +52,18 @@ def by_group(alignment: Floats, membership: Membership) -> Variables:
     representative of its group, and the program shrinks to a handful of columns.
     """
     current = np.flatnonzero(membership.groups.current)
-    owner = np.empty(alignment.shape[1], dtype=np.int64)
-    columns = np.empty((len(alignment), len(current)))
-    for variable, group in enumerate(current):
-        rows = membership.members[group].cpu().numpy()
-        owner[rows] = variable
-        columns[:, variable] = alignment[:, rows].sum(axis=1)
+    variable = np.full(len(membership.groups), -1)
+    variable[current] = np.arange(len(current))
+    owner = variable[membership.current.cpu().numpy()]
+    columns = np.zeros((len(current), len(alignment)))
+    np.add.at(columns, owner, alignment.T)
 
     def shares(solution: Floats) -> Floats:
         result = np.full(len(alignment), np.nan)
         result[current] = solution
         return result
 
-    return Variables(columns, owner, shares)
+    return Variables(columns.T, owner, shares)
 
 
 GRANULARITIES: dict[str, Callable[[Floats, Membership], Variables]] = {

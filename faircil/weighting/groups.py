@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from faircil.errors import DataError
 from faircil.samples import Samples
-from faircil.weighting.gradients import cosines, find_head, last_layer, mean_gradients
+from faircil.weighting.gradients import cosines, find_head, group_sums, last_layer
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -52,15 +52,21 @@ class Groups:
 
 @dataclass(frozen=True)
 class Membership:
-    """Row numbers of each group's samples, in the current task or else in the buffer."""
+    """Groups, and which sample is in which.
+
+    Parameters
+    ----------
+    groups : Groups
+        G of them.
+    current : Tensor of int64, shape (n,)
+        Group of each current sample.
+    memory : Tensor of int64, shape (m,)
+        Group of each buffer sample; −1 where the group is measured on the current task.
+    """
 
     groups: Groups
-    members: tuple[Tensor, ...]
-
-    @property
-    def current(self) -> list[int]:
-        """Positions of the current groups."""
-        return [int(g) for g in np.flatnonzero(self.groups.current)]
+    current: Tensor
+    memory: Tensor
 
 
 def find_groups(
@@ -73,7 +79,7 @@ def find_groups(
     Parameters
     ----------
     current, memory : Samples
-        Training data of the task, and the buffer (None or empty: there is none).
+        Training data of the task, n samples, and the buffer, m samples (None: there is none).
     by_attribute : bool
         Whether attribute values split a class.
     seen : mapping, optional
@@ -81,19 +87,15 @@ def find_groups(
     """
     if by_attribute and current.z is None:
         raise DataError("this measure compares attribute values, but the samples have no z")
-    parts = [current] if memory is None or len(memory) == 0 else [current, memory]
+    parts = [current] if memory is None else [current, memory]
     keys = torch.cat([part.keys(by_attribute) for part in parts]).cpu().numpy()
-    unique, inverse = np.unique(keys, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    now = np.zeros(len(unique), dtype=bool)
-    now[inverse[: len(current)]] = True
-    here = np.where(now[inverse], np.arange(len(keys)) < len(current), True)
-    order = np.flatnonzero(here)[np.argsort(inverse[here], kind="stable")]
-    size = np.bincount(inverse[here], minlength=len(unique))
-    rows = np.where(order < len(current), order, order - len(current))
-    members = torch.split(torch.from_numpy(rows).to(current.y.device), size.tolist())
-    attribute = unique[:, 1:] if unique.shape[1] > 1 else np.zeros((len(unique), 1), dtype=np.int64)
+    unique, index = unique_rows(keys)
+    size = np.bincount(index[: len(current)], minlength=len(unique))
+    now = size > 0
+    old = index[len(current) :]
+    size += np.where(now, 0, np.bincount(old, minlength=len(unique)))
     counts = None if seen is None else _seen_counts(unique, seen)
+    attribute = unique[:, 1:] if unique.shape[1] > 1 else np.zeros((len(unique), 1), dtype=np.int64)
     groups = Groups(
         label=unique[:, 0],
         attribute=attribute[:, 0] if attribute.shape[1] == 1 else attribute,
@@ -102,7 +104,34 @@ def find_groups(
         seen=None if counts is None else counts[0],
         seen_with_attribute=None if counts is None else counts[1],
     )
-    return Membership(groups, members)
+    device = current.y.device
+    return Membership(
+        groups,
+        torch.from_numpy(index[: len(current)]).to(device),
+        torch.from_numpy(np.where(now[old], -1, old)).to(device),
+    )
+
+
+def unique_rows(keys: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct rows, sorted, and the number of each row among them.
+
+    Column by column, since sorting numbers is much faster than sorting rows.
+    """
+    index = np.zeros(len(keys), dtype=np.int64)
+    for column in keys.T:
+        values, place = np.unique(column, return_inverse=True)
+        _, index = np.unique(index * len(values) + place, return_inverse=True)
+    first = np.zeros(index.max(initial=-1) + 1, dtype=np.int64)
+    first[index[::-1]] = np.arange(len(keys))[::-1]
+    return keys[first], index.astype(np.int64)
+
+
+def rows_of_groups(index: Tensor, groups: int) -> tuple[Tensor, ...]:
+    """Return the row numbers of each group's samples, given each sample's group (none below 0)."""
+    order = torch.argsort(index, stable=True)
+    order = order[int((index < 0).sum()) :]
+    sizes = torch.bincount(index[order], minlength=groups)
+    return torch.split(order, sizes.tolist())
 
 
 def _seen_counts(unique: Integers, seen: Seen) -> tuple[Integers, Integers]:
@@ -152,18 +181,14 @@ def group_statistics(
 ) -> GroupStatistics:
     """Measure all groups with the net as it is: one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
-    now = membership.groups.current
     factors = last_layer(net, layer, current.x, current.y)
-    sides = [(factors, now)]
-    if memory is not None and not now.all():
-        sides.append((last_layer(net, layer, memory.x, memory.y), ~now))
-    losses = torch.empty(len(now), dtype=torch.float64)
-    gradients: list[Tensor] = [factors.delta] * len(now)
-    for side, mask in sides:
-        chosen = np.flatnonzero(mask).tolist()
-        rows = [membership.members[g] for g in chosen]
-        for g, mean in zip(chosen, mean_gradients(side, rows), strict=True):
-            losses[g] = side.losses[membership.members[g]].double().mean()
-            gradients[g] = mean
-    alignment = cosines(factors, torch.stack(gradients))
-    return GroupStatistics(losses.numpy(), alignment.double().cpu().numpy())
+    g = len(membership.groups)
+    gradients, losses = group_sums(factors, membership.current, g)
+    if memory is not None and len(memory):
+        old = last_layer(net, layer, memory.x, memory.y)
+        old_gradients, old_losses = group_sums(old, membership.memory, g)
+        gradients, losses = gradients + old_gradients, losses + old_losses
+    size = torch.from_numpy(membership.groups.size).to(losses.device)
+    # The mean gradient differs from the sum by a factor, which a cosine does not see.
+    alignment = cosines(factors, gradients)
+    return GroupStatistics((losses / size).cpu().numpy(), alignment.double().cpu().numpy())

@@ -13,12 +13,21 @@ left out. The floor keeps the predicted loss of every current class from going b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from faircil.errors import DataError, raise_all
 from faircil.weighting.groups import Floats, Groups
+
+
+@dataclass(frozen=True)
+class Dual:
+    """A price for each row: ``gap`` (K,) in [−1, 1], ``floor`` (m,) ≥ 0."""
+
+    gap: Floats
+    floor: Floats
 
 
 @dataclass(frozen=True)
@@ -69,22 +78,39 @@ class WeightProgram:
         """Largest amount by which ``weights`` break a floor; 0 if they keep all of them."""
         return float(np.max(self.floor_rows @ weights - self.floor_offsets, initial=0.0))
 
-    def bound(self, gap_dual: Floats, floor_dual: Floats) -> float:
-        """Lower bound of the optimum that a dual vector proves, in one pass over the arrays.
+    def reduced_cost(self, dual: Dual) -> Floats:
+        """Price of raising each weight, (n,): ``cost − yᵀR + μᵀF``, in one pass over the arrays."""
+        return self.cost - dual.gap @ self.gap_rows + dual.floor @ self.floor_rows
+
+    def bound(self, dual: Dual) -> float:
+        """Lower bound of the optimum that a dual vector proves.
 
         For ``|y_k| ≤ 1`` and ``μ ≥ 0`` every feasible w has ``|o − Rw| ≥ y·(o − Rw)`` and
         ``μ·(Fw − f) ≤ 0``, so the optimum is at least
         ``y·o − μ·f + Σ_i min(0, cost − yᵀR + μᵀF)_i``. Duals outside these limits are clipped
         into them, so the bound holds whatever comes in.
-
-        Parameters
-        ----------
-        gap_dual : ndarray, shape (K,)
-        floor_dual : ndarray, shape (m,)
         """
-        y, mu = np.clip(gap_dual, -1, 1), np.maximum(floor_dual, 0)
-        reduced = self.cost - y @ self.gap_rows + mu @ self.floor_rows
-        return float(y @ self.gap_offsets - mu @ self.floor_offsets + np.minimum(reduced, 0).sum())
+        inside = Dual(np.clip(dual.gap, -1, 1), np.maximum(dual.floor, 0))
+        fixed = inside.gap @ self.gap_offsets - inside.floor @ self.floor_offsets
+        return float(fixed + np.minimum(self.reduced_cost(inside), 0).sum())
+
+    def columns(self, chosen: NDArray[np.intp], scale: float = 1.0) -> WeightProgram:
+        """Return the program of some columns, each standing for ``scale`` of its kind."""
+        return WeightProgram(
+            self.gap_rows[:, chosen] * scale,
+            self.gap_offsets,
+            self.cost[chosen] * scale,
+            self.floor_rows[:, chosen] * scale,
+            self.floor_offsets,
+        )
+
+    def without(self, weights: Floats) -> WeightProgram:
+        """Return the program of what is left to add to ``weights``, (n,); a constant drops out."""
+        return replace(
+            self,
+            gap_offsets=self.gap_offsets - self.gap_rows @ weights,
+            floor_offsets=self.floor_offsets - self.floor_rows @ weights,
+        )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from faircil.samples import Samples
-from faircil.weighting.groups import find_groups
+from faircil.weighting.groups import find_groups, rows_of_groups
 
 KEEP_ABOVE = 0.05  # samples with smaller weights only fill the last batch
 
@@ -79,7 +79,8 @@ def balanced_subset(
     A group too small for its part gives all it has, and the others share the rest.
     """
     budget = int((weights > KEEP_ABOVE).sum())
-    members = find_groups(current, None, by_attribute=by_attribute).members
+    membership = find_groups(current, None, by_attribute=by_attribute)
+    members = rows_of_groups(membership.current, len(membership.groups))
     result = torch.zeros_like(weights)
     for position, rows in enumerate(sorted(members, key=len)):
         quota = min(len(rows), round(budget / (len(members) - position)))

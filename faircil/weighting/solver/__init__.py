@@ -7,14 +7,16 @@ from collections.abc import Callable
 from faircil.errors import UsageError, unknown_name
 from faircil.weighting.program import WeightProgram
 from faircil.weighting.solver.highs import solve_with_highs
+from faircil.weighting.solver.sifting import solve_by_sifting
 from faircil.weighting.solver.solution import Solution as Solution
 
 Solver = Callable[[WeightProgram], Solution]
 
 SOLVERS: dict[str, Solver] = {
+    "sifting": solve_by_sifting,
     "highs": solve_with_highs,
 }
-DEFAULT = "highs"
+DEFAULT = "sifting"
 
 
 def solve(program: WeightProgram, solver: str = "auto") -> Solution:

@@ -16,7 +16,7 @@ import numpy as np
 
 from faircil.errors import SolverError
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import WeightProgram
+from faircil.weighting.program import Dual, WeightProgram
 from faircil.weighting.solver.solution import Solution
 
 TOLERANCE = 1e-9  # of the scaled program, whose entries are at most 1
@@ -40,15 +40,15 @@ def solve_with_highs(program: WeightProgram) -> Solution:
     upper = np.concatenate([np.ones(n), np.full(2 * k, highspy.kHighsInf)])
     weights, row_dual = _run(columns, k, cost, upper, lower, offsets)
     # Rows and costs were scaled, so duals go back by row scale over cost scale.
-    gap_dual = row_dual[:k] * gap_scale / cost_scale
-    floor_dual = -row_dual[k:] * floor_scale / cost_scale
+    dual = Dual(row_dual[:k] * gap_scale / cost_scale, -row_dual[k:] * floor_scale / cost_scale)
     weights = np.clip(weights, 0.0, 1.0)
     return Solution(
         weights=weights,
         objective=program.objective(weights),
-        bound=program.bound(gap_dual, floor_dual),
+        bound=program.bound(dual),
         status="optimal (HiGHS dual simplex)",
         seconds=time.perf_counter() - start,
+        dual=dual,
     )
 
 
@@ -80,6 +80,8 @@ def _run(
         ("output_flag", False),
         ("parallel", "off"),
         ("solver", "simplex"),
+        ("presolve", "off"),  # dense columns: there is nothing to find
+        ("simplex_scale_strategy", 0),  # scaled above
         ("small_matrix_value", 1e-12),
         ("primal_feasibility_tolerance", TOLERANCE),
         ("dual_feasibility_tolerance", TOLERANCE),

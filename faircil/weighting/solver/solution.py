@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from faircil.weighting.groups import Floats
+from faircil.weighting.program import Dual
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,13 @@ class Solution:
     objective : float
         Exact value of the program's objective at ``weights``.
     bound : float
-        Proven lower bound of the optimum; ``objective − bound`` is the certificate.
+        Lower bound of the optimum that ``dual`` proves; ``objective − bound`` is the certificate.
     status : str
         How the solver ended, in words.
     seconds : float
         Wall time.
+    dual : Dual
+        Prices of the gaps and of the floors.
     """
 
     weights: Floats
@@ -30,6 +33,7 @@ class Solution:
     bound: float
     status: str
     seconds: float
+    dual: Dual
 
     @property
     def gap(self) -> float:
