@@ -2,75 +2,32 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping
-from importlib.resources import files
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
-from faircil.errors import UsageError, raise_all, unknown_name
+from faircil.errors import DataError, raise_all, unknown_name
 from faircil.learners import ALIASES, LEARNERS
-from faircil.weighting.granularity import GRANULARITIES
+from faircil.settings import Settings, parse_overrides, shipped_settings, validate_settings
 from faircil.weighting.measures import MEASURES
-from faircil.weighting.solver import SOLVERS
 from faircil.weighting.training import WEIGHTINGS
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Settings(BaseModel):
-    """Numbers and switches of a run; every field can be set with ``--set name=value``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    lr: Positive = 0.01
-    """learning rate of SGD"""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """momentum of SGD"""
-    epochs: Count = 20
-    """epochs per task"""
-    batch_size: Count = 64
-    """current samples per step"""
-    memory_batch_size: Count = 64
-    """buffer samples per step"""
-    hidden: tuple[Count, ...] = (256, 256)
-    """widths of the MLP's hidden layers, e.g. 256,256"""
-    tau: NonNegative = 2.0
-    """weight of the replay loss"""
-    alpha: Positive | Literal["auto"] = "auto"
-    """step size of the predicted losses; the larger, the fewer samples are kept; auto: 12/|T|"""
-    lam: NonNegative = 0.5
-    """weight of the current classes' loss against the disparity"""
-    granularity: Literal["sample", "group"] = "sample"
-    """whether the program decides about samples, or how much of each group to draw"""
-    floor: bool = True
-    """whether a current class may not be predicted to fall below loss 0"""
-    solver: str = "auto"
-    """solver of the linear program"""
-    buffer_size: Count = 32
-    """buffer samples per group (class and attribute value)"""
-    buffer_rule: str = "random"
-    """which samples of a group stay in the buffer"""
-    class_order: Literal["fixed", "shuffled"] = "fixed"
-    """whether the order of classes is drawn from the seed"""
-    classes_per_task: Count | None = None
-    """classes per task of a named dataset; default: the dataset's own"""
 
 
 class RunConfig(BaseModel):
-    """One run, up to its seed."""
+    """One run, up to its seed.
+
+    ``data_sha256`` is that of the user's own file: with another content it is another run.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str
     own: OwnData | None = None
+    data_sha256: str | None = None
     method: str
     weighting: str
     measure: str
@@ -93,40 +50,36 @@ def resolve(
     weighting: str | None = None,
     measure: str | None = None,
     overrides: Iterable[str] = (),
+    mistakes: Iterable[str] = (),
 ) -> RunConfig:
     """Put a run together from names, the shipped table and ``name=value`` overrides.
 
-    All mistakes are reported at once.
+    All mistakes are reported at once, together with those that the caller has found already.
     """
-    mistakes: list[str] = []
-    if (dataset is None) == (own is None):
-        mistakes.append("give either a dataset by name or a file of your own data")
+    mistakes = list(mistakes)
+    if dataset is None and own is None:
+        mistakes.append(
+            "nothing to run on: give --dataset NAME (see `faircil list datasets`), or your own "
+            "data with --data FILE --label COLUMN"
+        )
+    if dataset is not None and own is not None:
+        mistakes.append(f"dataset '{dataset}' and own data {own.path} are given; give one of them")
     if dataset is not None and dataset not in DATASETS:
         mistakes.append(unknown_name("dataset", dataset, DATASETS))
     method, weighting = _method_and_weighting(method, weighting, mistakes)
-    attribute = bool(own.sensitive) if own else dataset in DATASETS and DATASETS[dataset].attribute
-    measure = measure or ("eo" if attribute else "eer")
-    if measure not in MEASURES:
-        mistakes.append(unknown_name("measure", measure, MEASURES))
-    elif MEASURES[measure].by_attribute and not attribute and (own or dataset in DATASETS):
-        mistakes.append(
-            f"measure '{measure}' compares the values of a sensitive attribute, and "
-            f"{own.path if own else dataset} has none; use --measure eer"
-            + (", or name a column with --sensitive" if own else "")
-        )
-    name = dataset or (Path(own.path).name.split(".")[0] if own else "")
-    values = shipped_settings(name, method, weighting, measure)
-    given = _parse(overrides, mistakes)
-    if own and (named := {"class_order", "classes_per_task"} & given.keys()):
+    measure = _measure(measure, dataset, own, mistakes)
+    values = shipped_settings(dataset, method, weighting, measure)
+    values.update(parse_overrides(overrides, mistakes))
+    if own and (named := {"class_order", "classes_per_task"} & values.keys()):
         mistakes.append(
             f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
         )
-    values.update(given)
-    settings = _validate(values, mistakes)
+    settings = validate_settings(values, mistakes)
     raise_all(mistakes)
     return RunConfig(
-        dataset=name,
+        dataset=dataset or (_name(own.path) if own else ""),
         own=own,
+        data_sha256=_digest(Path(own.path)) if own else None,
         method=method,
         weighting=weighting,
         measure=measure,
@@ -134,21 +87,13 @@ def resolve(
     )
 
 
-def shipped_settings(dataset: str, method: str, weighting: str, measure: str) -> dict[str, Any]:
-    """Look the run up in ``settings.toml``."""
-    key = {"dataset": dataset, "method": method, "weighting": weighting, "measure": measure}
-    table = tomllib.loads((files("faircil") / "settings.toml").read_text(encoding="utf-8"))
-    values: dict[str, Any] = {}
-    for row in table["row"]:
-        if all(key[name] in row[name] for name in key if name in row):
-            values.update(row["set"])
-    return values
-
-
 def _method_and_weighting(
     method: str, weighting: str | None, mistakes: list[str]
 ) -> tuple[str, str]:
     """Resolve aliases; the second is the weighting's name."""
+    if weighting is not None and weighting not in WEIGHTINGS:
+        mistakes.append(unknown_name("weighting", weighting, WEIGHTINGS))
+        weighting = None
     if method in ALIASES:
         learner, implied = ALIASES[method]
         if weighting not in (None, implied):
@@ -160,59 +105,40 @@ def _method_and_weighting(
     weighting = weighting or "none"
     if method not in LEARNERS:
         mistakes.append(unknown_name("method", method, [*LEARNERS, *ALIASES]))
-    if weighting not in WEIGHTINGS:
-        mistakes.append(unknown_name("weighting", weighting, WEIGHTINGS))
-    elif weighting != "none" and method in LEARNERS and (why := LEARNERS[method].no_weighting):
+    elif weighting != "none" and (why := LEARNERS[method].no_weighting):
         mistakes.append(f"method '{method}' cannot use weighting '{weighting}': {why}")
     return method, weighting
 
 
-def _parse(overrides: Iterable[str], mistakes: list[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs; a comma makes a list."""
-    values: dict[str, Any] = {}
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        if not equals or not name or not value:
-            mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
-        elif name not in Settings.model_fields:
-            mistakes.append(unknown_name("setting", name, Settings.model_fields))
-        else:
-            values[name] = value.split(",") if name == "hidden" else value
-    return values
+def _measure(
+    measure: str | None, dataset: str | None, own: OwnData | None, mistakes: list[str]
+) -> str:
+    """Check the measure, or choose it: ``eo`` where there is an attribute, else ``eer``."""
+    row = DATASETS.get(dataset or "")
+    attribute = bool(own.sensitive) if own else row is not None and row.attribute is not None
+    measure = measure or ("eo" if attribute else "eer")
+    if measure not in MEASURES:
+        mistakes.append(unknown_name("measure", measure, MEASURES))
+    elif MEASURES[measure].by_attribute and not attribute and (own or row):
+        mistakes.append(
+            f"measure '{measure}' compares the values of a sensitive attribute, and "
+            + (f"none is named for {own.path}" if own else f"{dataset} has none")
+            + "; use --measure eer"
+            + (", or name a column with --sensitive" if own else "")
+        )
+    return measure
 
 
-def _validate(values: Mapping[str, Any], mistakes: list[str]) -> Settings | None:
-    """Check types, ranges and names of the settings."""
-    tables: dict[str, Iterable[str]] = {
-        "solver": [*SOLVERS, "auto"],
-        "buffer_rule": RULES,
-        "granularity": GRANULARITIES,
-    }
-    for name, table in tables.items():
-        if name in values and values[name] not in table:
-            mistakes.append(unknown_name(name.replace("_", " "), str(values[name]), table))
+def _name(path: str) -> str:
+    """Name a user's data after its file."""
+    return Path(path).name.removesuffix(".gz").rpartition(".")[0].strip(".") or "data"
+
+
+def _digest(path: Path) -> str:
     try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        by_name: dict[str, str] = {}
-        for problem in error.errors():
-            name = str(problem["loc"][0])
-            if name not in tables:
-                by_name.setdefault(name, problem["msg"].lower())
-        mistakes += [
-            f"setting {name}={_written(values[name])} is not allowed: {message}"
-            for name, message in by_name.items()
-        ]
-    return None
-
-
-def _written(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def check_config(values: Mapping[str, Any]) -> RunConfig:
-    """Read a resolved configuration back, e.g. from a run folder."""
-    try:
-        return RunConfig.model_validate(values)
-    except ValidationError as error:
-        raise UsageError(f"this is no configuration of a run: {error}") from None
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; check the path") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; give a file") from None

@@ -37,7 +37,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown measure 'eoo': did you mean 'eo'? Known: dp, eer, eo"
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    close = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f" did you mean '{close[0]}'?" if close else ""
     shown = ", ".join(names[:MOST_NAMES])
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

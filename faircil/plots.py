@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from faircil.errors import FaircilError
 from faircil.report import Row
+from faircil.results.summary import spread
 
 TITLES = {
     "accuracy": "accuracy (1 = best)",
@@ -20,6 +22,7 @@ TITLES = {
     "eo": "equalized-odds disparity (0 = fair)",
     "eo_gap": "equalized-odds gap (0 = fair)",
     "dp": "demographic-parity disparity (0 = fair)",
+    "dp_predicted": "demographic-parity disparity, predicted classes (0 = fair)",
     "forgetting": "forgetting (0 = none)",
 }
 # Okabe and Ito's palette: told apart by people with any colour vision.
@@ -30,7 +33,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 def over_tasks(rows: Sequence[Row], metrics: Sequence[str], title: str) -> Figure:
     """Draw metrics after each task, one panel per metric, one line per configuration.
 
-    A line is the mean over seeds, its band one standard deviation.
+    A line is the mean over seeds, its band one standard deviation; it has a gap where a metric
+    does not apply.
     """
     figure = Figure(figsize=(5.2 * len(metrics), 4.2), layout="constrained")
     figure.suptitle(title)
@@ -41,34 +45,41 @@ def over_tasks(rows: Sequence[Row], metrics: Sequence[str], title: str) -> Figur
         axes.set_title(TITLES[metric], fontsize=11)
         axes.set_xlabel("after task")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylim(bottom=0, top=1.02 if metric == "accuracy" else None)
+        axes.set_ylim(*_limits(metric, *axes.get_ylim()))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(rows), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
 def _line(axes: Axes, row: Row, metric: str, position: int) -> None:
-    values = np.array(
-        [[task[metric] for task in run.per_task] for run in row.runs], dtype=np.float64
-    )
-    tasks = np.arange(1, values.shape[1] + 1)
-    mean = values.mean(axis=0)
-    colour = COLOURS[position % len(COLOURS)]
-    axes.plot(
-        tasks, mean, label=row.name, color=colour, marker=MARKERS[position % len(MARKERS)], lw=1.8
-    )
-    if len(values) > 1:
-        std = values.std(axis=0, ddof=1)
+    tasks = range(1, len(row.runs[0].per_task) + 1)
+    spreads = [spread([run.per_task[task - 1][metric] for run in row.runs]) for task in tasks]
+    mean, std = np.array(spreads, dtype=np.float64).T
+    colour, marker = COLOURS[position % len(COLOURS)], MARKERS[position % len(MARKERS)]
+    axes.plot(tasks, mean, label=row.name, color=colour, marker=marker, lw=1.8)
+    if len(row.runs) > 1:
         axes.fill_between(tasks, mean - std, mean + std, color=colour, alpha=0.15, lw=0)
+
+
+def _limits(metric: str, lowest: float, highest: float) -> tuple[float, float]:
+    """Start at 0, the natural end of all metrics but forgetting, which may be below it."""
+    bottom = min(0, lowest) if metric == "forgetting" else 0
+    return bottom, 1.02 if metric == "accuracy" else highest
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as ``stem.png`` and ``stem.svg``; return the files."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    with matplotlib.rc_context({"svg.hashsalt": "faircil", "savefig.dpi": 150}):
-        for file in files:
-            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        with matplotlib.rc_context({"svg.hashsalt": "faircil", "savefig.dpi": 150}):
+            for file in files:
+                figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    except OSError as error:
+        raise FaircilError(
+            f"cannot write the figure {stem}: {error.strerror or error}; free space, or choose "
+            "another folder"
+        ) from None
     return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from faircil.results.summary import RunSummary, over_seeds
 
@@ -19,11 +20,6 @@ class Row:
 
     name: str
     runs: tuple[RunSummary, ...]
-
-    @property
-    def seeds(self) -> int:
-        """Number of runs."""
-        return len(self.runs)
 
 
 @dataclass(frozen=True)
@@ -44,69 +40,93 @@ class Table:
 
 
 def group_runs(runs: Iterable[RunSummary]) -> list[Row]:
-    """Put runs that differ only in their seed together.
+    """Put runs that differ only in their seed together; a copy of a run does not count twice.
 
     Where a method occurs with several settings, the name says which settings differ.
     """
-    by_config: dict[str, list[RunSummary]] = {}
+    by_config: dict[str, dict[int, RunSummary]] = {}
     for run in runs:
-        by_config.setdefault(json.dumps(run.config, sort_keys=True), []).append(run)
-    groups = [tuple(sorted(group, key=lambda run: run.seed)) for group in by_config.values()]
+        key = json.dumps([run.config, run.code], sort_keys=True)
+        by_config.setdefault(key, {}).setdefault(run.seed, run)
+    groups = [tuple(by_seed[seed] for seed in sorted(by_seed)) for by_seed in by_config.values()]
     return [Row(_name(group[0], [g[0] for g in groups]), group) for group in groups]
 
 
 def _name(run: RunSummary, others: Sequence[RunSummary]) -> str:
     """Name a configuration so that it differs from all others on the same dataset."""
     twins = [
-        other
+        _options(other)
         for other in others
         if (other.label, other.config["dataset"]) == (run.label, run.config["dataset"])
     ]
-    parts = [run.label]
-    if len({twin.config["measure"] for twin in twins}) > 1:
-        parts.append(str(run.config["measure"]))
-    for key, value in run.config["settings"].items():
-        if any(twin.config["settings"].get(key) != value for twin in twins):
-            parts.append(f"{key}={value}")
-    return " ".join(parts)
+    differing = {
+        key: value
+        for key, value in _options(run).items()
+        if any(twin.get(key) != value for twin in twins)
+    }
+    return " ".join([run.label, *(_written(key, value) for key, value in differing.items())])
+
+
+def _options(run: RunSummary) -> dict[str, Any]:
+    """All that can differ between two configurations of one method, in reading order."""
+    own = run.config.get("own") or {}
+    digest = run.config.get("data_sha256")
+    content = {"content": digest[:8]} if digest else {}
+    settings = run.config["settings"]
+    return {"measure": run.config["measure"], **settings, **own, **content, "code": run.code}
+
+
+def _written(key: str, value: Any) -> str:
+    """Write an option as people write it on the command line; a measure speaks for itself."""
+    if key == "measure":
+        return str(value)
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return f"{key}={text.lower() if isinstance(value, bool) else text}"
 
 
 def compare(runs: Iterable[RunSummary]) -> list[Table]:
     """Make one table per dataset, columns without any value left out."""
-    rows = group_runs(runs)
-    datasets = dict.fromkeys(str(row.runs[0].config["dataset"]) for row in rows)
-    return [
-        _table(name, [row for row in rows if row.runs[0].config["dataset"] == name])
-        for name in datasets
-    ]
+    by_dataset: dict[str, list[Row]] = {}
+    for row in group_runs(runs):
+        by_dataset.setdefault(str(row.runs[0].config["dataset"]), []).append(row)
+    tables = []
+    for dataset, rows in by_dataset.items():
+        columns, values = _values(rows, mark_best=True)
+        cells = [
+            (Cell(row.name), Cell(str(len(row.runs))), *line)
+            for row, line in zip(rows, values, strict=True)
+        ]
+        tables.append(Table(dataset, ("method", "seeds", *columns), tuple(cells)))
+    return tables
 
 
 def seed_table(runs: Sequence[RunSummary]) -> Table:
     """Make a table of one configuration: a row per seed, then mean ± deviation."""
-    rows = [Row(f"seed {run.seed}", (run,)) for run in runs]
-    config = runs[0].config
-    title = f"{config['dataset']}, {runs[0].label}, measure {config['measure']}"
+    rows = [Row(str(run.seed), (run,)) for run in runs]
     if len(runs) > 1:
         rows.append(Row("mean ± std", tuple(runs)))
-    return _table(title, rows, mark_best=False)
+    columns, values = _values(rows, mark_best=False)
+    cells = [(Cell(row.name), *line) for row, line in zip(rows, values, strict=True)]
+    title = f"{runs[0].config['dataset']}, {runs[0].label}, measure {runs[0].config['measure']}"
+    return Table(title, ("seed", *columns), tuple(cells))
 
 
-def _table(title: str, rows: Sequence[Row], mark_best: bool = True) -> Table:
+def _values(rows: Sequence[Row], mark_best: bool) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    """Return the names of the metrics that have a value in some row, and the cells row by row."""
     statistics = [over_seeds(row.runs) for row in rows]
-    columns = [name for name in COLUMNS if any(means[name] is not None for means, _ in statistics)]
+    names = [name for name in COLUMNS if any(means[name] is not None for means, _ in statistics)]
     best = {
         name: _best(name, rows, [means[name] for means, _ in statistics]) if mark_best else set()
-        for name in columns
+        for name in names
     }
-    cells = []
-    for position, (row, (means, deviations)) in enumerate(zip(rows, statistics, strict=True)):
-        values = [
-            Cell(format_value(means[name], deviations[name]), position in best[name])
-            for name in columns
-        ]
-        seconds = Cell(f"{means['seconds']['total']:.1f}")
-        cells.append((Cell(row.name), Cell(str(row.seeds)), *values, seconds))
-    return Table(title, ("method", "seeds", *columns, "seconds"), tuple(cells))
+    cells = [
+        (
+            *(Cell(format_value(means[n], deviations[n]), position in best[n]) for n in names),
+            Cell(f"{means['seconds']['total']:.1f}"),
+        )
+        for position, (means, deviations) in enumerate(statistics)
+    ]
+    return (*names, "seconds"), cells
 
 
 def _best(name: str, rows: Sequence[Row], values: Sequence[float | None]) -> set[int]:
@@ -137,15 +157,15 @@ def format_value(mean: float | None, deviation: float | None = None) -> str:
 
 
 def _short(value: float) -> str:
-    text = f"{value:.3f}".replace("-", "−")
+    text = f"{value:z.3f}".replace("-", "−")
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
 def as_markdown(table: Table) -> str:
     """Write a table in Markdown, the best values in bold."""
     lines = ["| " + " | ".join(table.header) + " |", "|" + "---|" * len(table.header)]
-    lines += [
-        "| " + " | ".join(f"**{c.text}**" if c.best else c.text for c in row) + " |"
-        for row in table.cells
-    ]
+    for row in table.cells:
+        texts = [cell.text.replace("|", r"\|") for cell in row]
+        marked = [f"**{t}**" if cell.best else t for t, cell in zip(texts, row, strict=True)]
+        lines.append("| " + " | ".join(marked) + " |")
     return "\n".join(lines) + "\n"

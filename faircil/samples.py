@@ -37,17 +37,23 @@ class Samples:
                 f"y has shape {tuple(self.y.shape)} and type {self.y.dtype}, "
                 "expected (n,) and torch.int64"
             )
-        if len(self.x) != len(self.y):
-            mistakes.append(f"x has {len(self.x)} rows but y has {len(self.y)}")
+        if self.x.shape[:1] != self.y.shape[:1]:
+            mistakes.append(self._unequal("x", self.x))
         if self.z is not None:
             if self.z.ndim not in (1, 2) or self.z.dtype != torch.int64:
                 mistakes.append(
                     f"z has shape {tuple(self.z.shape)} and type {self.z.dtype}, "
                     "expected (n,) or (n, attributes) and torch.int64"
                 )
-            if len(self.z) != len(self.y):
-                mistakes.append(f"z has {len(self.z)} rows but y has {len(self.y)}")
+            if self.z.shape[:1] != self.y.shape[:1]:
+                mistakes.append(self._unequal("z", self.z))
         raise_all(mistakes, DataError)
+
+    def _unequal(self, name: str, part: Tensor) -> str:
+        return (
+            f"{name} has shape {tuple(part.shape)} and y {tuple(self.y.shape)}, "
+            "expected one row per sample in both"
+        )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -72,7 +78,7 @@ class Samples:
         """
         columns = [self.y[:, None]]
         if by_attribute and self.z is not None:
-            columns.append(self.z.reshape(len(self), -1))
+            columns.append(self.z if self.z.ndim == 2 else self.z[:, None])
         return torch.cat(columns, dim=1)
 
 

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Sequence
 
 from faircil.cli.console import say
-from faircil.cli.parser import build_parser
+from faircil.cli.parser import parse
 from faircil.errors import FaircilError, UsageError
 
-ERROR, USAGE, INTERRUPTED = 1, 2, 130
+DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 error, 2 usage, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
     try:
-        arguments = build_parser().parse_args(argv)
-        return int(arguments.command(arguments) or 0)
-    except UsageError as error:
-        say(f"error: {error}")
-        return USAGE
+        arguments = parse(sys.argv[1:] if argv is None else argv)
+        arguments.command(arguments)
+        sys.stdout.flush()
     except FaircilError as error:
-        say(f"error: {error}")
-        return ERROR
+        message = str(error)
+        say(f"error:\n{message}" if message.startswith("- ") else f"error: {message}")
+        return USAGE if isinstance(error, UsageError) else ERROR
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has stopped reading: no error of ours
+        # Whoever read our output has stopped. Python would complain when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
+    return DONE

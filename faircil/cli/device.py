@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
-from faircil.errors import UsageError
+from faircil.errors import FaircilError, UsageError
 
 
 def choose_device(name: str) -> torch.device:
@@ -23,3 +26,19 @@ def choose_device(name: str) -> torch.device:
             "use --device cpu, or install a CUDA build of torch"
         )
     return device
+
+
+@contextmanager
+def enough_memory() -> Iterator[None]:
+    """Turn running out of memory, on any device, into an error for the user."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # torch has a class for the GPU only.
+        gpu, cpu = isinstance(error, torch.OutOfMemoryError), "allocate memory" in str(error)
+        if not (gpu or cpu or isinstance(error, MemoryError)):
+            raise
+        raise FaircilError(
+            f"not enough memory: {error}; use fewer or narrower hidden layers, a smaller "
+            "batch_size, or another --device"
+        ) from None

@@ -6,8 +6,9 @@ import argparse
 
 from faircil.cli.console import show_columns
 
-KINDS = ("datasets", "methods", "measures", "weightings", "settings", "solvers")
-HELP = "list datasets, methods, measures, weightings, settings or solvers"
+Listing = tuple[tuple[str, ...], list[tuple[str, ...]]]  # header and rows
+KINDS = ("datasets", "methods", "measures", "weightings", "settings", "metrics", "solvers")
+HELP = "list datasets, methods, measures, weightings, settings, metrics or solvers"
 EPILOG = None
 
 
@@ -23,7 +24,7 @@ def command(arguments: argparse.Namespace) -> None:
         show_columns(kind, header, rows)
 
 
-def _datasets() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _datasets() -> Listing:
     from faircil.data.datasets import DATASETS
 
     return ("name", "attribute", "files", "what"), [
@@ -32,7 +33,7 @@ def _datasets() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     ]
 
 
-def _methods() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _methods() -> Listing:
     from faircil.learners import ALIASES, LEARNERS
 
     aliases = [
@@ -46,20 +47,20 @@ def _methods() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     ]  # fmt: skip
 
 
-def _measures() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _measures() -> Listing:
     from faircil.weighting.measures import MEASURES
 
     return ("name", "what"), [(name, row.summary) for name, row in MEASURES.items()]
 
 
-def _weightings() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _weightings() -> Listing:
     from faircil.weighting.training import WEIGHTINGS
 
     return ("name", "what"), [(name, row.summary) for name, row in WEIGHTINGS.items()]
 
 
-def _settings() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    from faircil.config import Settings
+def _settings() -> Listing:
+    from faircil.settings import Settings
 
     return ("name", "default", "what"), [
         (name, _plain(field.default), field.description or "")
@@ -67,14 +68,23 @@ def _settings() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     ]
 
 
-def _solvers() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _metrics() -> Listing:
+    from faircil.metrics import METRICS
+
+    return ("name", "what"), list(METRICS.items())
+
+
+def _solvers() -> Listing:
     from faircil.weighting.solver import DEFAULT, SOLVERS
 
     return ("name", "used by auto"), [(name, "yes" * (name == DEFAULT)) for name in SOLVERS]
 
 
 def _plain(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    """Write a default as ``--set`` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value or "–")
 
 
 _TABLES = {
@@ -83,5 +93,6 @@ _TABLES = {
     "measures": _measures,
     "weightings": _weightings,
     "settings": _settings,
+    "metrics": _metrics,
     "solvers": _solvers,
 }

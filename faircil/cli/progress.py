@@ -1,20 +1,33 @@
-"""Progress of runs, for a terminal and for a log."""
+"""Progress of runs: bars on a terminal, lines in a log."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.progress import Progress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from faircil.cli.console import make_console
 from faircil.config import RunConfig
 from faircil.metrics import TaskMetrics
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 
-DISPARITY = {
-    "eer": "eer",
-    "eo": "eo_gap",
-    "dp": "dp",
-}  # what to show while a measure is trained for
+# What to show while a measure is trained for.
+DISPARITY = {"eer": "eer", "eo": "eo_gap", "dp": "dp"}
+
+
+class Reporter(Protocol):
+    """Is told how a run goes on."""
+
+    def start(self, seed: int, tasks: int) -> None:
+        """Start a run with this seed and number of tasks."""
+
+    def __call__(self, event: EpochRecord | TaskMetrics) -> None:
+        """Take note of an epoch or an evaluation."""
 
 
 class Silence:
@@ -44,13 +57,24 @@ class Lines:
         if isinstance(event, EpochRecord):
             self._epochs.append(event)
             return
-        last, seconds = self._epochs[-1], sum(_seconds(epoch) for epoch in self._epochs)
-        self._console.print(
+        seconds = sum(_seconds(epoch) for epoch in self._epochs)
+        line = (
             f"{self._config.dataset} {self._config.label} seed {self._seed}: "
-            f"task {last.task}/{self._tasks}  {_metrics(self._config, event)}  "
-            f"{_detail(last)}  {seconds:.1f} s"
+            f"task {self._epochs[-1].task}/{self._tasks}  {_metrics(self._config, event)}  "
+            f"{_detail(self._epochs[-1])}  {seconds:.1f} s"
         )
+        self._console.print(Text(line), soft_wrap=True)
         self._epochs.clear()
+
+
+class DetailedProgress(Progress):
+    """Bars with a line of details below, so that both fit a terminal of 80 columns."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield the bars, then the details."""
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            yield Text(f"  {task.fields['detail']}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class Bars:
@@ -75,14 +99,31 @@ class Bars:
                 f"{self._config.label} seed {self._seed} task {event.task}/{self._tasks} "
                 f"epoch {event.epoch}/{self._config.settings.epochs}"
             )
-            self._progress.update(
-                self._bar,
-                advance=1,
-                description=where,
-                detail=f"{_detail(event)} {self._metrics}",
-            )
+            detail = f"{_detail(event)}  {self._metrics}"
+            self._progress.update(self._bar, advance=1, description=where, detail=detail)
         else:
             self._metrics = _metrics(self._config, event)
+
+
+@contextmanager
+def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Reporter]:
+    """Show progress while runs go on: bars on a terminal, lines elsewhere, nothing if quiet."""
+    console = make_console(stderr=True)
+    if quiet:
+        yield Silence()
+    elif not console.is_terminal:
+        yield Lines(console, config)
+    else:
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        with DetailedProgress(*columns, console=console) as progress:
+            yield Bars(progress, config, runs)
 
 
 def _seconds(epoch: EpochRecord) -> float:
@@ -93,7 +134,8 @@ def _seconds(epoch: EpochRecord) -> float:
 def _detail(epoch: EpochRecord) -> str:
     if epoch.weights is None:
         return f"{epoch.samples:,} samples"
-    return f"trained on {epoch.trained:,} of {epoch.samples:,}, LP {epoch.weights.lp:.2f} s"
+    kept = epoch.weights.kept + epoch.weights.partial
+    return f"kept {kept:,} of {epoch.samples:,} samples, LP {epoch.weights.lp:.2f} s"
 
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:

@@ -53,7 +53,7 @@ def drug(seed: int) -> Parts:
     y = np.array([USE_LEVELS[level] for level in table[:, CANNABIS]], dtype=np.int64)
     z = (table[:, GENDER].astype(float) > 0).astype(np.int64)
     order = np.random.default_rng([seed, 15]).permutation(len(y))
-    cut = round(0.7 * len(y))
+    cut = int(0.7 * len(y))
 
     def part(rows: Integers) -> Part:
         return Part(y[rows], z[rows], lambda chosen: x[rows[chosen]])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch.nn.functional import affine_grid, grid_sample
 
 from faircil.data.colours import coloured_parts
@@ -75,6 +73,10 @@ def _digit_copies(
     seed: int,
 ) -> tuple[tuple[NDArray[np.float32], NDArray[np.float32]], tuple[Integers, Integers]]:
     """Split the digits 70/30 within each class, then copy; pixels in [0, 1], (n, 256)."""
+    # Imported here: it takes a second, and only these datasets need it.
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     bunch = load_digits()
     images = (bunch.images / 16).astype(np.float32)
     x_train, x_test, y_train, y_test = train_test_split(
@@ -84,7 +86,7 @@ def _digit_copies(
         stratify=bunch.target,
         random_state=seed,
     )
-    generator = torch.Generator().manual_seed(seed)
+    generator = np.random.default_rng([seed, 16])
     return (
         (_distort(x_train, TRAIN_COPIES, generator), _distort(x_test, TEST_COPIES, generator)),
         (np.repeat(y_train, TRAIN_COPIES), np.repeat(y_test, TEST_COPIES)),
@@ -92,12 +94,12 @@ def _digit_copies(
 
 
 def _distort(
-    images: NDArray[np.float32], copies: int, generator: torch.Generator
+    images: NDArray[np.float32], copies: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
     """Enlarge to 16 × 16, each copy turned by up to 15°, scaled by up to 10 %, shifted by 1."""
     source = torch.from_numpy(images).repeat_interleave(copies, dim=0)[:, None]
     n = len(source)
-    angle, scale, right, down = (2 * torch.rand(4, n, generator=generator) - 1).unbind()
+    angle, scale, right, down = torch.from_numpy(2 * generator.random((4, n), np.float32) - 1)
     angle = torch.deg2rad(15 * angle)
     cos, sin = (trig(angle) / (1 + 0.1 * scale) for trig in (torch.cos, torch.sin))
     shift = 2 / SIDE

@@ -9,11 +9,11 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import faircil
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "scikit-learn")
+# What only shows results: a change there does not make a finished run another run.
+SHOWS_ONLY = ("cli", "report.py", "plots.py", "__main__.py")
 
 
 def version() -> str:
@@ -23,16 +23,28 @@ def version() -> str:
 
 @cache
 def code_digest() -> str:
-    """Return a short hash of the package's code and shipped settings."""
+    """Return a short hash of the code and the shipped settings that results depend on."""
     root = Path(faircil.__file__).parent
     digest = hashlib.sha256()
     for path in sorted([*root.rglob("*.py"), *root.rglob("*.toml")]):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+        name = path.relative_to(root)
+        if name.parts[0] not in SHOWS_ONLY:
+            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def environment(command: str) -> dict[str, Any]:
-    """Describe the machine and the libraries."""
+def environment(command: str, device: str) -> dict[str, Any]:
+    """Describe the machine and the libraries.
+
+    Parameters
+    ----------
+    command : str
+        What the user typed, to run it again.
+    device : str
+        Where the run computed.
+    """
+    import torch  # here, so that reading results does not load it
+
     return {
         "command": command,
         "faircil": version(),
@@ -40,7 +52,8 @@ def environment(command: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "device": device,
+        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
         "threads": torch.get_num_threads(),
         "packages": {name: installed(name) for name in PACKAGES},
     }

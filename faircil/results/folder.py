@@ -1,58 +1,59 @@
 """Run folders: a finished run as files that people and programs can open.
 
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
-(the run as ``--json`` prints it), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``,
-``predictions.csv``. A folder appears whole or not at all: it is written under another name and
-renamed at the end.
+(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``.
+A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from faircil.errors import DataError, FaircilError
-from faircil.results.environment import code_digest, environment, version
-from faircil.results.record import RunResult
+from faircil.results.environment import code_digest, version
+from faircil.results.record import METRIC_NAMES, RunResult
+from faircil.results.rows import prediction_rows, tidy_rows
 from faircil.results.summary import RunSummary, summarise_run
 
 
-def write_run(folder: Path, result: RunResult, command: str) -> RunSummary:
+def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -> RunSummary:
     """Write a run as ``folder``; what is there already is replaced once the new one is whole.
 
     Parameters
     ----------
     folder : Path
     result : RunResult
-    command : str
-        What the user typed, to run it again.
+    environment : mapping
+        Where the run was made, see :func:`faircil.results.environment.environment`.
     """
     partial = folder.with_name(f".{folder.name}.partial")
-    summary = summarise_run(result, folder)
+    summary = summarise_run(result, folder, code_digest())
     try:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         partial.mkdir(parents=True)
         _write_json(partial / "config.json", identity(result.config, result.seed))
-        _write_json(partial / "environment.json", environment(command))
+        _write_json(partial / "environment.json", environment)
         _write_json(partial / "summary.json", asdict(summary))
         _write_rows(partial / "metrics.jsonl", tidy_rows(result))
         _write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
-        _write_predictions(partial / "predictions.csv", result)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
+        with (partial / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(prediction_rows(result))
+        _put_in_place(partial, folder)
     except OSError as error:
         raise FaircilError(
-            f"cannot write the run to {folder}: {error.strerror or error}; free space or choose "
+            f"cannot write the run to {folder}: {error.strerror or error}; free space, or choose "
             "another folder with --out"
         ) from None
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
     return summary
 
 
@@ -63,7 +64,9 @@ def identity(config: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 def read_identity(folder: Path) -> dict[str, Any]:
     """Return the identity of the run in ``folder``."""
-    found: dict[str, Any] = _read_json(folder / "config.json")
+    found = _read_json(folder / "config.json")
+    if not isinstance(found, dict):
+        raise _damaged(folder / "config.json")
     return found
 
 
@@ -71,104 +74,61 @@ def read_run(folder: Path) -> RunSummary:
     """Read a finished run."""
     values = _read_json(folder / "summary.json")
     try:
-        return RunSummary(**{**values, "dir": str(folder)})
-    except TypeError:
+        run = TypeAdapter(RunSummary).validate_python({**values, "dir": str(folder)})
+    except (TypeError, ValidationError):
+        run = None
+    if run is None or not _is_complete(run):
         raise DataError(
-            f"{folder / 'summary.json'} was not written by this version of faircil ({version()}); "
-            "run it again"
-        ) from None
+            f"{folder / 'summary.json'} was not written by this version of faircil ({version()})"
+        )
+    return run
 
 
-def default_folder(config: Mapping[str, Any], label: str) -> Path:
-    """Return ``runs/DATASET/METHOD-MEASURE-HASH``: another configuration, another folder."""
-    content = json.dumps([config, code_digest()], sort_keys=True)
-    short = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return Path("runs") / str(config["dataset"]) / f"{label}-{config['measure']}-{short}"
-
-
-def finished_run(folder: Path, config: Mapping[str, Any], seed: int) -> RunSummary | None:
-    """Return the run of this configuration and seed in ``folder``; None if there is none yet.
-
-    Refuses a folder that holds runs of another configuration, or made by other code.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise FaircilError(f"{folder} is a file; choose a folder with --out")
-    for other in sorted(folder.glob("seed-*")):
-        found = read_identity(other)
-        wanted = identity(config, found.get("seed", seed))
-        if found != wanted:
-            differing = [key for key in wanted if found.get(key) != wanted[key]]
-            raise FaircilError(
-                f"{folder} holds another run ({other.name}: other {' and '.join(differing)}); "
-                "choose another folder with --out, or replace it with --force"
-            )
-    target = folder / f"seed-{seed}"
-    return read_run(target) if target.exists() else None
-
-
-def find_runs(paths: list[Path]) -> list[RunSummary]:
+def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
     """Read all runs at or below the given folders, each once, in order."""
-    folders: dict[Path, None] = {}
+    folders: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             raise DataError(f"{path} is not a folder; give folders that `faircil run` has written")
         found = sorted(file.parent for file in path.rglob("summary.json"))
-        found = [folder for folder in found if not folder.name.endswith(".partial")]
+        # A hidden folder is one that was being written when the machine stopped.
+        found = [f for f in found if not any(p.startswith(".") for p in f.relative_to(path).parts)]
         if not found:
             raise DataError(f"{path} holds no finished run (no summary.json in it or below)")
-        folders.update(dict.fromkeys(found))
-    return [read_run(folder) for folder in folders]
+        for folder in found:
+            folders.setdefault(folder.resolve(), folder)
+    try:
+        return [read_run(folder) for folder in folders.values()]
+    except DataError as error:
+        raise DataError(f"{error}; run it again, or remove its folder") from None
 
 
-def tidy_rows(result: RunResult) -> Iterator[dict[str, Any]]:
-    """Yield one row per value: after which task, metric, test task, class, attribute value, n."""
-    names = result.names
-    for position, metrics in enumerate(result.per_task):
-        row: dict[str, Any] = {"seed": result.seed, "task": position + 1}
-        for name, value in result.after_task(position).items():
-            yield row | {"metric": name, "value": value}
-        for test_task, value in enumerate(metrics.per_test_task, start=1):
-            yield row | {"metric": "task_accuracy", "test_task": test_task, "value": value}
-        for item in metrics.classes:
-            yield row | {
-                "metric": "class_accuracy",
-                "class": names.classes[item.label],
-                "n": item.n,
-                "value": item.accuracy,
-            }
-        for group in metrics.groups:
-            yield row | {
-                "metric": "group_accuracy",
-                "class": names.classes[group.label],
-                "attribute": names.attribute_values[group.attribute],
-                "n": group.n,
-                "value": group.accuracy,
-            }
+def _put_in_place(new: Path, target: Path) -> None:
+    """Rename ``new`` to ``target``; what was there goes last, and comes back if this fails."""
+    old = target.with_name(f".{target.name}.old")
+    _remove(old)
+    if target.exists():
+        target.rename(old)
+    try:
+        new.rename(target)
+    except BaseException:
+        if old.exists():
+            old.rename(target)
+        raise
+    _remove(old)
 
 
-def _write_predictions(path: Path, result: RunResult) -> None:
-    names = result.names
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            [
-                "after_task",
-                "task",
-                "y_true",
-                "y_pred",
-                *([names.attribute] if names.attribute else []),
-            ]
-        )
-        for after, part in enumerate(result.predictions, start=1):
-            columns: list[list[Any]] = [
-                [after] * len(part.y_true),
-                (part.task + 1).tolist(),
-                [names.classes[label] for label in part.y_true],
-                [names.classes[label] for label in part.y_pred],
-            ]
-            if part.sensitive is not None:
-                columns.append([names.attribute_values[z] for z in part.sensitive])
-            writer.writerows(zip(*columns, strict=True))
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_complete(run: RunSummary) -> bool:
+    """Whether a summary has all that reports read."""
+    metrics = all(set(METRIC_NAMES) <= values.keys() for values in (run.metrics, *run.per_task))
+    return metrics and {"dataset", "measure", "settings"} <= run.config.keys()
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -177,7 +137,7 @@ def _write_json(path: Path, value: Any) -> None:
     )
 
 
-def _write_rows(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+def _write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -185,7 +145,13 @@ def _write_rows(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing; {path.parent} is no finished run") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DataError(f"{path} is damaged; remove {path.parent} and run it again") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path} is missing, so {path.parent} is no finished run") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:  # neither JSON nor UTF-8
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> DataError:
+    return DataError(f"{path} is damaged, so {path.parent} is no finished run")

@@ -18,10 +18,11 @@ class RunSummary:
     """A finished run as ``summary.json`` holds it.
 
     ``metrics`` are means over tasks, ``per_task`` the same metrics after each task, ``seconds``
-    the split of the wall time.
+    the split of the wall time, ``code`` the hash of the code that made it.
     """
 
     label: str
+    code: str
     config: Mapping[str, Any]
     seed: int
     metrics: Values
@@ -41,10 +42,11 @@ class RunSummary:
         }
 
 
-def summarise_run(result: RunResult, folder: Path) -> RunSummary:
-    """Reduce a run to its numbers."""
+def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
+    """Reduce a run, made by ``code`` and kept in ``folder``, to its numbers."""
     return RunSummary(
         label=result.label,
+        code=code,
         config=result.config,
         seed=result.seed,
         metrics=result.averages(),

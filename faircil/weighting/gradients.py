@@ -188,22 +188,25 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
     Tensor, shape (groups, n)
     """
     groups, classes, _ = gradients.shape
-    norms = gradients.flatten(1).norm(dim=1)
-    directions = gradients * _inverse(norms)[:, None, None]
+    directions = _unit(gradients.flatten(1)).view_as(gradients)
     matrix = directions[:, :, -factors.features.shape[1] :].reshape(groups * classes, -1)
     offset = directions[:, :, 0].reshape(-1) if factors.bias else matrix.new_zeros(len(matrix))
     result = factors.delta.new_empty(groups, len(factors.delta))
     for start in range(0, len(factors.delta), CHUNK):
         rows = slice(start, start + CHUNK)
-        delta, features = factors.delta[rows], factors.features[rows]
+        delta, features = _unit(factors.delta[rows]), factors.features[rows]
         # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
         product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
         inner = torch.einsum("ngc,nc->gn", product, delta)
-        length = (features.square().sum(dim=1) + float(factors.bias)).sqrt() * delta.norm(dim=1)
-        result[:, rows] = inner * _inverse(length)
+        length = (features.square().sum(dim=1) + float(factors.bias)).sqrt()
+        result[:, rows] = torch.where(length == 0, 0.0, inner / length)
     return result
 
 
-def _inverse(lengths: Tensor) -> Tensor:
-    """1/length, and 0 for a vector without direction."""
-    return torch.where(lengths > 0, 1 / lengths, 0.0)
+def _unit(vectors: Tensor) -> Tensor:
+    """Scale every row to length 1; a row of zeros stays."""
+    # By the largest entry first: the squares of a confident sample's tiny entries would underflow.
+    largest = vectors.abs().amax(dim=1, keepdim=True)
+    scaled = torch.where(largest == 0, 0.0, vectors / largest)
+    unit: Tensor = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1.0)
+    return unit

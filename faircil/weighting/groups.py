@@ -88,7 +88,13 @@ def find_groups(
     if by_attribute and current.z is None:
         raise DataError("this measure compares attribute values, but the samples have no z")
     parts = [current] if memory is None else [current, memory]
-    keys = torch.cat([part.keys(by_attribute) for part in parts]).cpu().numpy()
+    columns = [part.keys(by_attribute) for part in parts]
+    if (widths := [part.shape[1] - 1 for part in columns])[0] != widths[-1]:
+        raise DataError(
+            f"the current samples have {widths[0]} attribute(s) and the memory {widths[-1]}; "
+            "give z with the same attributes to both"
+        )
+    keys = torch.cat(columns).cpu().numpy()
     unique, index = unique_rows(keys)
     size = np.bincount(index[: len(current)], minlength=len(unique))
     now = size > 0

@@ -56,12 +56,15 @@ class WeightProgram:
             object.__setattr__(self, name, array)
             if not np.isfinite(array).all():
                 mistakes.append(f"{name} has NaN or infinite entries")
-        n = len(self.cost)
+        for name in ("gap_offsets", "cost", "floor_offsets"):
+            if getattr(self, name).ndim != 1:
+                mistakes.append(f"{name} has shape {getattr(self, name).shape}, expected one axis")
         for kind in ("gap", "floor"):
             rows, offsets = getattr(self, f"{kind}_rows"), getattr(self, f"{kind}_offsets")
-            if rows.shape != (len(offsets), n):
+            if rows.shape != (offsets.size, self.cost.size):
                 mistakes.append(
-                    f"{kind}_rows has shape {rows.shape}, expected ({len(offsets)}, {n}): "
+                    f"{kind}_rows has shape {rows.shape}, expected "
+                    f"({offsets.size}, {self.cost.size}): "
                     f"one row per entry of {kind}_offsets, one column per entry of cost"
                 )
         raise_all(mistakes, DataError)

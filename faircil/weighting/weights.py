@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -119,11 +120,13 @@ class FairSampleWeights:
 
     def __post_init__(self) -> None:
         mistakes = []
-        if isinstance(self.measure, str) and self.measure not in MEASURES:
+        if not callable(self.measure) and self.measure not in MEASURES:
             mistakes.append(unknown_name("measure", self.measure, MEASURES))
-        if self.alpha != "auto" and not (isinstance(self.alpha, float | int) and self.alpha > 0):
+        if self.alpha != "auto" and not (
+            isinstance(self.alpha, float | int) and 0 < self.alpha < math.inf
+        ):
             mistakes.append(f"alpha is {self.alpha!r}, expected a positive number or 'auto'")
-        if not (isinstance(self.lam, float | int) and self.lam >= 0):
+        if not (isinstance(self.lam, float | int) and 0 <= self.lam < math.inf):
             mistakes.append(f"lam is {self.lam!r}, expected a number that is at least 0")
         if self.granularity not in GRANULARITIES:
             mistakes.append(unknown_name("granularity", self.granularity, GRANULARITIES))

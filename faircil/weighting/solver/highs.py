@@ -20,6 +20,8 @@ from faircil.weighting.program import Dual, WeightProgram
 from faircil.weighting.solver.solution import Solution
 
 TOLERANCE = 1e-9  # of the scaled program, whose entries are at most 1
+LARGEST_OFFSET = 1e7  # after scaling: noise blown up to 1 would take its offset beyond HiGHS' reach
+TINY = 1e-100  # a row without larger numbers counts as zero
 
 
 def solve_with_highs(program: WeightProgram) -> Solution:
@@ -27,7 +29,8 @@ def solve_with_highs(program: WeightProgram) -> Solution:
     start = time.perf_counter()
     k, n = program.gap_rows.shape
     # Rows to largest entry 1 and costs likewise: HiGHS' tolerances are absolute, α is not.
-    gap_scale, floor_scale = _row_scale(program.gap_rows), _row_scale(program.floor_rows)
+    gap_scale = _row_scale(program.gap_rows, program.gap_offsets)
+    floor_scale = _row_scale(program.floor_rows, program.floor_offsets)
     slack_cost = 1 / gap_scale
     cost_scale = 1 / max(np.abs(program.cost).max(initial=0.0), slack_cost.max(initial=0.0), 1e-300)
     columns = np.vstack(
@@ -52,10 +55,11 @@ def solve_with_highs(program: WeightProgram) -> Solution:
     )
 
 
-def _row_scale(rows: Floats) -> Floats:
-    """One over the largest entry of each row; 1 for a row of zeros."""
+def _row_scale(rows: Floats, offsets: Floats) -> Floats:
+    """One over the largest entry of each row; less for a row of rounding noise, 1 for zeros."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
-    return 1 / np.where(largest > 0, largest, 1.0)
+    size = np.maximum(largest, np.abs(offsets) / LARGEST_OFFSET)
+    return 1 / np.where(size > TINY, size, 1.0)
 
 
 def _run(

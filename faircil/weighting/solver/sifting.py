@@ -33,10 +33,13 @@ def solve_by_sifting(program: WeightProgram) -> Solution:
     if n <= 3 * SAMPLE:
         return solve_with_highs(program)
     rows = np.random.default_rng(0).choice(n, SAMPLE, replace=False)
-    dual = solve_with_highs(program.columns(rows, scale=n / SAMPLE)).dual
     # The sample's dual is off by about 1/√SAMPLE in rank, so this band holds most of what is open.
     band = 4 * int(n / np.sqrt(SAMPLE))
-    found = _narrow(program, dual, band)
+    try:
+        dual = solve_with_highs(program.columns(rows, scale=n / SAMPLE)).dual
+        found = _narrow(program, dual, band)
+    except SolverError:  # a floor that only columns outside the sample can keep
+        found = None
     if found is None:
         solution = solve_with_highs(program)
         status = f"{solution.status}, on all columns since sifting did not end"

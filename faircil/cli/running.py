@@ -1,0 +1,96 @@
+"""Run seeds one after another: reuse what is there, show progress, keep what is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from faircil.cli.console import say
+from faircil.cli.device import enough_memory
+from faircil.cli.progress import Reporter, reporting
+from faircil.config import RunConfig
+from faircil.experiment import load_stream, run
+from faircil.results.environment import environment
+from faircil.results.folder import write_run
+from faircil.results.reuse import claim, finished_runs, remove_others, seed_folder
+from faircil.results.summary import RunSummary
+
+MOST_NOTES = 10
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run, and what to do with what the folder holds.
+
+    Parameters
+    ----------
+    typed : str
+        What the user typed, to run it again.
+    device : torch.device
+    again : bool
+        Whether to run finished seeds again.
+    replace : bool
+        Whether runs of another configuration make way; else they are an error.
+    quiet : bool
+        Whether to show neither progress nor notes.
+    """
+
+    typed: str
+    device: torch.device
+    again: bool = False
+    replace: bool = False
+    quiet: bool = False
+
+
+def run_seeds(
+    config: RunConfig, seeds: Sequence[int], folder: Path, options: RunOptions
+) -> list[RunSummary]:
+    """Run a configuration for each seed, or take a finished run of it from the folder."""
+    found = finished_runs(folder, config.model_dump(mode="json"), replace=options.replace)
+    done = {seed: found[seed] for seed in seeds if seed in found and not options.again}
+    if done and not options.quiet:
+        say(f"already in {folder}, not run again: {_seeds(done)}")
+    todo = [seed for seed in seeds if seed not in done]
+    try:
+        with reporting(config, len(todo), options.quiet or not todo) as reporter:
+            for seed in todo:
+                done[seed] = _run_seed(config, seed, folder, options, reporter)
+    except KeyboardInterrupt:
+        same = "the same command without --force" if options.again else "the same command"
+        kept = f"{_seeds(done)} in {folder}; {same} goes on with the others"
+        say(f"finished: {kept}" if done else "no seed was finished, nothing was kept")
+        raise
+    runs = [done[seed] for seed in seeds]
+    if not options.quiet:
+        _say_notes(runs)
+    return runs
+
+
+def _run_seed(
+    config: RunConfig, seed: int, folder: Path, options: RunOptions, reporter: Reporter
+) -> RunSummary:
+    with enough_memory():
+        stream = load_stream(config, seed)
+        claim(folder)
+        reporter.start(seed, len(stream.tasks))
+        result = run(config, seed, stream=stream, device=options.device, listener=reporter)
+    described = environment(options.typed, str(options.device))
+    summary = write_run(seed_folder(folder, seed), result, described)
+    if options.replace:
+        remove_others(folder, result.config)
+    return summary
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    return f"seed {', '.join(map(str, sorted(seeds)))}"
+
+
+def _say_notes(runs: Sequence[RunSummary]) -> None:
+    notes = list(dict.fromkeys(note for run in runs for note in run.notes))
+    for note in notes[:MOST_NOTES]:
+        say(f"note: {note}")
+    if len(notes) > MOST_NOTES:
+        say(f"note: {len(notes) - MOST_NOTES} more of this kind in {runs[0].dir}/summary.json")

@@ -1,0 +1,72 @@
+"""What one epoch trains on: weights at the run's own state, and the samples that they keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from faircil.config import RunConfig
+from faircil.results.record import WeightRecord
+from faircil.samples import Samples
+from faircil.state import RunState
+from faircil.weighting.measures import MEASURES
+from faircil.weighting.training import WEIGHTINGS, Selection, everything, select
+from faircil.weighting.weights import FairSampleWeights, WeightResult
+
+
+def weigh_samples(
+    config: RunConfig, state: RunState, current: Samples, memory: Samples | None
+) -> WeightResult | None:
+    """Solve the program for the learner as it is, and let the weighting use its weights.
+
+    Parameters
+    ----------
+    config : RunConfig
+    state : RunState
+        Its learner's net is measured; its generator of weights is used.
+    current, memory : Samples
+        Training data of the task, and the buffer; without a buffer nothing is weighed.
+
+    Returns
+    -------
+    WeightResult or None
+        With the weights that the epoch uses; None: all 1.
+    """
+    reweight = WEIGHTINGS[config.weighting].reweight
+    if reweight is None or memory is None:
+        return None
+    settings, generator = config.settings, state.generators.weights
+    weigh = FairSampleWeights(
+        measure=config.measure,
+        alpha=settings.alpha,
+        lam=settings.lam,
+        granularity=settings.granularity,
+        floor=settings.floor,
+        solver=settings.solver,
+    )
+    result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
+    by_attribute = MEASURES[config.measure].by_attribute
+    return replace(result, weights=reweight(result.weights, current, by_attribute, generator))
+
+
+def select_samples(
+    config: RunConfig, state: RunState, samples: Samples, result: WeightResult | None
+) -> Selection:
+    """Choose and shuffle the samples of an epoch."""
+    if result is None:
+        return everything(len(samples), state.generators.shuffle, samples.y.device)
+    return select(result.weights, config.settings.batch_size, state.generators.shuffle)
+
+
+def weight_record(result: WeightResult | None) -> WeightRecord | None:
+    """Return what the record of an epoch says about its weights."""
+    if result is None:
+        return None
+    return WeightRecord(
+        kept=result.kept,
+        dropped=result.dropped,
+        partial=result.partial,
+        objective=result.objective,
+        bound=result.bound,
+        gradient=result.gradient_seconds,
+        lp=result.lp_seconds,
+    )

@@ -1,0 +1,95 @@
+"""Which runs a folder holds already, so that none is made twice and none is lost by mistake."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from faircil.errors import FaircilError
+from faircil.results.environment import code_digest
+from faircil.results.folder import identity, read_identity, read_run
+from faircil.results.summary import RunSummary
+
+ADVICE = "choose another folder with --out"
+PARTS = {"config": "configuration", "code": "code", "faircil": "version", "seed": "seed"}
+
+
+def default_folder(config: Mapping[str, Any], label: str) -> Path:
+    """Return ``runs/DATASET/METHOD-MEASURE-HASH``: another configuration, another folder."""
+    content = json.dumps([config, code_digest()], sort_keys=True)
+    short = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return Path("runs") / str(config["dataset"]) / f"{label}-{config['measure']}-{short}"
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Return where the run with this seed is, or will be."""
+    return folder / f"seed-{seed}"
+
+
+def finished_runs(
+    folder: Path, config: Mapping[str, Any], *, replace: bool = False
+) -> dict[int, RunSummary]:
+    """Return the runs of this configuration in ``folder``, by seed.
+
+    Parameters
+    ----------
+    folder : Path
+    config : mapping
+        The resolved configuration.
+    replace : bool
+        Whether damaged runs, those of another configuration and those made by other code may be
+        replaced; else they are an error.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FaircilError(f"{folder} is a file; {ADVICE}")
+    if (folder / "summary.json").exists():
+        raise FaircilError(f"{folder} is itself a finished run; {ADVICE}, such as {folder.parent}")
+    found: dict[int, RunSummary] = {}
+    for seed, path in _runs_in(folder).items():
+        try:
+            _check_same(path, config, seed)
+            found[seed] = read_run(path)
+        except FaircilError as error:
+            if not replace:
+                raise type(error)(f"{error}; {ADVICE}, or replace it with --force") from None
+    return found
+
+
+def remove_others(folder: Path, config: Mapping[str, Any]) -> None:
+    """Remove the runs in ``folder`` that are damaged or not of this configuration."""
+    same = finished_runs(folder, config, replace=True)
+    for seed, path in _runs_in(folder).items():
+        if seed not in same:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def claim(folder: Path) -> None:
+    """Make the folder and see that it can be written: better before a long run than after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FaircilError(
+            f"cannot write to {folder}: {error.strerror or error}; {ADVICE}"
+        ) from None
+
+
+def _runs_in(folder: Path) -> dict[int, Path]:
+    paths = {path.name.removeprefix("seed-"): path for path in folder.glob("seed-*")}
+    return {int(seed): paths[seed] for seed in sorted(paths) if seed.isdecimal()}
+
+
+def _check_same(path: Path, config: Mapping[str, Any], seed: int) -> None:
+    """Raise if the run at ``path`` is another one."""
+    found, wanted = read_identity(path), identity(config, seed)
+    differing = [name for key, name in PARTS.items() if found.get(key) != wanted[key]]
+    if differing:
+        raise FaircilError(
+            f"{path.parent} holds another run: {path.name} has another {' and '.join(differing)}"
+        )

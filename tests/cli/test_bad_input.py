@@ -1,0 +1,180 @@
+"""Every mistake ends with a message that names it, exit code 1 or 2, and nothing written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from cli_outcome import Cli, Person, WriteTable
+
+from faircil.data.sources import SOURCES
+
+RUN = ("run", "--quiet", "--set", "epochs=1")
+TOY = (*RUN, "--dataset", "toy")
+OWN = (*RUN, "--data", "people.csv", "--label", "job")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_written(tmp_path: Path) -> object:
+    yield
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
+        ([], "command"),
+        (["run", "--seed", "3"], "unknown option '--seed': did you mean '--seeds'?"),
+        (["run", "toy"], "unexpected argument 'toy'"),
+        (["run", "--set"], "argument --set: expected at least one argument"),
+        (["list", "dataset"], "unknown kind 'dataset': did you mean 'datasets'?"),
+        (["data", "chek"], "unknown action 'chek': did you mean 'check'?"),
+        (["data", "fetch"], "NAME"),
+        (["data", "fetch", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
+        (RUN, "nothing to run on: give --dataset NAME"),
+        ([*RUN, "--dataset", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
+        ([*TOY, "--method", "fws"], "unknown method 'fws': did you mean 'fsw'?"),
+        ([*TOY, "--measure", "eerr"], "unknown measure 'eerr': did you mean 'eer'?"),
+        ([*TOY, "--weighting", "rndom"], "unknown weighting 'rndom': did you mean 'random'?"),
+        ([*TOY, "--set", "taau=1"], "unknown setting 'taau': did you mean 'tau'?"),
+        ([*TOY, "--set", "solver=higs"], "unknown solver 'higs': did you mean 'highs'?"),
+        ([*TOY, "--set", "buffer_rule=rndm"], "unknown buffer rule 'rndm': did you mean 'random'?"),
+        ([*TOY, "--set", "granularity=grp"], "unknown granularity 'grp': did you mean 'group'?"),
+        ([*TOY, "--set", "tau"], "setting 'tau' is not of the form name=value"),
+        ([*TOY, "--set", "lr=-1"], "setting lr=-1 is not allowed: it should be greater than 0"),
+        ([*TOY, "--set", "lr=nan"], "lr=nan is not allowed: it should be a finite number"),
+        ([*TOY, "--set", "epochs=1.5"], "epochs=1.5 is not allowed: it should be a valid integer"),
+        ([*TOY, "--set", "alpha=x"], "it should be a valid number or 'auto'"),
+        ([*TOY, "--set", "hidden=8,x"], "hidden=8,x is not allowed: it should be a valid integer"),
+        ([*TOY, "--set", "floor=maybe"], "it should be a valid boolean"),
+        ([*TOY, "--set", "class_order=up"], "it should be 'fixed' or 'shuffled'"),
+        ([*TOY, "--seeds", "4-1"], "--seeds '4-1' counts down; write 1-4"),
+        ([*TOY, "--seeds", "a"], "--seeds 'a' cannot be read; write 3, 0-4 or 0,2,5"),
+        ([*TOY, "--seeds", "-1"], "--seeds '-1' cannot be read"),
+        ([*TOY, "--seeds", ""], "--seeds '' cannot be read"),
+        ([*TOY, "--seeds", "0-9999"], "10,000 seeds, more than 1,000"),
+        ([*TOY, "--measure", "eo"], "toy has none; use --measure eer"),
+        ([*TOY, "--measure", "dp"], "toy has none; use --measure eer"),
+        ([*TOY, "--weighting", "random"], "use --method er --weighting random"),
+        ([*TOY, "--method", "joint", "--weighting", "fsw"], "it trains on all data at once"),
+        ([*TOY, "--method", "finetune", "--weighting", "balanced"], "it keeps no buffer"),
+        ([*TOY, "--device", "tpu"], "unknown device 'tpu'; use auto, cpu, cuda or cuda:N"),
+        ([*TOY, "--device", "meta"], "device 'meta' is not supported"),
+        ([*TOY, "--label", "job"], "--label: for your own data, given with --data FILE"),
+        ([*TOY, "--test-share", "0"], "--test-share: for your own data"),
+        ([*OWN, "--dataset", "toy"], "dataset 'toy' and own data people.csv are given"),
+        ([*RUN, "--data", "people.csv"], "--data needs --label COLUMN"),
+        ([*OWN, "--measure", "dp"], "none is named for people.csv; use --measure eer, or name a"),
+        ([*OWN, "--set", "class_order=shuffled"], "own data takes --tasks"),
+        ([*OWN, "--test-share", "x"], "invalid float value: 'x'"),
+        ([*OWN, "--test-share", "1.5"], "the test share is 1.5; choose one between 0 and 1"),
+        ([*RUN, "--data", "people.csv", "--label", "jb"], "unknown column 'jb': did you mean"),
+        ([*OWN, "--sensitive", "sx"], "unknown column 'sx': did you mean 'sex'"),
+        ([*OWN, "--tasks", "w,x|x,y"], "class 'x' is 2 times in tasks 'w,x|x,y'"),
+        ([*OWN, "--tasks", "w,x|q"], "unknown class 'q'"),
+        ([*OWN, "--tasks", "w"], "name fewer than two classes"),
+    ],
+)  # fmt: skip
+def test_wrong_calls(cli: Cli, write_table: WriteTable, arguments: list[str], message: str) -> None:
+    write_table()
+    outcome = cli(*arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith("error:")
+    assert message in outcome.err
+    assert outcome.out == ""
+
+
+def test_cuda_where_there_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    outcome = cli(*TOY, "--device", "cuda")
+    assert outcome.code == 2
+    assert "device 'cuda' is not there: torch sees 0 CUDA devices" in outcome.err
+
+
+def test_several_mistakes_are_reported_at_once(cli: Cli) -> None:
+    outcome = cli(
+        "run", "--dataset", "tooy", "--method", "err", "--measure", "oe", "--seeds", "x",
+        "--device", "tpu", "--label", "y", "--set", "lr=0", "tauu=1", "solver=x",
+    )  # fmt: skip
+    assert outcome.code == 2
+    lines = outcome.err.splitlines()
+    assert lines[0] == "error:"
+    assert len(lines) == 10
+    assert all(line.startswith("- ") for line in lines[1:])
+
+
+def without(name: str, value: object, every: int) -> Callable[[Person], Person]:
+    return lambda row: row | ({name: value} if int(str(row["id"])) % every == 0 else {})
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "messages"),
+    [
+        (without("job", "", 50), [], ["column 'job' has 5 missing value(s)"]),
+        (
+            lambda row: without("sex", "NA", 50)(without("a", "", 240)(row)),
+            ["--sensitive", "sex"],
+            ["column 'sex' has 5 missing value(s)", "column 'a' has 1 missing value(s)"],
+        ),
+        (without("a", math.inf, 240), [], ["column 'a' has 1 value(s) that are infinite"]),
+        (without("a", math.nan, 240), [], ["column 'a' has 1 missing value(s)"]),
+        (without("job", "w", 1), [], ["label column 'job' has 1 class(es); at least two"]),
+        (without("sex", "F", 1), ["--sensitive", "sex"], ["'sex' has 1 distinct value(s)"]),
+    ],
+)
+def test_tables_that_cannot_be_used(
+    cli: Cli,
+    write_table: WriteTable,
+    change: Callable[[Person], Person],
+    options: list[str],
+    messages: list[str],
+) -> None:
+    write_table(change=change)
+    outcome = cli(*OWN, *options)
+    assert outcome.code == 1
+    for message in messages:
+        assert message in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.csv", None, "there is no file absent.csv; check the path"),
+        (".", None, ". cannot be read: Is a directory"),
+        ("empty.csv", b"", "empty.csv is empty"),
+        ("header.csv", b"a,job\n", "has columns but no rows"),
+        ("people.txt", b"a,job\n1,w\n", "people.txt has an unknown ending; expected one of .csv"),
+        ("people.npz", b"a,job\n1,w\n", "people.npz is not an .npz archive"),
+        ("people.csv.gz", b"a,job\n1,w\n", "cannot read people.csv.gz"),
+        ("people.csv", b"\x89PNG\r\n\x1a\n\x00\xff", "people.csv is not UTF-8 text"),
+    ],
+)
+def test_files_that_cannot_be_read(
+    cli: Cli, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    outcome = cli(*RUN, "--data", name, "--label", "job")
+    assert outcome.code == 1
+    assert message in outcome.err
+
+
+def test_missing_data_file_says_how_to_get_it(cli: Cli) -> None:
+    outcome = cli(*RUN, "--dataset", "drug")
+    assert outcome.code == 1
+    assert "drug_consumption.data is missing: run `faircil data fetch drug`" in outcome.err
+
+
+@pytest.mark.parametrize("content", [b"", b"not gzip"])
+def test_corrupt_data_file_says_how_to_replace_it(cli: Cli, tmp_path: Path, content: bytes) -> None:
+    for file in SOURCES["mnist"].files:
+        (tmp_path / "data" / "mnist").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / "mnist" / file.name).write_bytes(content)
+    outcome = cli(*RUN, "--dataset", "mnist")
+    assert outcome.code == 1
+    assert "is corrupt" in outcome.err
+    assert "run `faircil data fetch mnist --force`" in outcome.err

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+import faircil.cli.console
+from faircil.cli.console import say, show_columns, show_table
+from faircil.report import Cell, Table
+
+TABLE = Table(
+    "numbers",
+    ("method", "accuracy", "eer"),
+    (
+        (Cell("er"), Cell(".900 ± .001", best=True), Cell(".100")),
+        (Cell("fsw lam=0.5"), Cell(".800 ± .002"), Cell("–")),
+    ),
+)
+
+
+def test_table_with_a_star_and_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(TABLE)
+    out = capsys.readouterr().out
+    assert "│ er          │ .900 ± .001 * │ .100 │" in out
+    assert "│ fsw lam=0.5 │   .800 ± .002 │    – │" in out
+    assert out.endswith("* best mean; lower is better but for accuracy\n")
+
+
+def test_wide_output_into_a_file_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = tuple(Cell(f"value {number:04}") for number in range(20))
+    show_table(Table("wide", tuple(f"name {number:04}" for number in range(20)), (cells,)))
+    out = capsys.readouterr().out
+    assert all(cell.text in out for cell in cells)
+    assert "…" not in out
+
+
+def test_narrow_terminal_gets_the_table_in_parts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faircil.cli.console, "make_console", lambda: Console(width=32))
+    show_table(TABLE)
+    out = capsys.readouterr().out
+    assert out.count("fsw lam=0.5") == 2
+    assert out.count("numbers") == 1
+    for text in (".900 ± .001 *", ".800 ± .002", ".100"):
+        assert text in out
+
+
+def test_brackets_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    say("error: [bold]x[/] :smile:")
+    show_columns("title", ("name",), [("[red]y",)])
+    captured = capsys.readouterr()
+    assert captured.err == "error: [bold]x[/] :smile:\n"
+    assert "[red]y" in captured.out
+
+
+def test_long_messages_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    say("word " * 100)
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_outcome import Cli
+
+import faircil.cli.demo
+
+DEMO = ("demo", "--seeds", "0", "--out", "shown")
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faircil.cli.demo, "DATASET", "toy-groups")
+
+
+def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli(*DEMO)
+    assert outcome.code == 0
+    for method in ("finetune", "er", "fsw"):
+        assert f"│ {method} " in outcome.out
+        assert f"toy-groups {method} seed 0: task 2/2" in outcome.err
+    assert "eo_gap: Equalized odds" in outcome.err
+    assert "figures: shown/over-tasks.png, shown/over-tasks.svg" in outcome.err
+    assert (tmp_path / "shown/over-tasks.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "shown/over-tasks.svg").read_text()
+
+
+def test_second_time_nothing_is_run(cli: Cli) -> None:
+    first = cli(*DEMO, "--quiet")
+    second = cli(*DEMO)
+    assert first.err == ""
+    assert second.out == first.out
+    assert second.err.count("not run again: seed 0") == 3
+    assert "seed 0: task" not in second.err
+
+
+def test_results_of_an_older_version_make_way(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("faircil.results.folder.code_digest", lambda: "older")
+        assert cli(*DEMO, "--quiet").code == 0
+    outcome = cli(*DEMO)
+    assert outcome.code == 0
+    assert "fsw seed 0: task 2/2" in outcome.err

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_outcome import Cli
+
+import faircil.cli.running
+from faircil.experiment import run
+
+TOY = ("run", "--dataset", "toy", "--method", "finetune", "--out", "out", "--seeds", "0-1")
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, stop: int) -> None:
+    def interrupted(config: Any, seed: int, **options: Any) -> Any:
+        if seed == stop:
+            raise KeyboardInterrupt
+        return run(config, seed, **options)
+
+    monkeypatch.setattr(faircil.cli.running, "run", interrupted)
+
+
+def test_finished_seeds_stay_and_the_same_command_goes_on(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    interrupt_at(monkeypatch, 1)
+    outcome = cli(*TOY)
+    assert outcome.code == 130
+    assert "finished: seed 0 in out; the same command goes on with the others" in outcome.err
+    assert outcome.err.endswith("interrupted\n")
+    assert outcome.out == ""
+    assert os.listdir(tmp_path / "out") == ["seed-0"]
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    outcome = cli(*TOY)
+    assert outcome.code == 0
+    assert "not run again: seed 0" in outcome.err
+
+
+def test_with_force_the_way_on_is_without_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_at(monkeypatch, 1)
+    assert "the same command without --force goes on" in cli(*TOY, "--force").err
+
+
+def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_at(monkeypatch, 0)
+    outcome = cli(*TOY)
+    assert outcome.code == 130
+    assert "no seed was finished, nothing was kept" in outcome.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
+def test_ctrl_c(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "faircil", *TOY, "--set", "epochs=60"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "seed 1: task 1/2" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert out == ""
+    assert "finished: seed 0 in out" in err
+    assert "Traceback" not in err
+    assert os.listdir(tmp_path / "out") == ["seed-0"]

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_outcome import Cli
+
+from faircil.cli.lists import KINDS
+from faircil.data.sources import SOURCES, DataFile, Source
+
+CONTENT = b"1,2,3\n"
+TINY = Source("mnist", (DataFile("a.gz", hashlib.sha256(CONTENT).hexdigest()),), "made here")
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all datasets with files be one small file each, without a place to get it from."""
+    for name in SOURCES:
+        monkeypatch.setitem(SOURCES, name, replace(TINY, name=name))
+
+
+def put(folder: Path, content: bytes) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a.gz").write_bytes(gzip.compress(content))
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("datasets", ["digits", "biased-digits", "toy", "mnist", "drug", "embedded", "colour"]),
+        ("methods", ["finetune", "joint", "er", "fsw", "er with weighting fsw"]),
+        ("measures", ["eer", "eo", "dp", "equalized odds"]),
+        ("weightings", ["none", "fsw", "random", "balanced"]),
+        ("settings", ["lr", "256,256", "tau", "granularity", "true"]),
+        ("metrics", ["accuracy", "eo_gap", "forgetting", "0 = fair"]),
+        ("solvers", ["highs", "sifting"]),
+    ],
+)
+def test_list_of_a_kind(cli: Cli, kind: str, names: list[str]) -> None:
+    outcome = cli("list", kind)
+    assert outcome.code == 0
+    assert outcome.out.startswith(kind)
+    for name in names:
+        assert name in outcome.out
+
+
+def test_list_of_everything(cli: Cli) -> None:
+    lines = [line.strip() for line in cli("list").out.splitlines()]
+    assert [line for line in lines if line in KINDS] == list(KINDS)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_data_list_shows_the_state_of_files(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "data/mnist", CONTENT)
+    put(tmp_path / "data/drug", b"other")
+    out = cli("data", "list").out
+    assert str(tmp_path / "data") in out
+    states = {
+        cells[1].strip(): cells[2].strip()
+        for line in out.splitlines()
+        if len(cells := line.split("│")) > 2
+    }
+    assert states["digits"] == "embedded"
+    assert states["mnist"] == states["biased-mnist"] == "ok"
+    assert states["fashion-mnist"] == "missing"
+    assert states["drug"] == "corrupt"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_data_check_of_intact_files(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "data/mnist", CONTENT)
+    outcome = cli("data", "check", "mnist", "biased-mnist")
+    assert outcome.code == 0
+    assert outcome.out.count("ok") == 1
+    assert outcome.err == ""
+
+
+@pytest.mark.usefixtures("tiny")
+def test_data_check_says_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "data/drug", b"other")
+    outcome = cli("data", "check", "mnist", "drug")
+    assert outcome.code == 1
+    assert "mnist: 1 of 1 files missing: run `faircil data fetch mnist`" in outcome.err
+    assert "drug/a.gz is corrupt" in outcome.err
+    assert "run `faircil data fetch drug --force`" in outcome.err
+
+
+def test_embedded_datasets_need_nothing(cli: Cli) -> None:
+    for action in ("check", "fetch"):
+        outcome = cli("data", action, "digits")
+        assert outcome.code == 0
+        assert outcome.out == ""
+        assert outcome.err == "digits is embedded and needs no file\n"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_data_fetch_from_a_folder(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "downloads", CONTENT)
+    outcome = cli("data", "fetch", "biased-mnist", "--from", "downloads")
+    assert outcome.code == 0
+    assert f"mnist is in {tmp_path / 'data/mnist'}" in outcome.err
+    assert cli("data", "check", "mnist").code == 0
+
+
+@pytest.mark.usefixtures("tiny")
+def test_data_fetch_that_fails(cli: Cli) -> None:
+    outcome = cli("data", "fetch", "drug", "--from", "nowhere")
+    assert outcome.code == 1
+    assert "nowhere" in outcome.err

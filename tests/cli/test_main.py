@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from cli_outcome import Cli
+
+import faircil
+from faircil.cli import main
+from faircil.cli.parser import COMMANDS
+
+
+def program(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("data", "fetch")])
+def test_help(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "--help"])
+    assert stopped.value.code == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(" ".join(["usage: faircil", *command]))
+    assert captured.err == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"faircil {faircil.__version__}\n"
+
+
+def test_entry_point_is_main() -> None:
+    (point,) = entry_points(group="console_scripts", name="faircil")
+    assert point.load() is main
+
+
+def test_neither_import_nor_help_loads_torch() -> None:
+    code = (
+        "import sys, faircil, faircil.cli\n"
+        "try: faircil.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print('loaded:', {'torch', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+    )
+    assert program(code).stdout.endswith("loaded: set()\n")
+
+
+def test_compare_does_not_load_torch() -> None:
+    code = (
+        "import sys, faircil.cli\nfaircil.cli.main(['compare', '.'])\nprint('torch' in sys.modules)"
+    )
+    assert program(code).stdout == "False\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break in another way there")
+@pytest.mark.parametrize(
+    "command", [["list", "metrics"], ["compare", "runs", "--markdown"], ["--help"]]
+)
+def test_reader_that_stops_reading_is_no_error_of_ours(
+    cli: Cli, command: list[str], tmp_path: Path
+) -> None:
+    if "runs" in command:
+        cli("run", "--dataset", "toy", "--set", "epochs=1")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "faircil", *command],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+        check=False,
+    )
+    os.close(write)
+    assert done.stderr == ""
+
+
+def test_terminal_without_unicode(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert main(["list", "datasets"]) == 0
+    assert b"16 ? 16" in written.getvalue()

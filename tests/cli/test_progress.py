@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from cli_outcome import Cli
+from rich.console import Console
+from rich.progress import TextColumn
+
+import faircil.cli.progress
+from faircil.cli.progress import Bars, DetailedProgress, Lines, reporting
+from faircil.config import resolve
+from faircil.metrics import TaskMetrics, evaluate
+from faircil.results.record import EpochRecord, WeightRecord
+
+CONFIG = resolve(dataset="toy-groups", method="fsw", overrides=["epochs=2"])
+FIRST = EpochRecord(task=1, epoch=1, samples=2000, trained=2000, train=1.0, weights=None)
+WEIGHTS = WeightRecord(
+    kept=300, dropped=699, partial=1, objective=1.0, bound=1.0, gradient=0.5, lp=0.25
+)
+LATER = EpochRecord(task=2, epoch=2, samples=1000, trained=320, train=1.0, weights=WEIGHTS)
+
+
+def metrics() -> TaskMetrics:
+    return evaluate([0, 0, 1, 1], [0, 1, 1, 1], task=[0, 0, 1, 1], sensitive=[0, 1, 0, 1])
+
+
+def terminal(width: int = 80) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=True, width=width, _environ={"TERM": "xterm"}), file
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_lines() -> None:
+    file = io.StringIO()
+    report = Lines(Console(file=file, width=40), CONFIG)
+    report.start(seed=3, tasks=2)
+    for event in (FIRST, metrics(), FIRST, LATER, metrics()):
+        report(event)
+    assert file.getvalue().splitlines() == [
+        "toy-groups fsw seed 3: task 1/2  accuracy .750  eo_gap .500  2,000 samples  1.0 s",
+        "toy-groups fsw seed 3: task 2/2  accuracy .750  eo_gap .500  "
+        "kept 301 of 1,000 samples, LP 0.25 s  2.8 s",
+    ]
+
+
+def test_names_are_not_markup() -> None:
+    file = io.StringIO()
+    report = Lines(Console(file=file), CONFIG.model_copy(update={"dataset": "my[red]:smile:"}))
+    report.start(seed=0, tasks=1)
+    report(FIRST)
+    report(metrics())
+    assert file.getvalue().startswith("my[red]:smile: fsw seed 0")
+
+
+def test_bars_count_epochs_of_all_runs() -> None:
+    console, file = terminal()
+    with DetailedProgress(TextColumn("{task.description}"), console=console) as progress:
+        bars = Bars(progress, CONFIG, runs=2)
+        assert progress.tasks[0].total is None
+        bars.start(seed=0, tasks=2)
+        for event in (FIRST, metrics(), LATER):
+            bars(event)
+        assert progress.tasks[0].total == 2 * 2 * 2
+        assert progress.tasks[0].completed == 2
+    text = plain(file.getvalue())
+    assert "loading data" in text
+    assert "fsw seed 0 task 2/2 epoch 2/2" in text
+    assert "kept 301 of 1,000 samples, LP 0.25 s  accuracy .750  eo_gap .500" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_bars_on_a_terminal_during_a_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    console, file = terminal()
+    monkeypatch.setattr(faircil.cli.progress, "make_console", lambda stderr: console)
+    outcome = cli("run", "--dataset", "toy", "--set", "epochs=1")
+    assert outcome.code == 0
+    assert "\x1b[" in file.getvalue()
+    assert "100 %" in plain(file.getvalue())
+    assert "fsw seed 0 task 2/2 epoch 1/1" in plain(file.getvalue())
+
+
+def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with reporting(CONFIG, 1, quiet=True) as report:
+        report.start(seed=0, tasks=2)
+        report(FIRST)
+        report(metrics())
+    assert capsys.readouterr() == ("", "")

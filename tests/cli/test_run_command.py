@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli_outcome import Cli, WriteTable
+
+import faircil.cli.running
+from faircil.metrics import evaluate, forgetting
+from faircil.results.record import METRIC_NAMES
+
+TOY = ("run", "--dataset", "toy", "--set", "epochs=1", "--out", "out")
+GROUPS = ("run", "--dataset", "toy-groups", "--set", "epochs=1", "--out", "out")
+CONTRACT = {
+    "seed", "accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "forgetting", "seconds",
+    "per_task", "dir",
+}  # fmt: skip
+PARTS = ("gradient", "lp", "train", "eval")
+FILES = {
+    "config.json", "environment.json", "summary.json", "metrics.jsonl", "epochs.jsonl",
+    "predictions.csv",
+}  # fmt: skip
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_table_on_stdout_progress_and_place_on_stderr(cli: Cli) -> None:
+    outcome = cli(*TOY)
+    assert outcome.code == 0
+    for text in ("toy, fsw, measure eer", "seed", "accuracy", "eer_task", "forgetting", "seconds"):
+        assert text in outcome.out
+    assert "toy fsw seed 0: task 1/2  accuracy" in outcome.err
+    assert "toy fsw seed 0: task 2/2  accuracy" in outcome.err
+    assert "kept" in outcome.err
+    assert "saved in out" in outcome.err
+    assert not set("\x1b\r\b") & set(outcome.out + outcome.err)
+
+
+def test_quiet_prints_the_result_only(cli: Cli) -> None:
+    outcome = cli(*GROUPS, "--quiet")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert "accuracy" in outcome.out
+
+
+def test_json_document_of_one_seed(cli: Cli) -> None:
+    outcome = cli(*TOY, "--json")
+    document = json.loads(outcome.out)
+    assert document.keys() == {"runs", "mean", "std"}
+    (run,) = document["runs"]
+    assert run.keys() >= CONTRACT
+    assert run["dir"] == "out/seed-0"
+    assert [run[name] for name in ("eo", "eo_gap", "dp")] == [None, None, None]
+    assert run["seconds"].keys() == {*PARTS, "total"}
+    assert run["seconds"]["total"] >= sum(run["seconds"][part] for part in PARTS) > 0
+    assert [task.keys() for task in run["per_task"]] == [set(METRIC_NAMES)] * 2
+    assert run["accuracy"] == pytest.approx(mean(task["accuracy"] for task in run["per_task"]))
+    assert run["per_task"][0]["forgetting"] is None
+    assert run["forgetting"] == run["per_task"][1]["forgetting"]
+    assert document["mean"]["accuracy"] == run["accuracy"]
+    assert document["std"] == {
+        **dict.fromkeys(METRIC_NAMES),
+        "seconds": dict.fromkeys((*PARTS, "total")),
+    }
+
+
+def test_json_document_of_two_seeds(cli: Cli) -> None:
+    document = json.loads(cli(*GROUPS, "--json", "--seeds", "0-1").out)
+    assert [run["seed"] for run in document["runs"]] == [0, 1]
+    for name in METRIC_NAMES:
+        values = [run[name] for run in document["runs"]]
+        assert document["mean"][name] == pytest.approx(mean(values))
+        assert document["std"][name] == pytest.approx(stdev(values))
+    totals = [run["seconds"]["total"] for run in document["runs"]]
+    assert document["mean"]["seconds"]["total"] == pytest.approx(mean(totals))
+
+
+def test_run_folder(cli: Cli, tmp_path: Path) -> None:
+    cli(*GROUPS, "--seeds", "3", "--quiet")
+    folder = tmp_path / "out" / "seed-3"
+    assert {path.name for path in folder.iterdir()} == FILES
+    config = read_json(folder / "config.json")
+    assert config["seed"] == 3
+    assert config["config"]["dataset"] == "toy-groups"
+    assert (config["config"]["method"], config["config"]["weighting"]) == ("er", "fsw")
+    assert config["config"]["measure"] == "eo"
+    assert config["config"]["settings"]["epochs"] == 1
+    assert config["config"]["settings"]["hidden"] == [16]
+    environment = read_json(folder / "environment.json")
+    assert environment["command"] == (
+        "faircil run --dataset toy-groups --set epochs=1 --out out --seeds 3 --quiet"
+    )
+    assert environment["device"] in ("cpu", "cuda")
+    assert "torch" in environment["packages"]
+    epochs = pd.read_json(folder / "epochs.jsonl", lines=True)
+    assert epochs[["task", "epoch"]].to_numpy().tolist() == [[1, 1], [2, 1]]
+    assert epochs["weights"][0] is None
+    assert epochs["weights"][1]["kept"] > 0
+
+
+def test_tidy_metrics_agree_with_the_summary(cli: Cli, tmp_path: Path) -> None:
+    cli(*GROUPS, "--quiet")
+    folder = tmp_path / "out" / "seed-0"
+    rows = pd.read_json(folder / "metrics.jsonl", lines=True)
+    per_task = read_json(folder / "summary.json")["per_task"]
+    for position, values in enumerate(per_task, start=1):
+        here = rows[rows["task"] == position].set_index("metric")["value"]
+        for name in METRIC_NAMES:
+            expected = np.nan if values[name] is None else values[name]
+            assert here[name] == pytest.approx(expected, nan_ok=True)
+    groups = rows[(rows["metric"] == "group_accuracy") & (rows["task"] == 2)]
+    assert groups[["class", "attribute", "n"]].to_numpy().tolist() == [
+        [0, 0, 500], [0, 1, 500], [1, 1, 500],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [TOY, GROUPS])
+def test_metrics_can_be_recomputed_from_predictions(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    cli(*command, "--quiet")
+    folder = tmp_path / "out" / "seed-0"
+    predictions = pd.read_csv(folder / "predictions.csv")
+    summary = read_json(folder / "summary.json")
+    accuracies = np.full((2, 2), np.nan)
+    for position, expected in enumerate(summary["per_task"]):
+        part = predictions[predictions["after_task"] == position + 1]
+        again = evaluate(
+            part["y_true"],
+            part["y_pred"],
+            task=part["task"],
+            sensitive=part.get("attribute"),
+        )
+        accuracies[position, : position + 1] = again.per_test_task
+        for name in set(METRIC_NAMES) - {"forgetting"}:
+            assert getattr(again, name) == expected[name]
+    assert forgetting(accuracies) == summary["metrics"]["forgetting"]
+
+
+def test_default_folder_is_below_runs_and_depends_on_the_configuration(
+    cli: Cli, tmp_path: Path
+) -> None:
+    for epochs in (1, 2):
+        cli("run", "--dataset", "toy", "--method", "finetune", "--set", f"epochs={epochs}")
+    folders = sorted((tmp_path / "runs" / "toy").iterdir())
+    assert len(folders) == 2
+    assert all(folder.name.startswith("finetune-eer-") for folder in folders)
+
+
+def test_finished_seeds_are_reused(cli: Cli, tmp_path: Path) -> None:
+    cli(*TOY)
+    before = contents(tmp_path / "out")
+    outcome = cli(*TOY, "--seeds", "0-1", "--json")
+    assert "already in out, not run again: seed 0" in outcome.err
+    assert "seed 0: task" not in outcome.err
+    assert "seed 1: task" in outcome.err
+    assert [run["seed"] for run in json.loads(outcome.out)["runs"]] == [0, 1]
+    assert contents(tmp_path / "out").items() > before.items()
+
+
+def test_another_configuration_does_not_touch_the_folder(cli: Cli, tmp_path: Path) -> None:
+    cli(*TOY)
+    before = contents(tmp_path / "out")
+    outcome = cli(*TOY, "--set", "epochs=2", "--seeds", "1")
+    assert outcome.code == 1
+    assert "out holds another run: seed-0 has another configuration" in outcome.err
+    assert "--out" in outcome.err
+    assert "--force" in outcome.err
+    assert contents(tmp_path / "out") == before
+
+
+def test_force_replaces_runs_of_another_configuration(cli: Cli, tmp_path: Path) -> None:
+    cli(*TOY, "--seeds", "0-1")
+    outcome = cli(*TOY, "--set", "epochs=2", "--seeds", "1", "--force")
+    assert outcome.code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-1"]
+    assert read_json(tmp_path / "out/seed-1/config.json")["config"]["settings"]["epochs"] == 2
+
+
+def test_force_runs_the_same_seed_again_and_keeps_the_others(cli: Cli, tmp_path: Path) -> None:
+    cli(*TOY, "--seeds", "0-1")
+    outcome = cli(*TOY, "--force")
+    assert "seed 0: task 2/2" in outcome.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["seed-0", "seed-1"]
+
+
+def test_changed_own_file_is_another_run(cli: Cli, write_table: WriteTable) -> None:
+    command = ("run", "--data", write_table(), "--label", "job", "--set", "epochs=1", "--out", "o")
+    assert cli(*command).code == 0
+    assert "not run again" in cli(*command).err
+    write_table(seed=1)
+    outcome = cli(*command)
+    assert outcome.code == 1
+    assert "another configuration" in outcome.err
+
+
+def test_own_data_with_several_attributes_and_tasks(
+    cli: Cli, write_table: WriteTable, tmp_path: Path
+) -> None:
+    name = write_table(change=lambda row: row | {"old": "ny"[int(str(row["id"])) // 8 % 2]})
+    outcome = cli(
+        "run", "--data", name, "--label", "job", "--sensitive", "sex", "old", "--tasks", "w,z|y",
+        "--set", "epochs=1", "--out", "out", "--json",
+    )  # fmt: skip
+    assert outcome.code == 0
+    assert "classes in no task, left out: x" in outcome.err
+    (run,) = json.loads(outcome.out)["runs"]
+    assert len(run["per_task"]) == 2
+    assert run["eo"] is not None
+    predictions = pd.read_csv(tmp_path / "out/seed-0/predictions.csv")
+    assert set(predictions["attribute"]) == {"F × n", "F × y", "M × n", "M × y"}
+
+
+def test_file_name_of_a_dataset_does_not_bring_its_settings(
+    cli: Cli, write_table: WriteTable, tmp_path: Path
+) -> None:
+    write_table("mnist.csv")
+    cli("run", "--data", "mnist.csv", "--label", "job", "--out", "o", "--set", "epochs=1")
+    settings = read_json(tmp_path / "o/seed-0/config.json")["config"]["settings"]
+    assert (settings["lr"], settings["alpha"]) == (0.01, "auto")
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "/proc/nowhere"])
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_unusable_folder_is_found_before_training(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, force: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(faircil.cli.running, "run", None)
+    (tmp_path / "file").write_text("mine")
+    outcome = cli(*TOY, "--out", out, *force)
+    assert outcome.code == 1
+    assert "choose another folder with --out" in outcome.err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_folder_of_a_single_run_is_no_place_for_others(cli: Cli, tmp_path: Path) -> None:
+    cli(*TOY)
+    outcome = cli(*TOY, "--out", "out/seed-0", "--force")
+    assert outcome.code == 1
+    assert "out/seed-0 is itself a finished run" in outcome.err
+    assert {path.name for path in (tmp_path / "out/seed-0").iterdir()} == FILES
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("too large"), RuntimeError("[x] can't allocate memory: 8 bytes")]
+)
+def test_too_little_memory(cli: Cli, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(faircil.cli.running, "run", fail)
+    outcome = cli(*TOY)
+    assert outcome.code == 1
+    assert "not enough memory" in outcome.err
+
+
+def test_other_errors_are_bugs_and_stay_visible(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(faircil.cli.running, "run", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli(*TOY)
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "faircil", *TOY, "--json"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["runs"][0]["seed"] == 0
+    assert "saved in out" in done.stderr

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+from cli_outcome import Cli, Person, WriteTable
+
+import faircil.cli.running
+
+COMMAND = (
+    "run", "--data", "people.csv", "--label", "job", "--sensitive", "sex", "--set", "epochs=1",
+)  # fmt: skip
+
+
+def few_z_all_female(row: Person) -> Person | None:
+    return None if row["job"] == "z" and (row["sex"] == "M" or int(str(row["id"])) > 60) else row
+
+
+def test_absent_group_and_one_below_the_quota_work_with_a_note(
+    cli: Cli, write_table: WriteTable
+) -> None:
+    write_table(change=few_z_all_female)
+    outcome = cli(*COMMAND)
+    assert outcome.code == 0
+    assert "note: task 2: class 'z' with sex 'M' has no training sample" in outcome.err
+    assert "note: task 2: class 'z' with sex 'F' has 6 training samples, fewer than" in outcome.err
+
+
+def test_many_notes_are_cut(
+    cli: Cli, write_table: WriteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faircil.cli.running, "MOST_NOTES", 2)
+    write_table(change=few_z_all_female)
+    notes = [line for line in cli(*COMMAND).err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 3
+    assert "more of this kind in runs/people/fsw-eo-" in notes[-1]

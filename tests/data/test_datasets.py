@@ -1,0 +1,116 @@
+"""What every dataset of the table promises."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import chain
+
+import pytest
+import torch
+from tiny_files import TinyFiles
+
+from faircil.data.datasets import DATASETS, load_dataset
+from faircil.data.sources import SOURCES
+from faircil.data.stream import TaskStream, shuffled_classes
+from faircil.errors import UsageError
+from faircil.samples import Samples
+
+NOT_DRAWN = {"mnist", "fashion-mnist"}  # their images, labels and split are given
+
+
+@cache
+def load(name: str, seed: int = 0, shuffled: bool = False) -> TaskStream:
+    return load_dataset(name, seed, shuffle_classes=shuffled)
+
+
+@pytest.fixture(autouse=True)
+def _files(tiny_files: TinyFiles) -> None:
+    """Let every test here read the tiny files."""
+
+
+every_dataset = pytest.mark.parametrize("name", DATASETS)
+
+
+def parts(stream: TaskStream) -> list[Samples]:
+    return list(chain.from_iterable((task.train, task.test) for task in stream.tasks))
+
+
+def equal_parts(one: TaskStream, other: TaskStream) -> list[bool]:
+    return [
+        torch.equal(mine.x, yours.x) and torch.equal(mine.keys(), yours.keys())
+        for mine, yours in zip(parts(one), parts(other), strict=True)
+    ]
+
+
+@every_dataset
+def test_tasks_share_out_the_classes(name: str) -> None:
+    stream = load(name)
+    assert stream.name == name
+    classes = list(chain.from_iterable(task.classes for task in stream.tasks))
+    assert classes == list(range(stream.n_classes))
+    for task in stream.tasks:
+        assert set(task.classes) == set(task.train.y.tolist()) == set(task.test.y.tolist())
+    assert {len(task.classes) for task in stream.tasks[:-1]} == {DATASETS[name].classes_per_task}
+
+
+@every_dataset
+def test_samples_are_ready_for_the_net(name: str) -> None:
+    stream = load(name)
+    width = {samples.x.shape[1] for samples in parts(stream)}
+    assert len(width) == 1
+    for samples in parts(stream):
+        assert samples.x.ndim == 2
+        assert samples.x.dtype == torch.float32
+        assert torch.isfinite(samples.x).all()
+        assert len(samples) > 0
+        assert samples.x.abs().max() < 50
+
+
+@every_dataset
+def test_attribute_codes_are_within_the_named_values(name: str) -> None:
+    stream = load(name)
+    assert stream.attribute == DATASETS[name].attribute
+    codes = set()
+    for samples in parts(stream):
+        assert (samples.z is None) == (stream.attribute is None)
+        if samples.z is not None:
+            codes |= set(samples.z.tolist())
+    assert codes == set(range(len(stream.attribute_values)))
+
+
+@every_dataset
+def test_the_seed_decides_what_is_drawn(name: str) -> None:
+    assert all(equal_parts(load(name), load_dataset(name, 0)))
+    same_with_another_seed = equal_parts(load(name), load(name, 1))
+    assert all(same_with_another_seed) if name in NOT_DRAWN else not any(same_with_another_seed)
+
+
+@every_dataset
+def test_classes_can_come_in_an_order_from_the_seed(name: str) -> None:
+    stream, fixed = load(name, 1, True), load(name, 1)
+    order = list(chain.from_iterable(task.classes for task in stream.tasks))
+    assert order == shuffled_classes(stream.n_classes, 1)
+    assert sum(len(task.train) for task in stream.tasks) == sum(
+        len(task.train) for task in fixed.tasks
+    )
+    for task in stream.tasks:
+        assert set(task.train.y.tolist()) == set(task.classes)
+    assert stream.class_names == fixed.class_names
+
+
+def test_the_number_of_classes_per_task_can_be_chosen() -> None:
+    assert [task.classes for task in load_dataset("toy", 0, classes_per_task=1).tasks] == [
+        (0,),
+        (1,),
+        (2,),
+    ]
+
+
+def test_an_unknown_name_gets_a_hint() -> None:
+    with pytest.raises(UsageError, match="did you mean 'digits'"):
+        load_dataset("digit", 0)
+
+
+@every_dataset
+def test_every_source_is_known(name: str) -> None:
+    assert DATASETS[name].source is None or DATASETS[name].source in SOURCES

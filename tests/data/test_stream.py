@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from faircil.data.stream import (
+    Part,
+    Task,
+    TaskStream,
+    classes_in_tasks,
+    cut_into_tasks,
+    shuffled_classes,
+    small_groups,
+)
+from faircil.errors import DataError
+from faircil.samples import Samples
+
+
+def samples(y: list[int], z: list[int] | None = None, fill: float = 0.0) -> Samples:
+    attribute = None if z is None else torch.tensor(z)
+    return Samples(torch.full((len(y), 2), fill), torch.tensor(y), attribute)
+
+
+def part(y: list[int], z: list[int] | None = None) -> Part:
+    return Part(
+        np.array(y),
+        None if z is None else np.array(z),
+        lambda rows: np.stack([rows, -rows], axis=1).astype(np.float32),
+    )
+
+
+def test_a_part_gives_tensors_of_the_rows_asked_for() -> None:
+    taken = part([5, 6, 7], [0, 1, 0]).take(np.array([2, 0]))
+    assert taken.x.tolist() == [[2, -2], [0, 0]]
+    assert taken.x.dtype == torch.float32
+    assert taken.y.tolist() == [7, 5]
+    assert taken.z is not None
+    assert taken.z.tolist() == [0, 0]
+    assert part([5, 6]).take(np.array([0])).z is None
+
+
+@pytest.mark.parametrize(
+    ("n", "per_task", "order", "tasks"),
+    [
+        (6, 2, None, [(0, 1), (2, 3), (4, 5)]),
+        (3, 1, None, [(0,), (1,), (2,)]),
+        (3, 5, None, [(0, 1, 2)]),
+        (5, 2, [4, 2, 0, 1, 3], [(4, 2), (0, 1), (3,)]),
+    ],
+)
+def test_classes_are_cut_in_their_order(
+    n: int, per_task: int, order: list[int] | None, tasks: list[tuple[int, ...]]
+) -> None:
+    assert classes_in_tasks(n, per_task, order) == tasks
+
+
+def test_shuffled_classes_are_a_permutation_from_the_seed() -> None:
+    orders = [shuffled_classes(10, seed) for seed in range(5)]
+    assert all(sorted(order) == list(range(10)) for order in orders)
+    assert len(set(map(tuple, orders))) == 5
+    assert orders[3] == shuffled_classes(10, 3)
+    assert all(type(c) is int for c in orders[0])
+
+
+def test_every_task_gets_the_rows_of_its_classes_and_no_others() -> None:
+    train, test = part([2, 0, 1, 0], [0, 1, 0, 0]), part([1, 0, 2])
+    first, second = cut_into_tasks(train, test, [(2, 0), (1,)])
+    assert first.classes == (2, 0)
+    assert first.train.x[:, 0].tolist() == [0, 1, 3]
+    assert first.train.y.tolist() == [2, 0, 0]
+    assert first.train.z is not None
+    assert first.train.z.tolist() == [0, 1, 0]
+    assert first.test.x[:, 0].tolist() == [1, 2]
+    assert (second.train.y.tolist(), second.test.y.tolist()) == ([1], [1])
+
+
+def test_a_stream_counts_all_its_classes() -> None:
+    task = Task((0, 1), samples([0, 1]), samples([0, 1]))
+    assert TaskStream("mine", (task,), ("a", "b")).n_classes == 2
+
+
+def test_a_stream_names_all_its_mistakes_at_once() -> None:
+    good = samples([0, 1])
+    with pytest.raises(DataError) as caught:
+        TaskStream(
+            "mine",
+            (
+                Task((0, 1), good, samples([0, 0])),
+                Task((1,), samples([1], fill=float("nan")), samples([1], fill=float("inf"))),
+                Task((2,), samples([1]), samples([2])),
+            ),
+            ("a", "b", "c"),
+        )
+    lines = str(caught.value).splitlines()
+    assert lines == [
+        "- class 'b' is in 2 tasks; put it in one",
+        "- class 'b' of task 1 has no test sample",
+        "- the training part of task 2 has NaN or infinite features; replace or remove these rows",
+        "- the test part of task 2 has NaN or infinite features; replace or remove these rows",
+        "- class 'c' of task 3 has no training sample",
+    ]
+
+
+def test_one_class_is_not_enough() -> None:
+    with pytest.raises(DataError, match="mine has 1 class"):
+        TaskStream("mine", (Task((0,), samples([0]), samples([0])),), ("a",))
+
+
+def test_small_and_absent_groups_are_named() -> None:
+    test = samples([0, 0, 1, 1], [0, 1, 0, 1])
+    stream = TaskStream(
+        "mine",
+        (Task((0, 1), samples([0, 0, 0, 0, 1], [0, 0, 0, 1, 1]), test),),
+        ("a", "b"),
+        "sex",
+        ("f", "m"),
+    )
+    assert small_groups(stream, quota=3) == [
+        "task 1: class 'a' with sex 'm' has 1 training samples, fewer than the 3 that the buffer "
+        "keeps per group; all of them are kept",
+        "task 1: class 'b' with sex 'f' has no training sample and takes no part",
+        "task 1: class 'b' with sex 'm' has 1 training samples, fewer than the 3 that the buffer "
+        "keeps per group; all of them are kept",
+    ]
+    # Without a buffer only absence matters.
+    assert len(small_groups(stream, quota=0)) == 1
+
+
+def test_without_an_attribute_groups_are_classes() -> None:
+    stream = TaskStream("mine", (Task((0, 1), samples([0, 0, 1]), samples([0, 1])),), ("a", "b"))
+    assert [note.split(" has ")[0] for note in small_groups(stream, 2)] == ["task 1: class 'b'"]

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import torch
+from small_runs import small_config, small_stream
+from torch.nn.functional import cross_entropy
+
+from faircil.experiment import run
+from faircil.learners import LearnerSettings
+from faircil.learners.finetune import FineTune
+from faircil.nets import build_mlp
+
+
+def test_memory_plays_no_part() -> None:
+    learner = FineTune(build_mlp(6, 5, (8,), seed=0), LearnerSettings(lr=0.1))
+    first, second, _ = (task.train for task in small_stream(attribute=False).tasks)
+    expected = cross_entropy(learner.net(first.x), first.y)
+    torch.testing.assert_close(learner.loss(first, None, None), expected)
+    assert torch.equal(learner.loss(first, None, second), learner.loss(first, None, None))
+    weights = torch.linspace(0, 1, len(first))
+    losses = cross_entropy(learner.net(first.x), first.y, reduction="none")
+    torch.testing.assert_close(learner.loss(first, weights, None), (weights * losses).mean())
+
+
+def test_it_forgets() -> None:
+    result = run(small_config("finetune", epochs=15), 0, stream=small_stream(attribute=False))
+    assert result.per_task[0].per_test_task[0] > 0.9
+    assert result.per_task[-1].per_test_task[0] < 0.3
+    assert [epoch.trained for epoch in result.epochs] == [epoch.samples for epoch in result.epochs]

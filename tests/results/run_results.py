@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from faircil.metrics import evaluate
+from faircil.results.record import (
+    EpochRecord,
+    Names,
+    Predictions,
+    RunResult,
+    Seconds,
+    WeightRecord,
+)
+
+CONFIG: dict[str, Any] = {
+    "dataset": "made",
+    "own": None,
+    "data_sha256": None,
+    "method": "er",
+    "weighting": "fsw",
+    "measure": "eo",
+    "settings": {"epochs": 1, "hidden": [4]},
+}
+# After the first task all is right; after the second, half of class "a" is taken for "c".
+AFTER = (
+    ([0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]),
+    ([0, 0, 1, 1, 2, 2], [0, 2, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]),
+)
+
+
+def make_result(seed: int = 0, attribute: bool = True, **config: Any) -> RunResult:
+    """Make the result of a run with two tasks: classes a and b, then c."""
+    predictions = []
+    for columns in AFTER:
+        y_true, y_pred, sensitive, task = (np.array(c, dtype=np.int64) for c in columns)
+        predictions.append(Predictions(y_true, y_pred, sensitive if attribute else None, task))
+    weights = WeightRecord(
+        kept=2, dropped=1, partial=1, objective=0.5, bound=0.5, gradient=0.1, lp=0.2
+    )
+    return RunResult(
+        config=CONFIG | config,
+        label="fsw",
+        seed=seed,
+        names=Names(("a", "b", "c"), *(("sex", ("F", "M")) if attribute else ())),
+        per_task=tuple(
+            evaluate(p.y_true, p.y_pred, task=p.task, sensitive=p.sensitive) for p in predictions
+        ),
+        predictions=tuple(predictions),
+        epochs=(
+            EpochRecord(task=1, epoch=1, samples=4, trained=4, train=0.3, weights=None),
+            EpochRecord(task=2, epoch=1, samples=4, trained=3, train=0.3, weights=weights),
+        ),
+        seconds=Seconds(gradient=0.1, lp=0.2, train=0.6, eval=0.1, total=1.1),
+        notes=("a note",),
+    )

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_results import CONFIG, make_result
+
+from faircil.errors import DataError, FaircilError
+from faircil.results.folder import find_runs, read_identity, read_run, write_run
+
+ENVIRONMENT = {"command": "faircil run"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_written_run_is_read_back(tmp_path: Path) -> None:
+    written = write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    assert read_run(tmp_path / "seed-0") == written
+    assert written.notes == ["a note"]
+    assert read_identity(tmp_path / "seed-0")["config"] == CONFIG
+    assert json.loads((tmp_path / "seed-0/environment.json").read_text()) == ENVIRONMENT
+    assert sorted(contents(tmp_path)) == [
+        f"seed-0/{name}"
+        for name in (
+            "config.json", "environment.json", "epochs.jsonl", "metrics.jsonl", "predictions.csv",
+            "summary.json",
+        )
+    ]  # fmt: skip
+
+
+def test_predictions_have_names(tmp_path: Path) -> None:
+    write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    lines = (tmp_path / "seed-0/predictions.csv").read_text().splitlines()
+    assert lines[:2] == ["after_task,task,y_true,y_pred,attribute", "1,1,a,a,F"]
+    assert lines[6] == "2,1,a,c,M"
+    assert len(lines) == 1 + 4 + 6
+
+
+def test_predictions_without_an_attribute(tmp_path: Path) -> None:
+    write_run(tmp_path / "seed-0", make_result(attribute=False), ENVIRONMENT)
+    lines = (tmp_path / "seed-0/predictions.csv").read_text().splitlines()
+    assert lines[:2] == ["after_task,task,y_true,y_pred", "1,1,a,a"]
+
+
+def test_old_run_is_replaced_without_leftovers(tmp_path: Path) -> None:
+    write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    (tmp_path / "seed-0" / "old").touch()
+    write_run(tmp_path / "seed-0", make_result(measure="dp"), ENVIRONMENT)
+    assert read_run(tmp_path / "seed-0").config["measure"] == "dp"
+    assert [path.name for path in tmp_path.iterdir()] == ["seed-0"]
+    assert not (tmp_path / "seed-0" / "old").exists()
+
+
+@pytest.mark.parametrize("failing", ["write_text", "open", "rename"])
+def test_old_run_survives_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    before = contents(tmp_path)
+    original = getattr(Path, failing)
+
+    def fail(path: Path, *arguments: Any, **options: Any) -> Any:
+        # The disk is full for the new run; the old one can still be moved about.
+        if "partial" in str(path) and path.name != "config.json":
+            raise OSError(28, "No space left on device")
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, failing, fail)
+    with pytest.raises(FaircilError, match=r"No space left on device; free space.*--out"):
+        write_run(tmp_path / "seed-0", make_result(measure="dp"), ENVIRONMENT)
+    monkeypatch.undo()
+    assert contents(tmp_path) == before
+
+
+def test_runs_are_found_once_in_order_and_hidden_ones_are_not(tmp_path: Path) -> None:
+    for name, seed in (("b/seed-1", 1), ("b/seed-0", 0), ("a/seed-0", 0), ("a/.seed-1.old", 1)):
+        write_run(tmp_path / name, make_result(seed), ENVIRONMENT)
+    runs = find_runs([tmp_path / "b", tmp_path, tmp_path / "a" / ".." / "b"])
+    assert [run.dir for run in runs] == [
+        str(tmp_path / name) for name in ("b/seed-0", "b/seed-1", "a/seed-0")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "summary.json is damaged"),
+        (b"\xff", "summary.json is damaged"),
+        (b"[]", "not written by this version"),
+        (b'{"label": "x", "later": 1}', "not written by this version"),
+    ],
+)
+def test_damaged_summary(tmp_path: Path, content: bytes, message: str) -> None:
+    write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    (tmp_path / "seed-0" / "summary.json").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        find_runs([tmp_path])
+
+
+def test_folder_without_a_summary_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"summary.json is missing, so .* is no finished run"):
+        read_run(tmp_path)

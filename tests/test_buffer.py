@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from faircil.buffer import RULES, ReplayBatches, ReplayBuffer
+from faircil.samples import Samples, group_counts
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def task(sizes: dict[tuple[int, ...], int]) -> Samples:
+    """Samples whose only feature is their number, groups mixed."""
+    keys = torch.tensor([key for key, size in sizes.items() for _ in range(size)])
+    keys = keys[torch.randperm(len(keys), generator=generator())]
+    z = keys[:, 1] if keys.shape[1] > 1 else None
+    return Samples(torch.arange(len(keys))[:, None].float(), keys[:, 0], z)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_group_keeps_its_quota(rule: str) -> None:
+    first, second = task({(0, 0): 20, (0, 1): 3, (1, 0): 9}), task({(2, 1): 8, (3, 0): 4})
+    empty = ReplayBuffer(5, rule)
+    after_one = empty.with_task(first, None, generator())
+    after_two = after_one.with_task(second, torch.rand(12, generator=generator()), generator())
+    assert empty.samples is None
+    assert after_one.samples is not None
+    assert after_two.samples is not None
+    assert group_counts(after_one.samples) == {(0, 0): 5, (0, 1): 3, (1, 0): 5}
+    assert group_counts(after_two.samples) == {
+        **group_counts(after_one.samples),
+        (2, 1): 5,
+        (3, 0): 4,
+    }
+    assert torch.equal(after_two.samples.x[:13], after_one.samples.x)
+    for x, key in zip(after_one.samples.x, after_one.samples.keys(), strict=True):
+        assert torch.equal(first.keys()[int(x)], key)
+    assert len(set(after_one.samples.x.flatten().tolist())) == 13
+
+
+def test_without_an_attribute_groups_are_classes() -> None:
+    buffer = ReplayBuffer(4).with_task(task({(0,): 10, (1,): 2}), None, generator())
+    assert buffer.samples is not None
+    assert buffer.samples.z is None
+    assert group_counts(buffer.samples) == {(0,): 4, (1,): 2}
+
+
+def test_the_random_rule_draws_by_the_generator() -> None:
+    samples = task({(0,): 50})
+    first, again, other = (
+        ReplayBuffer(5).with_task(samples, None, generator(s)) for s in (0, 0, 1)
+    )
+    assert first.samples is not None
+    assert again.samples is not None
+    assert other.samples is not None
+    assert torch.equal(first.samples.x, again.samples.x)
+    assert not torch.equal(first.samples.x, other.samples.x)
+
+
+def test_large_weights_go_first_and_ties_are_drawn() -> None:
+    samples = task({(0,): 30, (1,): 30})
+    weights = torch.where(torch.arange(60) % 5 == 0, 1.0, 0.5)
+    weights[samples.y == 1] *= 0.1  # groups do not compete with each other
+    large = {int(x) for x in samples.x if x % 5 == 0}
+    chosen = []
+    for seed in range(5):
+        buffer = ReplayBuffer(10, "large-weight-first").with_task(samples, weights, generator(seed))
+        assert buffer.samples is not None
+        rows = {int(x) for x in buffer.samples.x}
+        assert large <= rows
+        assert group_counts(buffer.samples) == {(0,): 10, (1,): 10}
+        chosen.append(frozenset(rows))
+    assert len(set(chosen)) > 1
+
+
+def test_batches_visit_all_once_per_pass_and_reshuffle() -> None:
+    memory = task({(0,): 7, (1,): 4})
+    batches = ReplayBatches(memory, 4, generator())
+    assert batches.per_pass == 3
+    passes = []
+    for _ in range(3):
+        parts = [batches.next() for _ in range(batches.per_pass)]
+        assert [len(part) for part in parts] == [4, 4, 3]
+        rows = [int(x) for part in parts for x in part.x]
+        assert sorted(rows) == list(range(11))
+        assert torch.cat([part.y for part in parts]).tolist() == memory.y[rows].tolist()
+        passes.append(tuple(rows))
+    assert len(set(passes)) == 3
+
+
+def test_a_buffer_smaller_than_a_batch_is_one_batch() -> None:
+    batches = ReplayBatches(task({(0,): 3}), 64, generator())
+    assert batches.per_pass == 1
+    assert len(batches.next()) == len(batches.next()) == 3

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faircil.config import RunConfig, resolve
+from faircil.data.own import OwnData
+from faircil.errors import DataError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("dataset", "measure", "expected"),
+    [
+        ("mnist", "eer", {"tau": 10, "alpha": 0.001, "lam": 1, "lr": 0.001, "epochs": 5}),
+        ("fashion-mnist", "eer", {"tau": 10, "alpha": 0.001, "lam": 0.1, "lr": 0.001, "epochs": 5}),
+        ("biased-mnist", "eo", {"tau": 10, "alpha": 0.002, "lam": 0.5, "lr": 0.001, "epochs": 15}),
+        ("biased-mnist", "dp", {"tau": 10, "alpha": 0.002, "lam": 1, "lr": 0.001, "epochs": 15}),
+        ("drug", "eo", {"tau": 1, "alpha": 0.01, "lam": 0.1, "lr": 0.001, "epochs": 25}),
+        ("biased-digits", "eo", {"tau": 10, "alpha": "auto", "lam": 0.5, "lr": 0.003}),
+    ],
+)
+def test_shipped_settings(dataset: str, measure: str, expected: dict[str, Any]) -> None:
+    settings = resolve(dataset=dataset, method="fsw", measure=measure).settings
+    assert settings.model_dump().items() >= expected.items()
+    for name, value in {"batch_size": 64, "buffer_size": 32, "momentum": 0.9}.items():
+        assert getattr(settings, name) == value
+    assert settings.hidden == (256, 256)
+    assert settings.floor
+    assert settings.granularity == "sample"
+
+
+def test_all_methods_but_joint_share_the_learning_rate_of_a_dataset() -> None:
+    rates = {m: resolve(dataset="mnist", method=m).settings.lr for m in ("er", "finetune", "joint")}
+    assert rates == {"er": 0.001, "finetune": 0.001, "joint": 0.01}
+
+
+def test_overrides_win_over_the_table_and_have_types() -> None:
+    overrides = ["lam=0.25", "alpha=auto", "hidden=8,4", "floor=false", "classes_per_task=5"]
+    settings = resolve(dataset="mnist", overrides=overrides).settings
+    assert (settings.lam, settings.alpha, settings.hidden) == (0.25, "auto", (8, 4))
+    assert settings.floor is False
+    assert settings.classes_per_task == 5
+    assert settings.tau == 10
+
+
+def test_fsw_is_replay_with_weighting() -> None:
+    alias = resolve(dataset="toy", method="fsw")
+    assert alias == resolve(dataset="toy", method="er", weighting="fsw")
+    assert (alias.method, alias.weighting, alias.label) == ("er", "fsw", "fsw")
+    assert resolve(dataset="toy", method="er").label == "er"
+    assert resolve(dataset="toy", method="er", weighting="random").label == "er+random"
+
+
+def test_measure_follows_the_attribute() -> None:
+    assert resolve(dataset="biased-digits").measure == "eo"
+    assert resolve(dataset="digits").measure == "eer"
+    assert resolve(dataset="biased-digits", measure="eer").measure == "eer"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "fsw", "weighting": "random"}, "use --method er --weighting random"),
+        ({"method": "joint", "weighting": "fsw"}, "no current task to weigh"),
+        ({"method": "finetune", "weighting": "random"}, "losses of old groups cannot be measured"),
+        ({"measure": "eo"}, "toy has none; use --measure eer"),
+        (
+            {"overrides": ["hidden=0"]},
+            "hidden=0 is not allowed: it should be greater than or equal",
+        ),
+        ({"overrides": ["momentum=1"]}, "momentum=1 is not allowed: it should be less than 1"),
+        ({"overrides": ["=1"]}, "'=1' is not of the form name=value"),
+        ({"mistakes": ["found before"]}, "found before"),
+    ],
+)
+def test_mistakes(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(dataset="toy", **options)
+    assert message in str(caught.value)
+
+
+def test_mistakes_are_collected() -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(dataset="tyo", method="re", measure="x", overrides=["lr=x", "tau"], mistakes=["a"])
+    assert len(str(caught.value).splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("people.csv", "people"), ("my.people.csv.gz", "my.people"), (".csv", "data")],
+)
+def test_own_data_is_named_after_its_file(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_text("x")
+    assert resolve(own=OwnData(str(tmp_path / file), "y")).dataset == name
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("a,job\n")
+    own = OwnData(str(path), "job", sensitive=("sex", "race"), tasks="a|b", test_share=0.2)
+    config = resolve(own=own, overrides=["hidden=3"])
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    assert config.own == own
+    named = resolve(dataset="mnist")
+    assert RunConfig.model_validate_json(named.model_dump_json()) == named
+
+
+def test_content_of_own_data_belongs_to_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    configs = []
+    for content in ("1", "1", "2"):
+        path.write_text(content)
+        configs.append(resolve(own=OwnData(str(path), "job")))
+    assert configs[0] == configs[1] != configs[2]
+
+
+def test_file_that_is_absent_or_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no file .*none\.csv; check the path"):
+        resolve(own=OwnData(str(tmp_path / "none.csv"), "job"))
+    with pytest.raises(DataError, match="Is a directory"):
+        resolve(own=OwnData(str(tmp_path), "job"))

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_summaries import make_run
+
+from faircil.errors import FaircilError
+from faircil.plots import TITLES, over_tasks, save
+from faircil.report import group_runs
+from faircil.results.record import METRIC_NAMES
+
+RUNS = [
+    make_run("er", accuracy=0.8),
+    make_run("er", seed=1, accuracy=0.6),
+    make_run("fsw", accuracy=0.9, eo=None),
+]
+
+
+def test_line_is_the_mean_and_band_the_deviation() -> None:
+    (axes,) = over_tasks(group_runs(RUNS), ("accuracy",), "title").axes
+    er, fsw = axes.get_lines()
+    np.testing.assert_allclose(er.get_ydata(), [0.7, 0.7])
+    np.testing.assert_allclose(er.get_xdata(), [1, 2])
+    np.testing.assert_allclose(fsw.get_ydata(), [0.9, 0.9])
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose([heights.min(), heights.max()], [0.7 - 0.02**0.5, 0.7 + 0.02**0.5])
+
+
+def test_every_metric_has_a_panel_and_every_configuration_a_name() -> None:
+    figure = over_tasks(group_runs(RUNS), METRIC_NAMES, "all metrics")
+    assert [axes.get_title() for axes in figure.axes] == [TITLES[name] for name in METRIC_NAMES]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["er", "fsw"]
+
+
+def test_metric_that_does_not_apply_is_a_gap(tmp_path: Path) -> None:
+    figure = over_tasks(group_runs(RUNS), ("eo", "forgetting"), "gaps")
+    eo, forgetting = figure.axes
+    assert np.isnan(eo.get_lines()[1].get_ydata()).all()
+    assert np.isnan(forgetting.get_lines()[0].get_ydata()).tolist() == [True, False]
+    assert len(save(figure, tmp_path / "gaps")) == 2
+
+
+def test_negative_forgetting_is_in_sight() -> None:
+    rows = group_runs([make_run("er", forgetting=-0.2)])
+    (axes,) = over_tasks(rows, ("forgetting",), "better").axes
+    assert axes.get_ylim()[0] < -0.2
+
+
+def test_files(tmp_path: Path) -> None:
+    figure = over_tasks(group_runs(RUNS), ("accuracy", "eo_gap"), "title")
+    png, svg = save(figure, tmp_path / "new" / "v1.0")
+    assert png.name == "v1.0.png"
+    assert png.read_bytes().startswith(b"\x89PNG")
+    content = svg.read_bytes()
+    assert b"<svg" in content
+    save(figure, tmp_path / "new" / "v1.0")
+    assert svg.read_bytes() == content
+
+
+def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    figure = over_tasks(group_runs(RUNS), ("accuracy",), "title")
+    with pytest.raises(FaircilError, match="cannot write the figure"):
+        save(figure, tmp_path / "file" / "figure")

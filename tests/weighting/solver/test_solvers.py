@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import naive_optimum
+
+from faircil.errors import SolverError, UsageError
+from faircil.weighting import Solution, WeightProgram, solve
+from faircil.weighting.groups import Floats
+from faircil.weighting.program import Dual
+from faircil.weighting.solver import SOLVERS, sifting
+
+every_solver = pytest.mark.parametrize("solver", SOLVERS)
+
+
+def check(program: WeightProgram, solution: Solution) -> None:
+    """Assert all that a solution promises, and that scipy finds the same optimum."""
+    weights, objective = solution.weights, solution.objective
+    digits = 1 + abs(objective)
+    assert weights.min() >= 0
+    assert weights.max() <= 1
+    assert program.violation(weights) <= 1e-9
+    assert objective == pytest.approx(program.objective(weights), rel=1e-12)
+    assert solution.bound == program.bound(solution.dual)
+    assert solution.gap == objective - solution.bound <= 1e-9 * digits
+    assert abs(objective - naive_optimum(program)) <= 1e-8 * digits
+    fractional = (weights > 1e-9) & (weights < 1 - 1e-9)
+    assert fractional.sum() <= len(program.gap_rows) + len(program.floor_rows)
+    rng = np.random.default_rng(0)
+    for other in (np.zeros_like(weights), np.ones_like(weights), np.full_like(weights, 0.5)):
+        for candidate in (other, other * rng.random(len(weights))):
+            if program.violation(candidate) == 0:
+                assert objective <= program.objective(candidate) + 1e-9 * digits
+                assert solution.bound <= program.objective(candidate) + 1e-12 * digits
+
+
+def random_program(rng: np.random.Generator, k: int, m: int, n: int, scale: float) -> WeightProgram:
+    """Rows and costs in units of ``scale``, as alpha makes them; floors that bind now and then."""
+    return WeightProgram(
+        rng.uniform(-1, 1, (k, n)) * scale,
+        rng.uniform(-1, 1, k) * rng.choice([0, scale, 1]),
+        rng.uniform(-1, 1, n) * rng.choice([0, 0.1 * scale, scale]),
+        rng.uniform(-0.5, 1, (m, n)) * scale,
+        rng.uniform(0, 1, m) * rng.choice([0, scale, 1]),
+    )
+
+
+@every_solver
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(0, 6),
+    m=st.integers(0, 3),
+    n=st.integers(1, 40),
+    scale=st.sampled_from([1e-6, 1e-4, 1e-2, 1.0, 10.0]),
+)
+def test_random_programs(solver: str, seed: int, k: int, m: int, n: int, scale: float) -> None:
+    program = random_program(np.random.default_rng(seed), k, m, n, scale)
+    check(program, solve(program, solver))
+
+
+@every_solver
+@pytest.mark.parametrize("alpha", ["auto", 1e-6, 1e-3, 10.0])
+@pytest.mark.parametrize("measure", ["eer", "eo", "dp"])
+def test_programs_of_digits(
+    solver: str, measure: str, alpha: float | str, digit_program: Callable[..., WeightProgram]
+) -> None:
+    program = digit_program(measure, alpha)
+    solution = solve(program, solver)
+    check(program, solution)
+    assert solution.objective < program.objective(np.zeros(len(program)))
+    assert ("sifting" in solution.status) == (solver == "sifting")
+
+
+@every_solver
+def test_many_columns(solver: str) -> None:
+    program = random_program(np.random.default_rng(4), 8, 2, 20_000, 0.01)
+    solution = solve(program, solver)
+    check(program, solution)
+    assert solution.weights.any()
+
+
+@every_solver
+@pytest.mark.parametrize("what", ["duplicated", "zero"])
+@pytest.mark.parametrize("n", [60, 6000])
+def test_columns_without_a_difference(solver: str, what: str, n: int) -> None:
+    program = random_program(np.random.default_rng(1), 4, 2, n, 0.1)
+    chosen = np.arange(n) // 3 if what == "duplicated" else np.arange(n)
+    program = program.columns(chosen)
+    if what == "zero":
+        for array in (program.gap_rows, program.cost[None], program.floor_rows):
+            array[:, ::2] = 0
+    check(program, solve(program, solver))
+
+
+@every_solver
+@pytest.mark.parametrize("size", [0.0, 1e-310, 1e-22, 1e-16, 1e-13])
+@pytest.mark.parametrize("offset", [0.0, 0.3])
+def test_rows_of_rounding_noise(solver: str, size: float, offset: float) -> None:
+    program = random_program(np.random.default_rng(2), 4, 2, 50, 0.01)
+    program.gap_rows[1] *= size / 0.01
+    program.gap_offsets[1] = offset
+    program.floor_rows[1] *= size / 0.01
+    program.floor_offsets[1] = 0.3
+    check(program, solve(program, solver))
+
+
+@every_solver
+def test_a_loss_that_can_fall_is_worth_training_on(solver: str) -> None:
+    rows = np.array([[0.5, -0.5, 0.1, 0.0]])
+    program = WeightProgram(np.zeros((0, 4)), np.zeros(0), -0.1 * rows[0], rows, np.array([0.55]))
+    solution = solve(program, solver)
+    check(program, solution)
+    assert rows[0] @ solution.weights == pytest.approx(0.55)  # down to the floor
+    without = solve(replace(program, floor_rows=np.zeros((0, 4)), floor_offsets=np.zeros(0)))
+    assert without.weights[:3].tolist() == [1, 0, 1]
+
+
+@every_solver
+@pytest.mark.parametrize("n", [3, 6000])
+def test_floors_that_nothing_keeps_are_an_error(solver: str, n: int) -> None:
+    floor = np.full((1, n), -1 / n)
+    program = WeightProgram(np.ones((1, n)), np.ones(1), np.zeros(n), floor, np.array([-2.0]))
+    with pytest.raises(SolverError, match=rf"Infeasible.* {n} weights.*floor_offsets ≥ 0.*check"):
+        solve(program, solver)
+
+
+@every_solver
+def test_a_floor_that_only_one_column_keeps(solver: str) -> None:
+    n = 6000
+    floor = np.zeros((1, n))
+    floor[0, 7] = -1
+    program = random_program(np.random.default_rng(3), 3, 0, n, 0.01)
+    program = replace(program, floor_rows=floor, floor_offsets=np.array([-0.5]))
+    solution = solve(program, solver)
+    check(program, solution)
+    assert solution.weights[7] >= 0.5
+
+
+@pytest.mark.parametrize("narrow", [lambda *_: None, None])
+def test_sifting_that_does_not_end_says_so(
+    narrow: Callable[..., None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if narrow is None:
+        monkeypatch.setattr(sifting, "ROUNDS", 0)
+    else:
+        monkeypatch.setattr(sifting, "_narrow", narrow)
+    program = random_program(np.random.default_rng(0), 4, 2, 6000, 0.01)
+    solution = solve(program, "sifting")
+    assert "on all columns since sifting did not end" in solution.status
+    check(program, solution)
+
+
+@pytest.mark.parametrize("top", [2500.0, 1e9])
+def test_sifting_recovers_from_a_poor_start(top: float) -> None:
+    # Prices of 0 put every column at 1: over a top of 2500 the band has to widen until floors can
+    # be kept, without one the columns on the wrong side have to join it.
+    rng = np.random.default_rng(0)
+    n = 6000
+    floor: Floats = rng.uniform(0, 1, (1, n))
+    program = WeightProgram(
+        rng.uniform(-1, 1, (3, n)), rng.uniform(0, 30, 3), -0.1 * floor[0], floor, np.array([top])
+    )
+    found = sifting._narrow(program, Dual(np.zeros(3), np.zeros(1)), 50)
+    assert found is not None
+    weights, dual = found
+    best = solve(program, "highs").objective
+    assert program.violation(weights) <= 1e-9
+    assert program.objective(weights) == pytest.approx(best, rel=1e-9)
+    assert program.bound(dual) == pytest.approx(best, rel=1e-9)
+
+
+def test_solvers_are_found_by_name() -> None:
+    program = random_program(np.random.default_rng(0), 2, 1, 5, 1.0)
+    assert solve(program).objective == solve(program, "auto").objective
+    with pytest.raises(UsageError, match=r"unknown solver 'higs': did you mean 'highs'.*auto"):
+        solve(program, "higs")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import cosine, make_samples, sample_gradients, seeded
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from faircil.errors import UsageError
+from faircil.nets import MLP
+from faircil.weighting import gradients
+from faircil.weighting.gradients import cosines, find_head, group_sums, last_layer
+
+NETS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": lambda: MLP(6, 4, (5, 7)),
+    "linear": lambda: nn.Linear(6, 4),
+    "no bias": lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4, bias=False)),
+    "dropout and batch norm": lambda: nn.Sequential(
+        nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.ReLU(), nn.Linear(5, 4)
+    ),
+    "conv": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.ReLU(), nn.Linear(6, 4)
+    ),
+}
+SAMPLES = make_samples([i * i % 4 for i in range(13)])
+GROUP = torch.tensor([0, 2, -1, 0, 2, 2, 0, -1, 0, 2, 0, 0, 2])  # group 1 has no sample
+
+
+def check_against_autograd(
+    net: nn.Module, x: Tensor, y: Tensor, group: Tensor, groups: int
+) -> None:
+    head = find_head(net, x)
+    factors = last_layer(net, head, x, y)
+    sums, losses = group_sums(factors, group, groups)
+    aligned = cosines(factors, sums)
+    net.eval()
+    slow = sample_gradients(net, head, x, y)
+    slow_losses = cross_entropy(net(x), y, reduction="none").detach()
+    assert torch.allclose(factors.losses, slow_losses, rtol=0, atol=1e-10)
+    for g in range(groups):
+        members = [slow[i] for i in range(len(y)) if group[i] == g]
+        total = torch.stack(members).sum(dim=0) if members else torch.zeros_like(slow[0])
+        assert torch.allclose(sums[g], total, rtol=0, atol=1e-10)
+        assert losses[g].item() == pytest.approx(slow_losses[group == g].sum().item())
+        expected = torch.tensor([cosine(gradient, total) for gradient in slow], dtype=torch.float64)
+        assert torch.allclose(aligned[g], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_factors_and_cosines_equal_autograd(name: str) -> None:
+    net = seeded(NETS[name])
+    net(SAMPLES.x + 1)  # in training mode: batch norm has statistics that are not the batch's
+    check_against_autograd(net, SAMPLES.x, SAMPLES.y, GROUP, 3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    n=st.integers(1, 12),
+    d=st.integers(1, 6),
+    classes=st.integers(1, 5),
+    groups=st.integers(1, 4),
+    bias=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape_equals_autograd(
+    n: int, d: int, classes: int, groups: int, bias: bool, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    y = torch.randint(classes, (n,), generator=generator)
+    group = torch.randint(-1, groups, (n,), generator=generator)
+    net = seeded(lambda: nn.Linear(d, classes, bias=bias), seed)
+    check_against_autograd(net, x, y, group, groups)
+
+
+def test_many_chunks_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = seeded(NETS["mlp"])
+    head = find_head(net, SAMPLES.x)
+
+    def measure() -> tuple[Tensor, ...]:
+        factors = last_layer(net, head, SAMPLES.x, SAMPLES.y)
+        sums, losses = group_sums(factors, GROUP, 3)
+        return factors.losses, factors.delta, factors.features, sums, losses, cosines(factors, sums)
+
+    whole = measure()
+    monkeypatch.setattr(gradients, "CHUNK", 4)
+    for part, expected in zip(measure(), whole, strict=True):
+        assert torch.allclose(part, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_eval_mode_is_used_and_every_mode_restored(fails: bool) -> None:
+    net = seeded(NETS["dropout and batch norm"])
+    list(net.children())[1].eval()
+    before = [module.training for module in net.modules()]
+    assert sorted(set(before)) == [False, True]
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    head = find_head(net, SAMPLES.x)
+    if fails:
+        with pytest.raises(RuntimeError):
+            last_layer(net, head, SAMPLES.x[:, :2], SAMPLES.y)
+    else:
+        once, again = (last_layer(net, head, SAMPLES.x, SAMPLES.y) for _ in range(2))
+        assert torch.equal(once.losses, again.losses)
+    assert [module.training for module in net.modules()] == before
+    assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
+    assert not any(module._forward_pre_hooks for module in net.modules())
+    assert not any(module._forward_hooks for module in net.modules())
+
+
+def test_a_gradient_without_direction_has_cosine_0() -> None:
+    net = seeded(lambda: nn.Linear(3, 4, bias=False))
+    x = torch.tensor([[0.0, 0, 0], [1, 2, 3]], dtype=torch.float64)
+    factors = last_layer(net, net, x, torch.tensor([0, 1]))
+    sums, _ = group_sums(factors, torch.tensor([0, 1]), 3)
+    aligned = cosines(factors, sums)  # sample 0 and group 0 vanish, group 2 is empty
+    assert aligned[1, 1].item() == pytest.approx(1)
+    aligned[1, 1] = 0
+    assert not aligned.any()
+
+
+def confident(bias: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return δ and the cosines of samples whose class has probability 1 − exp(−bias)."""
+    net = seeded(lambda: nn.Linear(6, 4)).to(dtype)
+    with torch.no_grad():
+        net.bias[0] = bias
+    factors = last_layer(net, net, SAMPLES.x.to(dtype), torch.zeros(13, dtype=torch.int64))
+    sums, _ = group_sums(factors, GROUP, 3)
+    return factors.delta.double(), cosines(factors, sums).double()
+
+
+@pytest.mark.parametrize("bias", [10.0, 20.0, 40.0, 55.0, 75.0])
+def test_confident_samples_keep_their_digits(bias: float) -> None:
+    # p_y rounds to 1 in float32 from 17 on; from 51 on the squares of δ underflow.
+    (delta, aligned), (exact, expected) = (
+        confident(bias, dtype) for dtype in (torch.float32, torch.float64)
+    )
+    assert torch.allclose(delta / exact, torch.ones_like(exact), atol=1e-4)
+    assert torch.allclose(aligned, expected, atol=1e-4)
+    assert expected[0].abs().min() > 1e-3
+
+
+def test_the_head_is_found_or_named() -> None:
+    net = seeded(lambda: MLP(6, 4, (5,)))
+    head = net.head
+    assert find_head(net, SAMPLES.x) is head
+    assert find_head(net, SAMPLES.x, "head") is head
+    assert find_head(net, SAMPLES.x, head) is head
+    with pytest.raises(UsageError, match=r"'tail' is no linear layer.*features\.0.*head"):
+        find_head(net, SAMPLES.x, "tail")
+    with pytest.raises(UsageError, match="not the output of the given linear layer"):
+        find_head(net, SAMPLES.x, "features.0")
+
+
+@pytest.mark.parametrize("after", [nn.Softmax(dim=1), nn.ReLU(), nn.Conv1d(1, 1, 1)])
+def test_a_net_must_end_with_its_linear_layer(after: nn.Module) -> None:
+    layers = [nn.Unflatten(1, (1, 4)), after] if isinstance(after, nn.Conv1d) else [after]
+    net = seeded(lambda: nn.Sequential(nn.Linear(6, 4), *layers))
+    with pytest.raises(UsageError, match=r"(?s)Sequential.*last linear layer.*no softmax"):
+        find_head(net, SAMPLES.x)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import make_samples
+
+from faircil.weighting.training import (
+    KEEP_ABOVE,
+    WEIGHTINGS,
+    as_solved,
+    balanced_subset,
+    everything,
+    random_subset,
+    select,
+)
+
+quick = settings(deadline=None, max_examples=60)
+weight_lists = st.lists(st.sampled_from([0.0, 0.02, KEEP_ABOVE, 0.06, 0.5, 1.0]), max_size=40)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@quick
+@given(weight_lists, st.integers(1, 9), st.integers(0, 100))
+def test_selection_keeps_and_fills_up(values: list[float], batch_size: int, seed: int) -> None:
+    weights = torch.tensor(values, dtype=torch.float64)
+    selection = select(weights, batch_size, generator(seed))
+    index = selection.index.tolist()
+    kept = {i for i, value in enumerate(values) if value > KEEP_ABOVE}
+    assert len(set(index)) == len(index)
+    assert kept <= set(index)
+    assert selection.weight is not None
+    assert selection.weight.tolist() == [values[i] for i in index]
+    full = -(-len(kept) // batch_size) * batch_size
+    assert len(index) == min(full, len(values))  # as many fillers as there are
+
+
+def test_nothing_kept_is_an_empty_selection() -> None:
+    selection = select(torch.full((10,), KEEP_ABOVE), 4, generator())
+    assert selection.index.tolist() == []
+    assert selection.index.dtype == torch.int64
+
+
+def test_kept_and_fillers_are_drawn_and_shuffled() -> None:
+    weights = torch.tensor([1.0, 0.0] * 50)
+    first, again, other = (select(weights, 64, generator(seed)).index for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    fillers = [sorted(i for i in part.tolist() if i % 2) for part in (first, other)]
+    assert fillers[0] != fillers[1]
+    assert len(fillers[0]) == 14
+    kept = [i for i in first.tolist() if i % 2 == 0]
+    assert kept != sorted(kept)
+    assert first[-14:].tolist() != [i for i in first.tolist() if i % 2]  # not all at the end
+
+
+def test_everything_is_a_permutation_at_weight_1() -> None:
+    selection = everything(100, generator(), torch.device("cpu"))
+    assert selection.weight is None
+    assert sorted(selection.index.tolist()) == list(range(100))
+    assert selection.index.tolist() != list(range(100))
+
+
+def test_random_subset_permutes_the_weights() -> None:
+    weights = torch.rand(50, generator=generator())
+    samples = make_samples([0] * 50)
+    assert torch.equal(as_solved(weights, samples, False, generator()), weights)
+    permuted = random_subset(weights, samples, False, generator())
+    assert not torch.equal(permuted, weights)
+    assert torch.equal(permuted.sort().values, weights.sort().values)
+    assert torch.equal(permuted, random_subset(weights, samples, False, generator()))
+
+
+@quick
+@given(
+    groups=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=40),
+    by_attribute=st.booleans(),
+    data=st.data(),
+)
+def test_balanced_subset_takes_equal_numbers(
+    groups: list[tuple[int, int]], by_attribute: bool, data: st.DataObject
+) -> None:
+    y, z = (list(column) for column in zip(*groups, strict=True))
+    weights = torch.tensor(
+        data.draw(
+            st.lists(st.sampled_from([0.0, 0.05, 0.3, 1.0]), min_size=len(y), max_size=len(y))
+        )
+    )
+    result = balanced_subset(weights, make_samples(y, z), by_attribute, generator())
+    assert set(result.tolist()) <= {0.0, 1.0}
+    budget = int((weights > KEEP_ABOVE).sum())
+    assert result.sum() == budget
+    keys = groups if by_attribute else [(label, 0) for label in y]
+    taken = {
+        key: sum(w for k, w in zip(keys, result.tolist(), strict=True) if k == key) for key in keys
+    }
+    # A group gives all it has, or as many as the others up to rounding.
+    most = max(taken.values())
+    assert all(n == keys.count(key) or n >= most - 1 for key, n in taken.items())
+
+
+@pytest.mark.parametrize("small", [0, 1, 2])
+def test_others_share_what_a_small_group_cannot_give(small: int) -> None:
+    y = [label for label in range(3) for _ in range(2 if label == small else 20)]
+    weights = torch.tensor([1.0] * 20 + [0.0] * 22)
+    result = balanced_subset(weights, make_samples(y), False, generator())
+    taken = [int(result[torch.tensor(y) == label].sum()) for label in range(3)]
+    assert taken == [2 if label == small else 9 for label in range(3)]
+
+
+def test_balanced_subset_draws_within_groups() -> None:
+    samples = make_samples([0] * 50 + [1] * 50)
+    weights = torch.tensor([1.0] * 20 + [0.0] * 80)
+    first, again, other = (
+        balanced_subset(weights, samples, False, generator(seed)) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first[:50].sum() == first[50:].sum() == 10
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_every_weighting_leaves_its_input_alone(name: str) -> None:
+    reweight = WEIGHTINGS[name].reweight
+    assert WEIGHTINGS[name].summary
+    assert (reweight is None) == (name == "none")
+    if reweight is not None:
+        weights = torch.linspace(0, 1, 12)
+        before = weights.clone()
+        result = reweight(weights, make_samples([0, 1] * 6, [0, 1, 2] * 4), True, generator())
+        assert result.shape == weights.shape
+        assert torch.equal(weights, before)
