@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from faircil.errors import UsageError, unknown_name
 from faircil.samples import Samples, concatenate
 from faircil.weighting.groups import find_groups, rows_of_groups
 
@@ -45,6 +46,10 @@ class ReplayBuffer:
     quota: int
     rule: str = "random"
     samples: Samples | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise UsageError(unknown_name("buffer rule", self.rule, RULES))
 
     def with_task(
         self, train: Samples, weights: Tensor | None, generator: torch.Generator

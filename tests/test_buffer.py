@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from faircil.buffer import RULES, ReplayBatches, ReplayBuffer
+from faircil.errors import UsageError
 from faircil.samples import Samples, group_counts
 
 
@@ -94,3 +95,8 @@ def test_a_buffer_smaller_than_a_batch_is_one_batch() -> None:
     batches = ReplayBatches(task({(0,): 3}), 64, generator())
     assert batches.per_pass == 1
     assert len(batches.next()) == len(batches.next()) == 3
+
+
+def test_unknown_rule() -> None:
+    with pytest.raises(UsageError, match="did you mean 'random'"):
+        ReplayBuffer(2, "randm")

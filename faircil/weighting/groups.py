@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from faircil.weighting.gradients import cosines, find_head, group_sums, last_lay
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Seen = Mapping[tuple[int, ...], int]
+Seen = Mapping[Any, int]  # keyed y, (y,) or (y, z, …); a mapping is invariant in its keys
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,12 @@ def group_statistics(
 ) -> GroupStatistics:
     """Measure all groups with the net as it is: one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
+    highest = int(membership.groups.label.max())
+    if highest >= layer.out_features:
+        raise DataError(
+            f"class {highest} is beyond the net's {layer.out_features} outputs; classes count from "
+            "0, and the last layer needs an output for each"
+        )
     factors = last_layer(net, layer, current.x, current.y)
     g = len(membership.groups)
     gradients, losses = group_sums(factors, membership.current, g)
@@ -194,6 +201,11 @@ def group_statistics(
         old = last_layer(net, layer, memory.x, memory.y)
         old_gradients, old_losses = group_sums(old, membership.memory, g)
         gradients, losses = gradients + old_gradients, losses + old_losses
+    if not torch.isfinite(losses).all():
+        raise DataError(
+            "the net's losses are not finite, so it has diverged or its inputs are not finite; "
+            "lower the learning rate, and check the inputs for NaN"
+        )
     size = torch.from_numpy(membership.groups.size).to(losses.device)
     # The mean gradient differs from the sum by a factor, which a cosine does not see.
     alignment = cosines(factors, gradients)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from faircil.data.sources import SOURCES, DataFile
+from faircil.data.sources import SOURCES
 
 SIDE = 4
 PER_CLASS = {"train": 40, "t10k": 20}
@@ -62,12 +62,9 @@ def in_place_of_the_real_ones(folder: Path) -> Iterator[TinyFiles]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAIRCIL_DATA", str(folder))
         for name, source in SOURCES.items():
-            hashes = [
-                hashlib.sha256(contents[name, file.name]).hexdigest() for file in source.files
-            ]
             files = tuple(
-                DataFile(file.name, sha256)
-                for file, sha256 in zip(source.files, hashes, strict=True)
+                replace(file, sha256=hashlib.sha256(contents[name, file.name]).hexdigest())
+                for file in source.files
             )
             patch.setitem(SOURCES, name, replace(source, files=files))
             for file in files:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import accumulate, chain
+from itertools import accumulate
 
 import torch
 from small_runs import small_config, small_stream
@@ -30,6 +30,4 @@ def test_a_run_trains_on_all_data_so_far() -> None:
 
 def test_it_does_not_forget() -> None:
     result = run(small_config("joint", epochs=15), 0, stream=small_stream(attribute=False))
-    assert result.per_task[-1].accuracy > 0.85
-    weakest = min(chain.from_iterable([result.per_task[-1].per_test_task]))
-    assert weakest > 0.75
+    assert min(result.per_task[-1].per_test_task) > 0.75

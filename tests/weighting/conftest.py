@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import pytest
 import torch
-from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -29,16 +28,6 @@ def _train(net: nn.Module, samples: Samples, steps: int, generator: torch.Genera
         loss = cross_entropy(net(samples.x[rows]), samples.y[rows])
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Keep small products on one core: threads that wait for each other make them much slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    torch.set_num_threads(before)
 
 
 @cache

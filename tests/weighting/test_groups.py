@@ -145,3 +145,19 @@ def test_statistics_equal_autograd_sample_by_sample(by_attribute: bool, attribut
     assert membership.groups.label.tolist() == [key[0] for key in keys]
     assert np.allclose(got.losses, losses, rtol=0, atol=1e-10)
     assert np.allclose(got.alignment, aligned, rtol=0, atol=1e-9)
+
+
+def test_class_beyond_the_head_is_named() -> None:
+    current = Samples(torch.randn(4, 3), torch.tensor([0, 1, 2, 2]))
+    membership = find_groups(current, None, by_attribute=False)
+    with pytest.raises(DataError, match="class 2 is beyond the net's 2 outputs"):
+        group_statistics(torch.nn.Linear(3, 2), current, None, membership)
+
+
+def test_diverged_net_is_named() -> None:
+    net = torch.nn.Linear(3, 2)
+    torch.nn.init.constant_(net.weight, float("nan"))
+    current = Samples(torch.randn(4, 3), torch.tensor([0, 0, 1, 1]))
+    membership = find_groups(current, None, by_attribute=False)
+    with pytest.raises(DataError, match="has diverged"):
+        group_statistics(net, current, None, membership)

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_runs import PER_GROUP, TASKS, small_config, small_stream
+from torch import Tensor
+
+from faircil import experiment
+from faircil.config import resolve
+from faircil.data.own import OwnData
+from faircil.experiment import load_stream, run
+from faircil.learners.replay import Replay
+from faircil.metrics import TaskMetrics, evaluate
+from faircil.results.record import EpochRecord
+from faircil.samples import Samples, group_counts
+from faircil.state import RunState
+from faircil.weighting.training import WEIGHTINGS, Weighting
+from faircil.weighting.weights import FairSampleWeights, WeightResult
+
+
+def spy(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> list[tuple[tuple[Any, ...], dict[str, Any], Any]]:
+    """Record arguments and result of every call of ``owner.name``."""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def recording(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        calls.append((arguments, deepcopy(named), result))
+        return result
+
+    monkeypatch.setattr(owner, name, recording)
+    return calls
+
+
+def test_methods_on_one_seed_share_initial_weights_and_buffer(
+    states: list[RunState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nets = spy(monkeypatch, experiment, "build_mlp")
+    initial = []
+    monkeypatch.setattr(
+        Replay,
+        "begin_task",
+        lambda learner, train: (
+            initial.append(deepcopy(learner.net.state_dict())),
+            super(Replay, learner).begin_task(train),
+        )[1],
+    )
+    stream = small_stream(attribute=True)
+    for weighting in WEIGHTINGS:
+        run(small_config("er", weighting, attribute=True), 3, stream=stream)
+    assert len(nets) == len(WEIGHTINGS)
+    first, *others = initial[:: len(TASKS)]
+    for other in others:
+        assert all(torch.equal(first[name], other[name]) for name in first)
+    kept = [state.buffer.samples for state in states]
+    assert all(torch.equal(samples.x, kept[0].x) for samples in kept)
+
+
+def test_methods_on_one_seed_see_the_same_data() -> None:
+    one, other = (load_stream(resolve(dataset="toy", method=m), 4) for m in ("er", "fsw"))
+    for mine, yours in zip(one.tasks, other.tasks, strict=True):
+        assert torch.equal(mine.train.x, yours.train.x)
+        assert torch.equal(mine.test.x, yours.test.x)
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_epochs_are_recorded_and_weighted_from_the_second_task_on(weighting: str) -> None:
+    config = small_config("er", weighting, attribute=True, epochs=3)
+    stream = small_stream(attribute=True)
+    told: list[EpochRecord | TaskMetrics] = []
+    result = run(config, 0, stream=stream, listener=told.append)
+    assert [(epoch.task, epoch.epoch) for epoch in result.epochs] == [
+        (task, epoch) for task in (1, 2, 3) for epoch in (1, 2, 3)
+    ]
+    for epoch in result.epochs:
+        assert epoch.samples == len(stream.tasks[epoch.task - 1].train)
+        assert (epoch.weights is not None) == (weighting != "none" and epoch.task > 1)
+        if epoch.weights is None:
+            assert epoch.trained == epoch.samples
+        else:
+            record = epoch.weights
+            assert record.kept + record.dropped + record.partial == epoch.samples
+            assert epoch.trained % 16 == 0 or epoch.trained == epoch.samples
+            assert record.bound <= record.objective + 1e-9
+    assert [record for record in told if isinstance(record, EpochRecord)] == list(result.epochs)
+    assert [record for record in told if isinstance(record, TaskMetrics)] == list(result.per_task)
+    kinds = [type(record) for record in told]
+    assert kinds == [EpochRecord, EpochRecord, EpochRecord, TaskMetrics] * 3
+
+
+def test_seconds_are_parts_of_the_total() -> None:
+    stream = small_stream(attribute=False)
+    plain, weighted = (
+        run(small_config("er", name), 0, stream=stream).seconds for name in ("none", "fsw")
+    )
+    for seconds in (plain, weighted):
+        parts = seconds.gradient + seconds.lp + seconds.train + seconds.eval
+        assert 0 < parts <= seconds.total
+        assert seconds.train > 0
+        assert seconds.eval > 0
+    assert plain.gradient == plain.lp == 0
+    assert weighted.gradient > 0
+    assert weighted.lp > 0
+
+
+def test_small_and_absent_groups_are_noted() -> None:
+    stream = small_stream(attribute=True)
+    replay, alone = (
+        run(small_config(method, attribute=True, epochs=1), 0, stream=stream).notes
+        for method in ("er", "finetune")
+    )
+    assert [note.split(" has ")[0] for note in replay] == [
+        "task 2: class 'c' with z '0'",
+        "task 3: class 'e' with z '1'",
+    ]
+    # Without a buffer a small group is no trouble.
+    assert alone == replay[:1]
+
+
+def test_an_epoch_that_keeps_nothing_trains_on_the_buffer_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing = Weighting(lambda weights, *_: torch.zeros_like(weights), "keep nothing")
+    monkeypatch.setitem(WEIGHTINGS, "fsw", nothing)
+    steps = spy(monkeypatch, Replay, "step")
+    result = run(small_config("er", "fsw", epochs=1), 0, stream=small_stream(attribute=False))
+    assert [epoch.trained for epoch in result.epochs[1:]] == [0, 0]
+    assert [note[: note.index(":")] for note in result.notes] == [
+        "task 2, epoch 1",
+        "task 3, epoch 1",
+    ]
+    assert all("buffer alone" in note for note in result.notes)
+    # One pass over 12, then 18 buffered samples, 16 at a time.
+    alone = [memory for (_, current, _, memory), _, _ in steps if len(current) == 0]
+    assert [len(memory) for memory in alone] == [12, 16, 2]
+
+
+def test_a_huge_step_size_keeps_next_to_nothing() -> None:
+    config = small_config("er", "fsw", epochs=1, alpha=1e9)
+    result = run(config, 0, stream=small_stream(attribute=False))
+    assert all(
+        epoch.trained <= 16 or epoch.weights is not None and epoch.weights.kept <= 2
+        for epoch in result.epochs[1:]
+    )
+
+
+def test_evaluation_covers_exactly_the_classes_seen() -> None:
+    result = run(small_config(attribute=True), 0, stream=small_stream(attribute=True))
+    for number, (predictions, metrics) in enumerate(
+        zip(result.predictions, result.per_task, strict=True), start=1
+    ):
+        classes = list(chain.from_iterable(TASKS[:number]))
+        labels, counts = np.unique(predictions.y_true, return_counts=True)
+        assert labels.tolist() == sorted(classes)
+        assert set(counts.tolist()) == {2 * PER_GROUP}
+        task_of = {c: task for task, members in enumerate(TASKS) for c in members}
+        assert predictions.task.tolist() == [task_of[c] for c in predictions.y_true.tolist()]
+        assert predictions.sensitive is not None
+        assert metrics == evaluate(
+            predictions.y_true,
+            predictions.y_pred,
+            task=predictions.task,
+            sensitive=predictions.sensitive,
+        )
+        assert [row.label for row in metrics.classes] == sorted(classes)
+
+
+@pytest.mark.parametrize("granularity", ["sample", "group"])
+def test_random_weights_are_a_permutation_of_the_programs_own(
+    monkeypatch: pytest.MonkeyPatch, states: list[RunState], granularity: str
+) -> None:
+    solved = spy(monkeypatch, FairSampleWeights, "__call__")
+    used = spy(monkeypatch, experiment, "weigh_samples")
+    config = small_config("er", "random", granularity=granularity, lam=2.0)
+    run(config, 0, stream=small_stream(attribute=False))
+    given = [result.weights for _, _, result in solved]
+    taken = [result.weights for _, _, result in used if result is not None]
+    assert len(given) == len(taken) == 4
+    for before, after in zip(given, taken, strict=True):
+        assert torch.equal(before.sort().values, after.sort().values)
+    assert any(not torch.equal(before, after) for before, after in zip(given, taken, strict=True))
+    # The program is solved for the learner as it is, anew in every epoch.
+    assert all(arguments[1] is states[0].learner.net for arguments, _, _ in solved)
+    assert all(not torch.equal(one, two) for one, two in pairwise(given) if len(one) == len(two))
+
+
+def test_group_granularity_draws_whole_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = spy(monkeypatch, experiment, "weigh_samples")
+    config = small_config("fsw", attribute=True, granularity="group")
+    result = run(config, 0, stream=small_stream(attribute=True))
+    results: list[WeightResult] = [call[2] for call in used if call[2] is not None]
+    for weighed in results:
+        assert set(weighed.weights.tolist()) <= {0.0, 1.0}
+        assert weighed.shares is not None
+    assert all(epoch.weights.partial == 0 for epoch in result.epochs if epoch.weights)
+
+
+def test_large_weight_first_keeps_the_largest_weights_of_the_last_epoch(
+    monkeypatch: pytest.MonkeyPatch, states: list[RunState]
+) -> None:
+    used = spy(monkeypatch, experiment, "weigh_samples")
+    stream = small_stream(attribute=True)
+    config = small_config("fsw", attribute=True, buffer_rule="large-weight-first", epochs=3)
+    run(config, 0, stream=stream)
+    kept = states[0].buffer.samples
+    assert kept is not None
+    kept_rows = set(map(tuple, kept.x.tolist()))
+    for number, task in enumerate(stream.tasks[1:], start=2):
+        weights: Tensor = used[3 * number - 1][2].weights
+        in_buffer = torch.tensor([tuple(row) in kept_rows for row in task.train.x.tolist()])
+        for key in group_counts(task.train):
+            members = (task.train.keys() == torch.tensor(key)).all(dim=1)
+            inside, outside = weights[members & in_buffer], weights[members & ~in_buffer]
+            assert len(inside) == min(6, int(members.sum()))
+            assert len(outside) == 0 or inside.min() >= outside.max()
+
+
+def test_demographic_parity_counts_the_tasks_so_far_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solved = spy(monkeypatch, FairSampleWeights, "__call__")
+    stream = small_stream(attribute=True)
+    run(small_config("fsw", attribute=True, measure="dp", epochs=1), 0, stream=stream)
+    counts = [group_counts(task.train) for task in stream.tasks]
+    so_far = list(accumulate(counts, lambda seen, new: {**seen, **new}))
+    assert [named["seen"] for _, named, _ in solved] == so_far[1:]
+
+
+def test_replay_meets_all_of_the_buffer_before_any_sample_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = spy(monkeypatch, Replay, "step")
+    run(small_config(memory_batch_size=4), 0, stream=small_stream(attribute=False))
+    memories: list[Samples] = [memory for (_, _, _, memory), _, _ in steps if memory is not None]
+    first_pass = torch.cat([memory.x for memory in memories[:3]])
+    assert len(torch.unique(first_pass, dim=0)) == 12
+
+
+def test_settings_choose_the_order_and_number_of_classes() -> None:
+    config = resolve(dataset="toy", overrides=["class_order=shuffled", "classes_per_task=1"])
+    orders = {
+        tuple(chain.from_iterable(task.classes for task in load_stream(config, seed).tasks))
+        for seed in range(6)
+    }
+    assert len(orders) > 1
+    assert all(sorted(order) == [0, 1, 2] for order in orders)
+    assert len(load_stream(config, 0).tasks) == 3
+
+
+def test_own_data_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"{number},{'abc'[number % 3]}" for number in range(60)]
+    path.write_text("\n".join(["x,y", *rows]) + "\n")
+    config = resolve(own=OwnData(str(path), "y"), overrides=["epochs=1", "hidden=4"])
+    assert load_stream(config, 0).class_names == ("a", "b", "c")
+    assert len(run(config, 0).per_task) == 2
