@@ -160,18 +160,25 @@ def main() -> None:
         "--jobs", type=int, default=1, help="runs at a time, one thread each if > 1"
     )
     parser.add_argument("--only", nargs="+", choices=TITLES, default=list(TITLES))
+    parser.add_argument("--page", action="store_true", help="only write the page, run nothing")
     arguments = parser.parse_args()
     chosen = [row for row in BENCHMARKS if row.dataset in arguments.only]
-    work = [(row, seed) for seed in SEEDS for row in chosen]
-    work.sort(key=lambda item: item[0].dataset != "biased-mnist")  # the longest first
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(partial(run_seed, single=arguments.jobs > 1), *zip(*work, strict=True)))
+    if not arguments.page:
+        run_all(chosen, arguments.jobs)
     results = [(row, find_runs([row.folder])) for row in chosen]
     PAGE.write_text(page(results), encoding="utf-8")
     if len(arguments.only) == len(TITLES):
         before, _, rest = README.read_text(encoding="utf-8").partition(START)
         after = rest.partition(END)[2]
         README.write_text(f"{before}{START}\n{excerpt(results)}{END}{after}", encoding="utf-8")
+
+
+def run_all(rows: Sequence[Benchmark], jobs: int) -> None:
+    """Run all seeds of all rows, the longest first."""
+    work = [(row, seed) for seed in SEEDS for row in rows]
+    work.sort(key=lambda item: item[0].dataset != "biased-mnist")
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(partial(run_seed, single=jobs > 1), *zip(*work, strict=True)))
 
 
 def run_seed(row: Benchmark, seed: int, single: bool) -> None:

@@ -37,5 +37,5 @@ class MLP(nn.Module):
 def build_mlp(n_inputs: int, n_classes: int, hidden: Sequence[int], seed: int) -> MLP:
     """Make an MLP with initial weights from the seed, without touching the global generator."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return MLP(n_inputs, n_classes, hidden)

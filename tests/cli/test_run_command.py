@@ -99,7 +99,7 @@ def test_run_folder(cli: Cli, tmp_path: Path) -> None:
     assert (config["config"]["method"], config["config"]["weighting"]) == ("er", "fsw")
     assert config["config"]["measure"] == "eo"
     assert config["config"]["settings"]["epochs"] == 1
-    assert config["config"]["settings"]["hidden"] == [16]
+    assert config["config"]["settings"]["hidden"] == [64]
     environment = read_json(folder / "environment.json")
     assert environment["command"] == (
         "faircil run --dataset toy-groups --set epochs=1 --out out --seeds 3 --quiet"

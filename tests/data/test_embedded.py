@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_digits
+import sklearn.datasets
+from numpy.typing import NDArray
 
 from faircil.data import embedded
 from faircil.data.colours import MEAN, STD
@@ -27,33 +27,40 @@ def biased_digits() -> Parts:
     return embedded.biased_digits(0)
 
 
-def test_digits_are_split_before_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = load_digits().target
-    n = len(target)
-    # Image i is i everywhere, so the middle of a copy tells its source.
-    images = np.broadcast_to(np.arange(n)[:, None, None], (n, 8, 8))
-    monkeypatch.setattr(
-        embedded, "load_digits", lambda: SimpleNamespace(images=images, target=target)
-    )
+@pytest.fixture
+def numbered_digits(monkeypatch: pytest.MonkeyPatch) -> NDArray[np.int64]:
+    """Make image i be i everywhere, so that the middle of a copy tells its source."""
+    target = sklearn.datasets.load_digits().target
+    images = np.broadcast_to(np.arange(len(target))[:, None, None], (len(target), 8, 8))
+    numbered = SimpleNamespace(images=images, target=target)
+    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda: numbered)
+    return target
+
+
+def sources(part: Part) -> NDArray[np.int64]:
+    middle = all_inputs(part).reshape(-1, 16, 16)[:, 8, 8]
+    return np.rint((middle * 0.35 + 0.30) * 16).astype(int)
+
+
+def test_digits_are_split_before_they_are_copied(numbered_digits: NDArray[np.int64]) -> None:
     parts = embedded.digits(0)
-    train, test = (
-        np.rint((all_inputs(part).reshape(-1, 16, 16)[:, 8, 8] * 0.35 + 0.30) * 16).astype(int)
-        for part in (parts.train, parts.test)
-    )
-    assert (np.bincount(train, minlength=n)[np.unique(train)] == 20).all()
-    assert (np.bincount(test, minlength=n)[np.unique(test)] == 4).all()
-    assert sorted({*train, *test}) == list(range(n))
+    train, test = sources(parts.train), sources(parts.test)
     assert not set(train) & set(test)
-    np.testing.assert_array_equal(parts.train.y, target[train])
-    np.testing.assert_array_equal(parts.test.y, target[test])
+    assert sorted({*train, *test}) == list(range(len(numbered_digits)))
+    for copies, part, chosen in ((20, parts.train, train), (4, parts.test, test)):
+        assert set(np.unique(chosen, return_counts=True)[1]) == {copies}
+        np.testing.assert_array_equal(part.y, numbered_digits[chosen])
+
+
+def test_the_split_of_digits_comes_from_the_seed(numbered_digits: NDArray[np.int64]) -> None:
+    first, again, other = (set(sources(embedded.digits(seed).test)) for seed in (0, 0, 1))
+    assert first == again != other
 
 
 def test_the_split_is_stratified(digits: Parts) -> None:
-    sources = np.bincount(load_digits().target)
-    assert np.bincount(digits.test.y) / 4 == pytest.approx(0.3 * sources, abs=1)
-    np.testing.assert_array_equal(
-        np.bincount(digits.train.y) / 20 + np.bincount(digits.test.y) / 4, sources
-    )
+    train, test = np.bincount(digits.train.y) / 20, np.bincount(digits.test.y) / 4
+    assert test == pytest.approx(0.3 * (train + test), abs=1)
+    assert (train + test).sum() == 1797
 
 
 def test_copies_are_distorted_but_still_the_digit(digits: Parts) -> None:
@@ -71,8 +78,7 @@ def test_copies_are_distorted_but_still_the_digit(digits: Parts) -> None:
 def test_copies_are_shifted_by_about_a_pixel() -> None:
     image = np.zeros((1, 8, 8), dtype=np.float32)
     image[0, 3:5, 3:5] = 1
-    generator = torch.Generator().manual_seed(0)
-    copies = embedded._distort(image, 300, generator).reshape(300, 16, 16)
+    copies = embedded._distort(image, 300, np.random.default_rng(0)).reshape(300, 16, 16)
     weight = copies / copies.sum(axis=(1, 2), keepdims=True)
     places = np.arange(16) - 7.5
     for axis in (1, 2):
@@ -90,9 +96,11 @@ def test_biased_digits_are_the_same_digits_on_coloured_ground(
     for grey, colour in ((digits.train, biased_digits.train), (digits.test, biased_digits.test)):
         np.testing.assert_array_equal(grey.y, colour.y)
         rows = np.arange(0, len(grey.y), 50)
-        ink = grey.inputs(rows) * 0.35 + 0.30 > 1e-6
+        pixels = grey.inputs(rows) * 0.35 + 0.30
         x = colour.inputs(rows).reshape(len(rows), 3, 256) * STD[:, None] + MEAN[:, None]
-        np.testing.assert_array_equal(np.isclose(x, 1, atol=1e-5).all(axis=1), ink)
+        is_white = np.isclose(x, 1, atol=1e-5).all(axis=1)
+        assert is_white[pixels > 1e-5].all()
+        assert is_white[pixels < 1e-5].mean() < 1e-3  # ink too faint to tell from rounding
 
 
 def test_colours_go_with_the_class_in_training_only(biased_digits: Parts) -> None:

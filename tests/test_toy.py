@@ -1,0 +1,102 @@
+"""The paper's first figure: a new class makes one old class be forgotten, and weights prevent it.
+
+Clusters 0, 1 and 2 are the classes of ``toy`` and the groups (0, 0), (0, 1), (1, 1) of
+``toy-groups``; cluster 2 comes in the second task, close to cluster 1 and far from cluster 0.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from faircil import experiment
+from faircil.config import resolve
+from faircil.experiment import run
+from faircil.metrics import TaskMetrics
+from faircil.samples import Samples
+
+SEEDS = range(5)
+both_readings = pytest.mark.parametrize("dataset", ["toy", "toy-groups"])
+
+
+def cluster_accuracies(metrics: TaskMetrics) -> list[float]:
+    return [row.accuracy for row in metrics.groups or metrics.classes]
+
+
+@cache
+def accuracies(dataset: str, weighting: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the accuracy of each cluster after each task, averaged over seeds: (2,) and (3,)."""
+    config = resolve(dataset=dataset, method="er", weighting=weighting)
+    results = [run(config, seed).per_task for seed in SEEDS]
+    first, second = (
+        np.mean([cluster_accuracies(after[task]) for after in results], axis=0) for task in (0, 1)
+    )
+    return first, second
+
+
+def head_gradient(net: nn.Module, samples: Samples) -> torch.Tensor:
+    """Mean gradient of the last layer, by automatic differentiation."""
+    loss = cross_entropy(net(samples.x), samples.y)
+    parts = torch.autograd.grad(loss, list(net.head.parameters()))
+    return torch.cat([part.flatten() for part in parts])
+
+
+def angles_at_the_second_task(dataset: str, seed: int) -> list[float]:
+    """Degrees between the gradient of cluster 2 and those of clusters 0 and 1 in the buffer."""
+    angles: list[float] = []
+    weigh_samples = experiment.weigh_samples
+
+    def measuring(config, state, current, memory):  # type: ignore[no-untyped-def]
+        if memory is not None and not angles:
+            new = head_gradient(state.learner.net, current)
+            for rows in memory.keys().unique(dim=0):
+                old = memory.take((memory.keys() == rows).all(dim=1))
+                cosine = cosine_similarity(new, head_gradient(state.learner.net, old), dim=0)
+                angles.append(float(torch.rad2deg(torch.acos(cosine))))
+        return weigh_samples(config, state, current, memory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "weigh_samples", measuring)
+        run(resolve(dataset=dataset, method="er"), seed)
+    return angles
+
+
+@both_readings
+def test_the_new_class_pulls_against_its_neighbour_only(dataset: str) -> None:
+    angles = np.array([angles_at_the_second_task(dataset, seed) for seed in SEEDS])
+    far, near = angles.T
+    assert (near > 100).all()
+    assert (near > far + 10).all()
+    assert far.mean() == pytest.approx(90, abs=15)
+
+
+@both_readings
+def test_plain_replay_forgets_the_neighbour_only(dataset: str) -> None:
+    before, after = accuracies(dataset, "none")
+    assert before == pytest.approx([1, 1], abs=0.01)
+    assert after[0] > 0.98
+    assert after[1] < 0.4
+    assert after[2] > 0.98
+
+
+@both_readings
+def test_weights_prevent_most_of_it_at_little_cost_for_the_new_class(dataset: str) -> None:
+    _, plain = accuracies(dataset, "none")
+    _, weighted = accuracies(dataset, "fsw")
+    assert weighted[0] > 0.98
+    assert weighted[1] > plain[1] + 0.4
+    assert weighted[2] > 0.75
+    assert weighted.mean() > plain.mean() + 0.1
+
+
+@both_readings
+def test_it_matters_which_samples_are_kept_and_not_only_how_many(dataset: str) -> None:
+    _, weighted = accuracies(dataset, "fsw")
+    _, permuted = accuracies(dataset, "random")
+    assert weighted[1] > permuted[1] + 0.2
