@@ -24,7 +24,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put(folder: Path, content: bytes) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "a.gz").write_bytes(gzip.compress(content))
+    (folder / "a.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
 @pytest.mark.parametrize(

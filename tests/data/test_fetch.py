@@ -94,8 +94,8 @@ def quiet(line: str) -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        {"a_gz": gzip.compress(CONTENTS["a.gz"]), "b_data": CONTENTS["b.data"]},
-        {"a": CONTENTS["a.gz"], "b_data_gz": gzip.compress(CONTENTS["b.data"])},
+        {"a_gz": gzip.compress(CONTENTS["a.gz"], mtime=0), "b_data": CONTENTS["b.data"]},
+        {"a": CONTENTS["a.gz"], "b_data_gz": gzip.compress(CONTENTS["b.data"], mtime=0)},
     ],
 )
 def test_local_folder(
@@ -109,7 +109,7 @@ def test_local_folder(
 
 def test_mirrors_complete_each_other(offer: Offer, web: dict[str, bytes], tmp_path: Path) -> None:
     offer(mirrors=("https://closed.invalid/", "https://half.invalid/"), archives=(ARCHIVE,))
-    web["https://half.invalid/a.gz"] = gzip.compress(CONTENTS["a.gz"])
+    web["https://half.invalid/a.gz"] = gzip.compress(CONTENTS["a.gz"], mtime=0)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as opened:
         opened.writestr("folder/b.data", CONTENTS["b.data"])
@@ -137,7 +137,7 @@ def test_apt_package_even_if_the_lists_cannot_be_renewed(offer: Offer, tmp_path:
     package = tar_of(
         tmp_path / "package.tar",
         {
-            "./usr/share/a.gz": gzip.compress(CONTENTS["a.gz"]),
+            "./usr/share/a.gz": gzip.compress(CONTENTS["a.gz"], mtime=0),
             "./usr/share/b.data": CONTENTS["b.data"],
         },
     )
@@ -180,7 +180,11 @@ def test_if_all_fail_the_message_says_why_and_how_to_do_it_by_hand(
 def test_nothing_to_do_if_all_files_are_intact(
     offer: Offer, web: dict[str, bytes], tmp_path: Path
 ) -> None:
-    put(tmp_path / "data" / "tiny", a_gz=gzip.compress(CONTENTS["a.gz"]), b_data=CONTENTS["b.data"])
+    put(
+        tmp_path / "data" / "tiny",
+        a_gz=gzip.compress(CONTENTS["a.gz"], mtime=0),
+        b_data=CONTENTS["b.data"],
+    )
     offer(mirrors=(MIRROR,))
     lines: list[str] = []
     fetch("tiny", report=lines.append)
@@ -190,7 +194,9 @@ def test_nothing_to_do_if_all_files_are_intact(
 def test_only_what_is_missing_or_corrupt_is_fetched(
     offer: Offer, web: dict[str, bytes], tmp_path: Path
 ) -> None:
-    put(tmp_path / "data" / "tiny", a_gz=gzip.compress(CONTENTS["a.gz"]), b_data=b"damaged")
+    put(
+        tmp_path / "data" / "tiny", a_gz=gzip.compress(CONTENTS["a.gz"], mtime=0), b_data=b"damaged"
+    )
     offer(mirrors=(MIRROR,))
     web[MIRROR + "b.data"] = CONTENTS["b.data"]
     fetch("tiny", report=quiet)
@@ -198,8 +204,12 @@ def test_only_what_is_missing_or_corrupt_is_fetched(
 
 
 def test_force_fetches_again(offer: Offer, tmp_path: Path) -> None:
-    put(tmp_path / "data" / "tiny", a_gz=gzip.compress(CONTENTS["a.gz"]), b_data=CONTENTS["b.data"])
-    other_packing = gzip.compress(CONTENTS["a.gz"], compresslevel=0)
+    put(
+        tmp_path / "data" / "tiny",
+        a_gz=gzip.compress(CONTENTS["a.gz"], mtime=0),
+        b_data=CONTENTS["b.data"],
+    )
+    other_packing = gzip.compress(CONTENTS["a.gz"], compresslevel=0, mtime=0)
     local = put(tmp_path / "local", a_gz=other_packing, b_data=CONTENTS["b.data"])
     fetch("tiny", local=local, force=True, report=quiet)
     assert (tmp_path / "data" / "tiny" / "a.gz").read_bytes() == other_packing
@@ -209,11 +219,11 @@ def test_force_fetches_again(offer: Offer, tmp_path: Path) -> None:
 def test_a_wrong_hash_is_rejected_and_overwrites_nothing(
     offer: Offer, web: dict[str, bytes], tmp_path: Path
 ) -> None:
-    good = gzip.compress(CONTENTS["a.gz"])
+    good = gzip.compress(CONTENTS["a.gz"], mtime=0)
     put(tmp_path / "data" / "tiny", a_gz=good, b_data=CONTENTS["b.data"])
     offer(mirrors=(MIRROR,))
-    web[MIRROR + "a.gz"] = gzip.compress(b"tampered")
-    web[MIRROR + "b.data"] = gzip.compress(b"tampered")[:-4]
+    web[MIRROR + "a.gz"] = gzip.compress(b"tampered", mtime=0)
+    web[MIRROR + "b.data"] = gzip.compress(b"tampered", mtime=0)[:-4]
     with pytest.raises(DataError, match="expected " + TINY.files[0].sha256):
         fetch("tiny", force=True, report=quiet)
     assert (tmp_path / "data" / "tiny" / "a.gz").read_bytes() == good
@@ -222,7 +232,7 @@ def test_a_wrong_hash_is_rejected_and_overwrites_nothing(
 
 def test_a_wrong_file_in_a_folder_does_not_hide_the_right_one(offer: Offer, tmp_path: Path) -> None:
     local = put(tmp_path / "local", a=b"another file named a", b_data=CONTENTS["b.data"])
-    put(local / "tiny", a_gz=gzip.compress(CONTENTS["a.gz"]))
+    put(local / "tiny", a_gz=gzip.compress(CONTENTS["a.gz"], mtime=0))
     fetch("tiny", local=local, report=quiet)
     assert_in_place(tmp_path)
 

@@ -49,7 +49,7 @@ def test_data_folder_is_the_chosen_one_or_the_cache(monkeypatch: pytest.MonkeyPa
 
 
 def test_read_file_unpacks_what_is_packed(folder: Path) -> None:
-    (folder / "a.gz").write_bytes(gzip.compress(CONTENT))
+    (folder / "a.gz").write_bytes(gzip.compress(CONTENT, mtime=0))
     (folder / "b.data").write_bytes(CONTENT)
     assert read_file("tiny", "a.gz") == CONTENT
     assert read_file("tiny", "b.data") == CONTENT
@@ -69,9 +69,9 @@ def test_a_missing_file_says_where_it_belongs_and_how_to_get_it(folder: Path) ->
     [
         (b"", "is empty"),
         (CONTENT, "no intact gzip file"),
-        (gzip.compress(CONTENT)[:-4], "no intact gzip file"),
+        (gzip.compress(CONTENT, mtime=0)[:-4], "no intact gzip file"),
         (
-            gzip.compress(b"other"),
+            gzip.compress(b"other", mtime=0),
             f"{hashlib.sha256(b'other').hexdigest()}, expected {PACKED.sha256}",
         ),
     ],
@@ -99,7 +99,7 @@ def test_unknown_names_get_a_suggestion(folder: Path) -> None:
 
 def test_check_source_tells_the_three_states_apart(folder: Path) -> None:
     assert [status.state for status in check_source("tiny")] == ["missing", "missing"]
-    (folder / "a.gz").write_bytes(gzip.compress(CONTENT))
+    (folder / "a.gz").write_bytes(gzip.compress(CONTENT, mtime=0))
     (folder / "b.data").write_bytes(b"other")
     packed, plain = check_source("tiny")
     assert (packed.state, packed.path) == ("ok", folder / "a.gz")

@@ -74,4 +74,4 @@ def in_place_of_the_real_ones(folder: Path) -> Iterator[TinyFiles]:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
