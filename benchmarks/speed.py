@@ -55,13 +55,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=3, help="of whole runs (default: 3)")
     repeats = parser.parse_args().repeats
+    runs = _runs(repeats)  # first: a child's peak counts what its parent held when it forked
     text = TEXT.format(
         threads=torch.get_num_threads(),
         machine=platform.machine(),
         torch=torch.__version__,
         statistics="".join(_statistics_row(*stream) for stream in STREAMS),
         repeats=repeats,
-        runs=_runs(repeats),
+        runs=runs,
     )
     PAGE.write_text(text, encoding="utf-8")
 

@@ -60,8 +60,12 @@ class Samples:
 
     def take(self, index: Tensor | slice) -> Samples:
         """Return the samples at ``index`` (a copy for a tensor, a view for a slice)."""
-        z = None if self.z is None else self.z[index]
-        return Samples(self.x[index], self.y[index], z)
+
+        def part(values: Tensor) -> Tensor:
+            # index_select is several times faster than values[index] on rows.
+            return values[index] if isinstance(index, slice) else values.index_select(0, index)
+
+        return Samples(part(self.x), part(self.y), None if self.z is None else part(self.z))
 
     def to(self, device: torch.device | str) -> Samples:
         """Return the samples on ``device`` (the same tensors if they are there already)."""

@@ -157,17 +157,19 @@ def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, 
     losses = torch.zeros(groups, dtype=torch.float64, device=group.device)
     for start in range(0, len(group), CHUNK):
         # Sorted within a chunk, which fits in cache, every group is one slice.
-        part, order = torch.sort(group[start : start + CHUNK], stable=True)
-        delta, features = factors.delta[start + order], factors.features[start + order]
+        rows = slice(start, start + CHUNK)
+        part, order = torch.sort(group[rows], stable=True)
+        delta = factors.delta[rows].index_select(0, order)
+        features = factors.features[rows].index_select(0, order)
         present, sizes = torch.unique_consecutive(part, return_counts=True)
         end = 0
         for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
-            rows, end = slice(end, end + size), end + size
+            members, end = slice(end, end + size), end + size
             if g < 0:
                 continue
-            gradients[g, :, -d:] += delta[rows].T @ features[rows]
+            gradients[g, :, -d:] += delta[members].T @ features[members]
             if factors.bias:
-                gradients[g, :, 0] += delta[rows].sum(dim=0)
+                gradients[g, :, 0] += delta[members].sum(dim=0)
     inside = group >= 0
     losses.index_add_(0, group[inside], factors.losses[inside].double())
     return gradients, losses
@@ -197,9 +199,11 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
         delta, features = _unit(factors.delta[rows]), factors.features[rows]
         # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
         product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
-        inner = torch.einsum("ngc,nc->gn", product, delta)
-        length = (features.square().sum(dim=1) + float(factors.bias)).sqrt()
-        result[:, rows] = torch.where(length == 0, 0.0, inner / length)
+        inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
+        length = torch.linalg.vector_norm(features, dim=1)
+        if factors.bias:
+            length = torch.hypot(length, torch.ones_like(length))
+        result[:, rows] = torch.where(length == 0, 0.0, inner.T / length)
     return result
 
 
