@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,6 @@ RUNS = ROOT / "runs" / "benchmarks"
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 START, END = "<!-- figures: written by make figures -->", "<!-- end of figures -->"
-SEEDS = range(5)
 # What the README shows: the disparity of each dataset, and the methods.
 EXCERPT = {"mnist": "eer_task", "fashion-mnist": "eer_task", "biased-mnist": "eo_gap"}
 METHODS = {
@@ -49,16 +48,22 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A configuration, and the figures it is held against: metric → (lowest, highest)."""
+    """A configuration, and the figures it is held against: metric → (lowest, highest).
+
+    A noisy one, whose targets are closer than its standard error, is run on more seeds as well.
+    """
 
     dataset: str
     options: str
     targets: dict[str, tuple[float, float]] = field(default_factory=dict)
+    seeds: range = range(5)
+    noisy: bool = False
 
     @property
     def command(self) -> str:
         """What a reader types to get the row."""
-        return f"faircil run --dataset {self.dataset} {self.options} --seeds 0-4"
+        seeds = f"{self.seeds[0]}-{self.seeds[-1]}"
+        return f"faircil run --dataset {self.dataset} {self.options} --seeds {seeds}"
 
     @property
     def kind(self) -> str:
@@ -69,6 +74,7 @@ class Benchmark:
     def folder(self) -> Path:
         """Where its runs are."""
         name = self.options.replace("--method ", "").replace("--", "").replace("set ", "")
+        name += "" if self.seeds == range(5) else " more seeds"
         return RUNS / self.dataset / name.replace(" ", "_").replace("=", "-")
 
 
@@ -114,12 +120,14 @@ BENCHMARKS = [
         "mnist",
         "--method fsw --measure eer --set granularity=group",
         {"accuracy": at_least(0.926), "eer_task": at_most(0.036)},
+        noisy=True,
     ),
     *controls("fashion-mnist", "eer"),
     Benchmark(
         "fashion-mnist",
         "--method fsw --measure eer",
         {"accuracy": at_least(0.826), "eer_task": at_most(0.041), "eer": at_most(0.084)},
+        noisy=True,
     ),
     Benchmark("fashion-mnist", "--method fsw --measure eer --set granularity=group"),
     *controls("biased-mnist", "eo"),
@@ -127,6 +135,7 @@ BENCHMARKS = [
         "biased-mnist",
         "--method fsw --measure eo",
         {"accuracy": at_least(0.898), "eo_gap": at_most(0.128)},
+        noisy=True,
     ),
     Benchmark(
         "biased-mnist",
@@ -153,6 +162,10 @@ BENCHMARKS = [
 ]
 
 
+# Five seeds leave a standard error as large as the distance to some targets: the same on others.
+BENCHMARKS += [replace(row, seeds=range(5, 25)) for row in BENCHMARKS if row.noisy]
+
+
 def main() -> None:
     """Run what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
@@ -175,7 +188,7 @@ def main() -> None:
 
 def run_all(rows: Sequence[Benchmark], jobs: int) -> None:
     """Run all seeds of all rows, the longest first."""
-    work = [(row, seed) for seed in SEEDS for row in rows]
+    work = [(row, seed) for row in rows for seed in row.seeds]
     work.sort(key=lambda item: item[0].dataset != "biased-mnist")
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(partial(run_seed, single=jobs > 1), *zip(*work, strict=True)))
@@ -194,9 +207,13 @@ def page(rows: Sequence[Result]) -> str:
     """Write the page from the runs."""
     by_dataset: dict[str, list[Result]] = {}
     for row, runs in rows:
-        by_dataset.setdefault(row.dataset, []).append((row, runs))
+        if row.seeds == range(5):
+            by_dataset.setdefault(row.dataset, []).append((row, runs))
     parts = [(Path(__file__).parent / "figures.md").read_text(encoding="utf-8")]
-    parts.append("## Targets\n\n" + _target_table(rows))
+    parts.append("## Targets\n\n" + _target_table([r for r in rows if r[0].seeds == range(5)]))
+    more = [(row, runs) for row, runs in rows if row.seeds != range(5)]
+    if more:
+        parts.append("### The same on twenty other seeds\n\n" + _target_table(more))
     for dataset, results in by_dataset.items():
         table = compare(run for _, runs in results for run in runs)[0]
         commands = "\n".join(row.command for row, _ in results)
