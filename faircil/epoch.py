@@ -8,7 +8,6 @@ from faircil.config import RunConfig
 from faircil.results.record import WeightRecord
 from faircil.samples import Samples
 from faircil.state import RunState
-from faircil.weighting.measures import MEASURES
 from faircil.weighting.training import WEIGHTINGS, Selection, everything, select
 from faircil.weighting.weights import FairSampleWeights, WeightResult
 
@@ -44,8 +43,7 @@ def weigh_samples(
         solver=settings.solver,
     )
     result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
-    by_attribute = MEASURES[config.measure].by_attribute
-    return replace(result, weights=reweight(result.weights, current, by_attribute, generator))
+    return replace(result, weights=reweight(result.weights, result.group, generator))
 
 
 def select_samples(

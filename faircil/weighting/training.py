@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from faircil.samples import Samples
-from faircil.weighting.groups import find_groups, rows_of_groups
+from faircil.weighting.groups import rows_of_groups
 
 KEEP_ABOVE = 0.05  # samples with smaller weights only fill the last batch
 
@@ -61,26 +60,23 @@ def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Sele
     return Selection(index, weights[index])
 
 
-def as_solved(weights: Tensor, _: Samples, __: bool, ___: torch.Generator) -> Tensor:
+def as_solved(weights: Tensor, _group: Tensor, _generator: torch.Generator) -> Tensor:
     """Use the weights of the program."""
     return weights
 
 
-def random_subset(weights: Tensor, _: Samples, __: bool, generator: torch.Generator) -> Tensor:
+def random_subset(weights: Tensor, _group: Tensor, generator: torch.Generator) -> Tensor:
     """Use the same weights, permuted over the whole task."""
     return weights[torch.randperm(len(weights), generator=generator).to(weights.device)]
 
 
-def balanced_subset(
-    weights: Tensor, current: Samples, by_attribute: bool, generator: torch.Generator
-) -> Tensor:
+def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) -> Tensor:
     """Keep as many samples as the program, drawn at random in equal numbers per group.
 
     A group too small for its part gives all it has, and the others share the rest.
     """
     budget = int((weights > KEEP_ABOVE).sum())
-    membership = find_groups(current, None, by_attribute=by_attribute)
-    members = rows_of_groups(membership.current, len(membership.groups))
+    members = [rows for rows in rows_of_groups(group, int(group.max()) + 1) if len(rows)]
     result = torch.zeros_like(weights)
     for position, rows in enumerate(sorted(members, key=len)):
         quota = min(len(rows), round(budget / (len(members) - position)))
@@ -90,7 +86,8 @@ def balanced_subset(
     return result
 
 
-Reweighting = Callable[[Tensor, Samples, bool, torch.Generator], Tensor]
+# From the program's weights (n,) and the group of each sample (n,) to the weights to train with.
+Reweighting = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class WeightResult:
     ----------
     weights : Tensor, shape (n,)
         In [0, 1], on the device of the samples. With granularity ``group``: the drawn 0/1.
+    group : Tensor of int64, shape (n,)
+        Number of each sample's group among ``groups``.
     groups : GroupOutcome
         The G groups with ``label``, ``attribute``, ``losses``, ``predicted_losses``, ….
     shares : ndarray, shape (G,), or None
@@ -52,6 +54,7 @@ class WeightResult:
     """
 
     weights: Tensor
+    group: Tensor
     groups: GroupOutcome
     shares: Floats | None
     objective: float
@@ -179,6 +182,7 @@ class FairSampleWeights:
         weights = torch.from_numpy(variables.sample_weights(solution.weights, generator))
         return WeightResult(
             weights=weights.to(device=current.y.device, dtype=next(net.parameters()).dtype),
+            group=membership.current,
             groups=GroupOutcome(
                 **vars(groups),
                 losses=statistics.losses,

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import make_samples
 
 from faircil.weighting.training import (
     KEEP_ABOVE,
@@ -66,57 +65,50 @@ def test_everything_is_a_permutation_at_weight_1() -> None:
 
 def test_random_subset_permutes_the_weights() -> None:
     weights = torch.rand(50, generator=generator())
-    samples = make_samples([0] * 50)
-    assert torch.equal(as_solved(weights, samples, False, generator()), weights)
-    permuted = random_subset(weights, samples, False, generator())
+    group = torch.zeros(50, dtype=torch.int64)
+    assert torch.equal(as_solved(weights, group, generator()), weights)
+    permuted = random_subset(weights, group, generator())
     assert not torch.equal(permuted, weights)
     assert torch.equal(permuted.sort().values, weights.sort().values)
-    assert torch.equal(permuted, random_subset(weights, samples, False, generator()))
+    assert torch.equal(permuted, random_subset(weights, group, generator()))
 
 
 @quick
 @given(
-    groups=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=40),
-    by_attribute=st.booleans(),
+    groups=st.lists(st.integers(0, 4), min_size=1, max_size=40),
     data=st.data(),
 )
-def test_balanced_subset_takes_equal_numbers(
-    groups: list[tuple[int, int]], by_attribute: bool, data: st.DataObject
-) -> None:
-    y, z = (list(column) for column in zip(*groups, strict=True))
+def test_balanced_subset_takes_equal_numbers(groups: list[int], data: st.DataObject) -> None:
+    n = len(groups)
     weights = torch.tensor(
-        data.draw(
-            st.lists(st.sampled_from([0.0, 0.05, 0.3, 1.0]), min_size=len(y), max_size=len(y))
-        )
+        data.draw(st.lists(st.sampled_from([0.0, 0.05, 0.3, 1.0]), min_size=n, max_size=n))
     )
-    result = balanced_subset(weights, make_samples(y, z), by_attribute, generator())
+    result = balanced_subset(weights, torch.tensor(groups), generator())
     assert set(result.tolist()) <= {0.0, 1.0}
     budget = int((weights > KEEP_ABOVE).sum())
     assert result.sum() == budget
-    keys = groups if by_attribute else [(label, 0) for label in y]
     taken = {
-        key: sum(w for k, w in zip(keys, result.tolist(), strict=True) if k == key) for key in keys
+        key: sum(w for k, w in zip(groups, result.tolist(), strict=True) if k == key)
+        for key in groups
     }
     # A group gives all it has, or as many as the others up to rounding.
     most = max(taken.values())
-    assert all(n == keys.count(key) or n >= most - 1 for key, n in taken.items())
+    assert all(n == groups.count(key) or n >= most - 1 for key, n in taken.items())
 
 
 @pytest.mark.parametrize("small", [0, 1, 2])
 def test_others_share_what_a_small_group_cannot_give(small: int) -> None:
     y = [label for label in range(3) for _ in range(2 if label == small else 20)]
     weights = torch.tensor([1.0] * 20 + [0.0] * 22)
-    result = balanced_subset(weights, make_samples(y), False, generator())
+    result = balanced_subset(weights, torch.tensor(y), generator())
     taken = [int(result[torch.tensor(y) == label].sum()) for label in range(3)]
     assert taken == [2 if label == small else 9 for label in range(3)]
 
 
 def test_balanced_subset_draws_within_groups() -> None:
-    samples = make_samples([0] * 50 + [1] * 50)
+    group = torch.tensor([0] * 50 + [1] * 50)
     weights = torch.tensor([1.0] * 20 + [0.0] * 80)
-    first, again, other = (
-        balanced_subset(weights, samples, False, generator(seed)) for seed in (0, 0, 1)
-    )
+    first, again, other = (balanced_subset(weights, group, generator(seed)) for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first[:50].sum() == first[50:].sum() == 10
@@ -130,6 +122,6 @@ def test_every_weighting_leaves_its_input_alone(name: str) -> None:
     if reweight is not None:
         weights = torch.linspace(0, 1, 12)
         before = weights.clone()
-        result = reweight(weights, make_samples([0, 1] * 6, [0, 1, 2] * 4), True, generator())
+        result = reweight(weights, torch.tensor([0, 1] * 6), generator())
         assert result.shape == weights.shape
         assert torch.equal(weights, before)
