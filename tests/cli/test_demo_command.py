@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ DEMO = ("demo", "--seeds", "0", "--out", "shown")
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faircil.cli.demo, "DATASET", "toy-groups")
+    toy, digits = faircil.cli.demo.SCENES
+    small = (toy, replace(digits, dataset="toy-groups"))
+    monkeypatch.setattr(faircil.cli.demo, "SCENES", small)
 
 
 def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
@@ -22,9 +25,10 @@ def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
         assert f"│ {method} " in outcome.out
         assert f"toy-groups {method} seed 0: task 2/2" in outcome.err
     assert "eo_gap: Equalized odds" in outcome.err
-    assert "figures: shown/over-tasks.png, shown/over-tasks.svg" in outcome.err
-    assert (tmp_path / "shown/over-tasks.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "shown/over-tasks.svg").read_text()
+    for dataset in ("toy", "toy-groups"):
+        assert f"figures: shown/{dataset}.png, shown/{dataset}.svg" in outcome.err
+        assert (tmp_path / f"shown/{dataset}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"shown/{dataset}.svg").read_text()
 
 
 def test_second_time_nothing_is_run(cli: Cli) -> None:
@@ -32,7 +36,7 @@ def test_second_time_nothing_is_run(cli: Cli) -> None:
     second = cli(*DEMO)
     assert first.err == ""
     assert second.out == first.out
-    assert second.err.count("not run again: seed 0") == 3
+    assert second.err.count("not run again: seed 0") == 5
     assert "seed 0: task" not in second.err
 
 
