@@ -247,7 +247,7 @@ def _target_table(rows: Sequence[Result]) -> str:
     for row, runs in rows:
         means, deviations = over_seeds(runs)
         for metric, limits in row.targets.items():
-            measured = format_value(means[metric], deviations[metric])
+            measured = f"{means[metric]:.4f} ± {deviations[metric]:.4f}".replace("0.", ".")
             met = limits[0] <= means[metric] <= limits[1]
             lines.append(
                 f"| {row.dataset} {row.options} | {metric} | {_limits(*limits)} | {measured} "
