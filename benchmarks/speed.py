@@ -23,8 +23,9 @@ from faircil.buffer import ReplayBuffer
 from faircil.data.datasets import load_dataset
 from faircil.nets import build_mlp
 from faircil.weighting.gradients import CHUNK
-from faircil.weighting.groups import find_groups, group_statistics
+from faircil.weighting.groups import find_groups
 from faircil.weighting.measures import MEASURES
+from faircil.weighting.statistics import group_statistics
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "speed.md"
 STREAMS = (("mnist", "eer"), ("biased-mnist", "eo"))

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from faircil.errors import DataError, raise_all, unknown_name
 from faircil.samples import Samples
 from faircil.weighting.granularity import GRANULARITIES
-from faircil.weighting.groups import Floats, Groups, Seen, find_groups, group_statistics
+from faircil.weighting.groups import Floats, Groups, Seen, find_groups
 from faircil.weighting.measures import MEASURES, MeasureFunction, disparity_matrix, find_measure
 from faircil.weighting.program import formulate
 from faircil.weighting.solver import SOLVERS, solve
+from faircil.weighting.statistics import group_statistics
 
 AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
 WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1

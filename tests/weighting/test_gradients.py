@@ -13,7 +13,8 @@ from torch.nn.functional import cross_entropy
 from faircil.errors import UsageError
 from faircil.nets import MLP
 from faircil.weighting import gradients
-from faircil.weighting.gradients import cosines, find_head, group_sums, last_layer
+from faircil.weighting.gradients import cosines, group_sums, last_layer
+from faircil.weighting.head import find_head
 
 NETS: dict[str, Callable[[], nn.Module]] = {
     "mlp": lambda: MLP(6, 4, (5, 7)),

@@ -12,13 +12,8 @@ from oracles import make_samples, seeded, slow_statistics
 from faircil.errors import DataError
 from faircil.nets import MLP
 from faircil.samples import Samples
-from faircil.weighting.groups import (
-    Seen,
-    find_groups,
-    group_statistics,
-    rows_of_groups,
-    unique_rows,
-)
+from faircil.weighting.groups import Seen, find_groups, rows_of_groups, unique_rows
+from faircil.weighting.statistics import group_statistics
 
 quick = settings(deadline=None, max_examples=60)
 # (class, value of one attribute, value of another); few samples, so groups are often absent.
