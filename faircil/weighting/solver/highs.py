@@ -17,7 +17,7 @@ import numpy as np
 from faircil.errors import SolverError
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import Dual, WeightProgram
-from faircil.weighting.solver.solution import Solution
+from faircil.weighting.solver.solution import Solution, certify
 
 TOLERANCE = 1e-9  # of the scaled program, whose entries are at most 1
 LARGEST_OFFSET = 1e7  # after scaling: noise blown up to 1 would take its offset beyond HiGHS' reach
@@ -44,15 +44,8 @@ def solve_with_highs(program: WeightProgram) -> Solution:
     weights, row_dual = _run(columns, k, cost, upper, lower, offsets)
     # Rows and costs were scaled, so duals go back by row scale over cost scale.
     dual = Dual(row_dual[:k] * gap_scale / cost_scale, -row_dual[k:] * floor_scale / cost_scale)
-    weights = np.clip(weights, 0.0, 1.0)
-    return Solution(
-        weights=weights,
-        objective=program.objective(weights),
-        bound=program.bound(dual),
-        status="optimal (HiGHS dual simplex)",
-        seconds=time.perf_counter() - start,
-        dual=dual,
-    )
+    seconds = time.perf_counter() - start
+    return certify(program, weights, dual, "optimal (HiGHS dual simplex)", seconds)
 
 
 def _row_scale(rows: Floats, offsets: Floats) -> Floats:

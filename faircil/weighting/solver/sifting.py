@@ -19,7 +19,7 @@ from faircil.errors import SolverError
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import Dual, WeightProgram
 from faircil.weighting.solver.highs import solve_with_highs
-from faircil.weighting.solver.solution import Solution
+from faircil.weighting.solver.solution import Solution, certify
 
 SAMPLE = 1500  # columns of the first, rough program
 GAP = 1e-9  # relative distance to the bound that counts as proof
@@ -45,14 +45,8 @@ def solve_by_sifting(program: WeightProgram) -> Solution:
         status = f"{solution.status}, on all columns since sifting did not end"
         return replace(solution, status=status, seconds=time.perf_counter() - start)
     weights, dual = found
-    return Solution(
-        weights=weights,
-        objective=program.objective(weights),
-        bound=program.bound(dual),
-        status="optimal (sifting, HiGHS dual simplex)",
-        seconds=time.perf_counter() - start,
-        dual=dual,
-    )
+    seconds = time.perf_counter() - start
+    return certify(program, weights, dual, "optimal (sifting, HiGHS dual simplex)", seconds)
 
 
 def _narrow(program: WeightProgram, dual: Dual, band: int) -> tuple[Floats, Dual] | None:

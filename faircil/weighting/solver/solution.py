@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import Dual
+from faircil.weighting.program import Dual, WeightProgram
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,12 @@ class Solution:
     def gap(self) -> float:
         """How far the weights can be from the optimum, at most."""
         return self.objective - self.bound
+
+
+def certify(
+    program: WeightProgram, weights: Floats, dual: Dual, status: str, seconds: float
+) -> Solution:
+    """Put weights, clipped into [0, 1], together with the bound that the dual proves."""
+    weights = np.clip(weights, 0.0, 1.0)
+    objective, bound = program.objective(weights), program.bound(dual)
+    return Solution(weights, objective, bound, status, seconds, dual)
