@@ -77,7 +77,7 @@ def resolve(
     settings = validate_settings(values, mistakes)
     raise_all(mistakes)
     return RunConfig(
-        dataset=dataset or (_name(own.path) if own else ""),
+        dataset=dataset or (own.name if own else ""),
         own=own,
         data_sha256=_digest(Path(own.path)) if own else None,
         method=method,
@@ -127,11 +127,6 @@ def _measure(
             + (", or name a column with --sensitive" if own else "")
         )
     return measure
-
-
-def _name(path: str) -> str:
-    """Name a user's data after its file."""
-    return Path(path).name.removesuffix(".gz").rpartition(".")[0].strip(".") or "data"
 
 
 def _digest(path: Path) -> str:

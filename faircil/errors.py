@@ -39,9 +39,19 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f" did you mean '{close[0]}'?" if close else ""
-    shown = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"unknown {kind} '{name}':{hint} Known: {shown}{more}"
+    return f"unknown {kind} '{name}':{hint} Known: {shortened(names, MOST_NAMES)}"
+
+
+def shortened(names: Sequence[str], most: int = 5) -> str:
+    """List ``names`` for a sentence, at most ``most`` of them.
+
+    Examples
+    --------
+    >>> shortened(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:

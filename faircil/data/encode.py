@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,18 +59,6 @@ def cross(first: Coded, second: Coded) -> Coded:
     present, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
     names = [f"{first.names[pair // width]} × {second.names[pair % width]}" for pair in present]
     return Coded(codes.astype(np.int64), tuple(names))
-
-
-def shortened(names: Sequence[str], most: int = 5) -> str:
-    """List ``names`` for a sentence, at most ``most`` of them.
-
-    Examples
-    --------
-    >>> shortened(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def fit_inputs(table: pd.DataFrame, train: Integers, first_task: Integers) -> Inputs:

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from faircil.data.encode import Coded, code_values, shortened
+from faircil.data.encode import Coded, code_values
 from faircil.data.stream import Integers
+from faircil.errors import shortened
 
 TEST_MARKS = ("1", "true", "test")
 TRAINING_MARKS = ("0", "false", "train")

@@ -13,13 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.encode import Coded, code_values, cross, fit_inputs, shortened
+from faircil.data.encode import Coded, code_values, cross, fit_inputs
 from faircil.data.holdout import draw_test, marked_test, part_mistakes
 from faircil.data.named_tasks import named_tasks, task_mistakes
 from faircil.data.roles import attribute_mistakes, feature_mistakes, label_mistakes, mark_mistakes
 from faircil.data.stream import Integers, Part, Task, TaskStream, cut_into_tasks
 from faircil.data.tables import read_table
-from faircil.errors import DataError, raise_all, unknown_name
+from faircil.errors import DataError, raise_all, shortened, unknown_name
 
 MAX_MISTAKES = 20
 
@@ -57,6 +57,11 @@ class OwnData:
     test_column: str | None = None
     test_share: float = 0.3
 
+    @property
+    def name(self) -> str:
+        """Name of the data: that of its file, without the endings."""
+        return Path(self.path).name.removesuffix(".gz").rpartition(".")[0].strip(".") or "data"
+
 
 def load_own(spec: OwnData, seed: int) -> TaskStream:
     """Read, check, split and encode a user's data.
@@ -80,8 +85,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
     DataError
         The file or its values cannot be used.
     """
-    path = Path(spec.path)
-    table = read_table(path)
+    table = read_table(Path(spec.path))
     raise_all(_usage_mistakes(spec, table))
     labels = code_values(table[spec.label])
     tasks = named_tasks(spec.tasks, labels.names)
@@ -103,7 +107,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
     classes = [tuple(y.names.index(name) for name in task) for task in tasks]
     left_out = [name for name, use in zip(labels.names, used, strict=True) if not use]
     return TaskStream(
-        name=Path(path.name.removesuffix(".gz")).stem,
+        name=spec.name,
         tasks=_cut(features, y, z, test, classes),
         class_names=y.names,
         attribute=" × ".join(spec.sensitive) or None,

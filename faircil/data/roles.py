@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.encode import code_values, shortened
+from faircil.data.encode import code_values
 from faircil.data.holdout import TEST_MARKS, TRAINING_MARKS
+from faircil.errors import shortened
 
 MAX_CATEGORIES = 500
 MAX_NUMERIC_ATTRIBUTE_VALUES = 20

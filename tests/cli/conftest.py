@@ -6,16 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-import torch
 from cli_outcome import Cli, Outcome, Person, WriteTable
 
 from faircil.cli import main
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Keep tests that run side by side from taking each other's cores."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
