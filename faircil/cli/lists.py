@@ -77,7 +77,10 @@ def _metrics() -> Listing:
 def _solvers() -> Listing:
     from faircil.weighting.solver import DEFAULT, SOLVERS
 
-    return ("name", "used by auto"), [(name, "yes" * (name == DEFAULT)) for name in SOLVERS]
+    return ("name", "used by auto", "what"), [
+        (name, "yes" * (name == DEFAULT), (solver.__doc__ or "").partition("\n")[0])
+        for name, solver in SOLVERS.items()
+    ]
 
 
 def _plain(value: object) -> str:

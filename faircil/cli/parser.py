@@ -8,10 +8,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from faircil import __version__
-from faircil.cli import compare, data, demo, lists, run
+from faircil.cli import bench, compare, data, demo, lists, run
 from faircil.errors import UsageError, raise_all, unknown_name
 
-COMMANDS = {"demo": demo, "run": run, "compare": compare, "data": data, "list": lists}
+COMMANDS = {
+    "demo": demo,
+    "run": run,
+    "compare": compare,
+    "bench": bench,
+    "data": data,
+    "list": lists,
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -52,7 +52,7 @@ class WeightProgram:
     def __post_init__(self) -> None:
         mistakes = []
         for name in ("gap_rows", "gap_offsets", "cost", "floor_rows", "floor_offsets"):
-            array = np.asarray(getattr(self, name), dtype=np.float64)
+            array = np.asarray(getattr(self, name), dtype=np.float64, order="C")
             object.__setattr__(self, name, array)
             if not np.isfinite(array).all():
                 mistakes.append(f"{name} has NaN or infinite entries")

@@ -36,7 +36,7 @@ def put(folder: Path, content: bytes) -> None:
         ("weightings", ["none", "fsw", "random", "balanced"]),
         ("settings", ["lr", "256,256", "tau", "granularity", "true"]),
         ("metrics", ["accuracy", "eo_gap", "forgetting", "0 = fair"]),
-        ("solvers", ["highs", "sifting"]),
+        ("solvers", ["exact", "highs", "cplex"]),
     ],
 )
 def test_list_of_a_kind(cli: Cli, kind: str, names: list[str]) -> None:

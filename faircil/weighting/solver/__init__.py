@@ -6,17 +6,21 @@ from collections.abc import Callable
 
 from faircil.errors import UsageError, unknown_name
 from faircil.weighting.program import WeightProgram
-from faircil.weighting.solver.highs import solve_with_highs
-from faircil.weighting.solver.sifting import solve_by_sifting
+from faircil.weighting.solver.cplex import solve_with_cplex
+from faircil.weighting.solver.exact import solve_exactly
+from faircil.weighting.solver.highs import solve_with_highs, solve_with_ipm, solve_with_pdlp
 from faircil.weighting.solver.solution import Solution as Solution
 
 Solver = Callable[[WeightProgram], Solution]
 
 SOLVERS: dict[str, Solver] = {
-    "sifting": solve_by_sifting,
+    "exact": solve_exactly,
     "highs": solve_with_highs,
+    "highs-ipm": solve_with_ipm,
+    "highs-pdlp": solve_with_pdlp,
+    "cplex": solve_with_cplex,
 }
-DEFAULT = "sifting"
+DEFAULT = "exact"
 
 
 def solve(program: WeightProgram, solver: str = "auto") -> Solution:

@@ -1,96 +1,191 @@
-"""HiGHS, given its arrays directly.
-
-An absolute value splits into two nonnegative parts, ``o − R w = p − q`` with cost ``p + q``, so the
-program has K + m rows, whatever the number of samples:
-
-    minimise  cost·w + 1·p + 1·q
-    R w + p − q = o,   F w ≤ f,   0 ≤ w ≤ 1,   p, q ≥ 0
-"""
+"""HiGHS, given its arrays directly: dual simplex, interior point, and a first-order method."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
+from functools import partial
 
 import highspy
 import numpy as np
+from highspy import HighsModelStatus, HighsStatus
 
 from faircil.errors import SolverError
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import Dual, WeightProgram
+from faircil.weighting.program import WeightProgram
 from faircil.weighting.solver.solution import Solution, certify
+from faircil.weighting.solver.standard_form import (
+    TINY,
+    TOLERANCE,
+    StandardForm,
+    no_optimum,
+    solve_to_proof,
+    standard_form,
+)
 
-TOLERANCE = 1e-9  # of the scaled program, whose entries are at most 1
-LARGEST_OFFSET = 1e7  # after scaling: noise blown up to 1 would take its offset beyond HiGHS' reach
-TINY = 1e-100  # a row without larger numbers counts as zero
+ROUGH = 1e-6  # tolerance of the first-order method
+ROUNDING = 1e-14  # of a floor's sum, relative to its positive part
+ROUNDS = 100  # over the floors, to keep them all
+SOLVED = (HighsModelStatus.kOptimal, HighsModelStatus.kModelEmpty)
+Options = tuple[tuple[str, str | float], ...]
+SHARED: Options = (
+    ("output_flag", False),
+    ("parallel", "off"),
+    ("presolve", "off"),  # dense columns: there is nothing to find
+    ("simplex_scale_strategy", 0),  # scaled already
+    ("small_matrix_value", 1e-12),
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One of HiGHS' methods.
+
+    Parameters
+    ----------
+    words : str
+        Its name in ``status``.
+    solver : str
+        Its name among HiGHS' options.
+    tolerance : float
+        Of feasibility and optimality, in the scaled program.
+    options : tuple of (str, value)
+        What it needs beyond these and :data:`SHARED`.
+    endings : tuple of HighsModelStatus
+        Those that leave something to return.
+    """
+
+    words: str
+    solver: str
+    tolerance: float
+    options: Options = ()
+    endings: tuple[HighsModelStatus, ...] = SOLVED
+
+
+SIMPLEX = Method("HiGHS dual simplex", "simplex", TOLERANCE)
+IPM = Method("HiGHS interior point and crossover", "ipm", TOLERANCE, (("run_crossover", "on"),))
+PDLP = Method(
+    "HiGHS PDLP",
+    "pdlp",
+    ROUGH,
+    (
+        ("pdlp_optimality_tolerance", ROUGH),
+        ("pdlp_iteration_limit", 100_000),
+        ("time_limit", 600.0),
+    ),
+    (
+        *SOLVED,
+        HighsModelStatus.kUnknown,  # its own relative tolerances are met, HiGHS' absolute ones not
+        HighsModelStatus.kIterationLimit,
+        HighsModelStatus.kTimeLimit,
+    ),
+)
 
 
 def solve_with_highs(program: WeightProgram) -> Solution:
     """Solve by HiGHS' dual simplex; the result is a vertex."""
+    return _solve_by_vertices(SIMPLEX, program)
+
+
+def solve_with_ipm(program: WeightProgram) -> Solution:
+    """Solve by HiGHS' interior point method; its crossover makes the result a vertex."""
+    return _solve_by_vertices(IPM, program)
+
+
+def solve_with_pdlp(program: WeightProgram) -> Solution:
+    """Solve nearly by HiGHS' first-order method; ``status`` says how nearly.
+
+    The weights keep the floors: where they come out a little below, some are lowered. The bound is
+    as good a proof as any, only further from the objective.
+    """
     start = time.perf_counter()
-    k, n = program.gap_rows.shape
-    # Rows to largest entry 1 and costs likewise: HiGHS' tolerances are absolute, α is not.
-    gap_scale = _row_scale(program.gap_rows, program.gap_offsets)
-    floor_scale = _row_scale(program.floor_rows, program.floor_offsets)
-    slack_cost = 1 / gap_scale
-    cost_scale = 1 / max(np.abs(program.cost).max(initial=0.0), slack_cost.max(initial=0.0), 1e-300)
-    columns = np.vstack(
-        [program.gap_rows * gap_scale[:, None], program.floor_rows * floor_scale[:, None]]
+    form = standard_form(program)
+    highs = _load(PDLP, form)
+    values, row_dual = _run(highs, PDLP, form, form.cost)
+    weights = keep_floors(program, values[: len(program)])
+    size = np.abs(program.floor_rows).max(axis=1, initial=TINY)
+    below = np.max((program.floor_rows @ weights - program.floor_offsets) / size, initial=0.0)
+    ending = highs.modelStatusToString(highs.getModelStatus())
+    if below > ROUGH * (1 + np.linalg.norm(form.offsets)):
+        raise no_optimum(PDLP.words, ending, program)
+    found = certify(program, weights, form.prices(row_dual), "", 0.0)
+    parts = [PDLP.words, f"{highs.getInfo().pdlp_iteration_count} iterations"]
+    if highs.getModelStatus() not in SOLVED:
+        parts.append(f"ended with '{ending}'")
+    if below > TOLERANCE:
+        parts.append(f"a floor broken by {program.violation(weights):.1e}")
+    parts.append(f"within {max(found.gap, 0.0):.1e} of the optimum")
+    status = f"approximate ({', '.join(parts)})"
+    return replace(found, status=status, seconds=time.perf_counter() - start)
+
+
+def keep_floors(program: WeightProgram, weights: Floats) -> Floats:
+    """Lower weights, (n,), clipped into [0, 1], until they keep the floors.
+
+    A floor that is broken lowers the columns that push it, all by the factor that is just enough.
+    This can take what held up another floor, so the floors take turns: weights only fall, and with
+    offsets ≥ 0 they come to rest where every floor is kept. A negative offset may stay broken.
+    """
+    weights = np.clip(weights, 0.0, 1.0)
+    for _ in range(ROUNDS):
+        before = weights
+        for row, offset in zip(program.floor_rows, program.floor_offsets, strict=True):
+            push = np.maximum(row, 0.0) @ weights
+            excess = row @ weights - offset
+            if push > 0 and excess > ROUNDING * push:
+                weights = np.where(row > 0, weights * max(0.0, 1 - excess / push), weights)
+        if weights is before:
+            break
+    return weights
+
+
+def _solve_by_vertices(method: Method, program: WeightProgram) -> Solution:
+    return solve_to_proof(
+        program, lambda form: partial(_run, _load(method, form), method, form), method.words
     )
-    offsets = np.concatenate([program.gap_offsets * gap_scale, program.floor_offsets * floor_scale])
-    lower = offsets.copy()
-    lower[k:] = -highspy.kHighsInf
-    cost = np.concatenate([program.cost, slack_cost, slack_cost]) * cost_scale
-    upper = np.concatenate([np.ones(n), np.full(2 * k, highspy.kHighsInf)])
-    weights, row_dual = _run(columns, k, cost, upper, lower, offsets)
-    # Rows and costs were scaled, so duals go back by row scale over cost scale.
-    dual = Dual(row_dual[:k] * gap_scale / cost_scale, -row_dual[k:] * floor_scale / cost_scale)
-    seconds = time.perf_counter() - start
-    return certify(program, weights, dual, "optimal (HiGHS dual simplex)", seconds)
 
 
-def _row_scale(rows: Floats, offsets: Floats) -> Floats:
-    """One over the largest entry of each row; less for a row of rounding noise, 1 for zeros."""
-    largest = np.abs(rows).max(axis=1, initial=0.0)
-    size = np.maximum(largest, np.abs(offsets) / LARGEST_OFFSET)
-    return 1 / np.where(size > TINY, size, 1.0)
+def _load(method: Method, form: StandardForm) -> highspy.Highs:
+    """Hand options and arrays to HiGHS."""
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    own: Options = (
+        ("solver", method.solver),
+        ("primal_feasibility_tolerance", method.tolerance),
+        ("dual_feasibility_tolerance", method.tolerance),
+        *method.options,
+    )
+    for option, value in SHARED + own:
+        if highs.setOptionValue(option, value) != HighsStatus.kOk:
+            raise SolverError(
+                f"HiGHS {highs.version()} does not know {option}={value}, which {method.words} "
+                "needs: pip install --upgrade highspy"
+            )
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(form.cost), len(form.offsets)
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = form.cost, np.zeros_like(form.cost), form.upper
+    lower = form.offsets.copy()
+    lower[form.equations :] = -highspy.kHighsInf
+    lp.row_lower_, lp.row_upper_ = lower, form.offsets
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = form.starts, form.index
+    lp.a_matrix_.value_ = form.values
+    if highs.passModel(lp) == HighsStatus.kError:
+        raise no_optimum(method.words, "a refused model", form.program)
+    return highs
 
 
 def _run(
-    columns: Floats, k: int, cost: Floats, upper: Floats, lower: Floats, offsets: Floats
+    highs: highspy.Highs, method: Method, form: StandardForm, costs: Floats
 ) -> tuple[Floats, Floats]:
-    """Hand the arrays to HiGHS; return the weights and the row duals."""
-    rows, n = columns.shape
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = n + 2 * k, rows
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, np.zeros(n + 2 * k), upper
-    lp.row_lower_, lp.row_upper_ = lower, offsets
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    # Columns of w are dense; p and q have one entry each, +1 and −1 in their gap row.
-    lp.a_matrix_.start_ = np.concatenate(
-        [np.arange(n) * rows, n * rows + np.arange(2 * k + 1)]
-    ).astype(np.int32)
-    gap = np.arange(k)
-    lp.a_matrix_.index_ = np.concatenate([np.tile(np.arange(rows), n), gap, gap]).astype(np.int32)
-    lp.a_matrix_.value_ = np.concatenate([columns.T.ravel(), np.ones(k), -np.ones(k)])
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    for option, value in (
-        ("output_flag", False),
-        ("parallel", "off"),
-        ("solver", "simplex"),
-        ("presolve", "off"),  # dense columns: there is nothing to find
-        ("simplex_scale_strategy", 0),  # scaled above
-        ("small_matrix_value", 1e-12),
-        ("primal_feasibility_tolerance", TOLERANCE),
-        ("dual_feasibility_tolerance", TOLERANCE),
-    ):
-        solver.setOptionValue(option, value)
-    solver.passModel(lp)
-    solver.run()
-    status = solver.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise SolverError(
-            f"HiGHS ended with '{solver.modelStatusToString(status)}' on a program of {n} weights "
-            f"and {rows} rows; with floor_offsets ≥ 0 every program has a solution: check these"
-        )
-    solution = solver.getSolution()
-    return np.array(solution.col_value)[:n], np.array(solution.row_dual)
+    """Solve from where HiGHS last ended; return the values of columns and the duals of rows."""
+    highs.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
+    highs.run()
+    ending = highs.getModelStatus()
+    if ending not in method.endings:
+        raise no_optimum(method.words, highs.modelStatusToString(ending), form.program)
+    highs.setOptionValue("solver", "simplex")  # which goes on from a vertex, if asked again
+    solution = highs.getSolution()
+    values, row_dual = np.array(solution.col_value), np.array(solution.row_dual)
+    if not (np.isfinite(values).all() and np.isfinite(row_dual).all()):
+        raise no_optimum(method.words, "values that are not finite", form.program)
+    return values, row_dual

@@ -9,6 +9,8 @@ import numpy as np
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import Dual, WeightProgram
 
+PROOF = 1e-9  # distance to the bound, relative to 1 + |objective|, that counts as proof
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -28,6 +30,8 @@ class Solution:
         Wall time.
     dual : Dual
         Prices of the gaps and of the floors.
+    passes : int or None
+        How often all columns were read, where the solver counts that.
     """
 
     weights: Floats
@@ -36,6 +40,7 @@ class Solution:
     status: str
     seconds: float
     dual: Dual
+    passes: int | None = None
 
     @property
     def gap(self) -> float:

@@ -1,0 +1,1 @@
+"""Time of the solvers on weighting programs, against the number of columns."""

@@ -1,0 +1,80 @@
+"""Time things side by side, and say how time grows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+
+def seconds_of(function: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def medians(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Time functions in turns, so that whatever else the machine does meets all of them alike.
+
+    Parameters
+    ----------
+    functions : mapping
+        By name; each is called once to warm up and then ``repeats`` times.
+    repeats : int
+
+    Returns
+    -------
+    dict
+        Median of the seconds, by name.
+    """
+    rounds = [
+        {name: seconds_of(function) for name, function in functions.items()}
+        for _ in range(repeats + 1)
+    ]
+    return {name: median(seconds[name] for seconds in rounds[1:]) for name in functions}
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Seconds as a power of the size: ``seconds · (n / size) ** exponent``."""
+
+    size: float
+    seconds: float
+    exponent: float
+
+    def at(self, n: float) -> float:
+        """Return the seconds at size ``n``."""
+        return self.seconds * math.pow(n / self.size, self.exponent)
+
+
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
+    """Fit ``seconds ~ size ** exponent`` by least squares of logarithms; None for one size.
+
+    Examples
+    --------
+    >>> round(exponent([10, 100, 1000], [0.1, 1.0, 10.0]), 6)
+    1.0
+    """
+    if len(set(sizes)) < 2:
+        return None
+    slope, _ = np.polyfit(np.log(sizes), np.log(seconds), 1)
+    return float(slope)
+
+
+def written(seconds: float) -> str:
+    """Write seconds with three digits, in the unit that people would use.
+
+    Examples
+    --------
+    >>> written(0.0000123), written(0.0123), written(1.234), written(123.4), written(0.0)
+    ('0.0123 ms', '12.3 ms', '1.23 s', '123 s', '0 s')
+    """
+    if seconds == 0:
+        return "0 s"
+    value, unit = (seconds, "s") if seconds >= 0.9995 else (1000 * seconds, "ms")
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f} {unit}"

@@ -1,0 +1,38 @@
+"""``faircil bench``: measure the solvers, or whole runs and what they are made of."""
+
+from __future__ import annotations
+
+import argparse
+
+from faircil.cli import bench_lp, bench_run
+
+ACTIONS = {"lp": bench_lp, "run": bench_run}
+HELP = "measure the solvers of the weighting program, or whole runs"
+EPILOG = """examples:
+  faircil bench lp --sizes 1k 12k 100k 1M
+  faircil bench lp mine.npz --solvers highs
+  faircil bench run --dataset mnist biased-mnist --page docs/speed.md
+  faircil bench run --scale
+
+Results are files: results.json, results.csv, pictures, and a page in Markdown.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    for name, module in ACTIONS.items():
+        sub = actions.add_parser(
+            name,
+            help=module.HELP,
+            description=module.HELP[0].upper() + module.HELP[1:] + ".",
+            epilog=module.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(sub)
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Measure and write the results."""
+    ACTIONS[arguments.action].command(arguments)

@@ -1,0 +1,60 @@
+"""Programs that try a solver: ties, noise, zeros, rows and columns of very different size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from faircil.weighting.groups import Floats
+from faircil.weighting.program import WeightProgram
+
+KINDS = (
+    "plain",
+    "integers",
+    "equal columns",
+    "rows of any size",
+    "equal rows",
+    "zero row and column",
+    "columns of any size",
+    "few values",
+)
+
+
+def hard_program(rng: np.random.Generator, kind: str, most: int = 60) -> WeightProgram:
+    """Draw a program with up to ``most`` columns; its floors may bind or be impossible to keep."""
+    k, m, n = int(rng.integers(0, 7)), int(rng.integers(0, 4)), int(rng.integers(1, most))
+    rows = _rows(rng, kind, max(k + m, 1), n)
+    k = len(rows) - m if k + m else 1
+    gaps, floors = rows[:k], rows[k:]
+    reached = gaps @ rng.random(n) * rng.choice([0.0, 0.5, 1.0, 2.0, 5.0])
+    gap_offsets = reached if rng.random() < 0.7 else rng.standard_normal(k)
+    floor_offsets = np.abs(rng.standard_normal(m)) * np.abs(floors).sum(axis=1)
+    floor_offsets *= rng.choice([0.0, 0.01, 0.1, 1.0]) * (-1 if rng.random() < 0.1 else 1)
+    lam = rng.choice([0.0, 0.1, 1.0])
+    # The method's own cost is a sum of floor rows: at price λ for each all reduced costs vanish.
+    cost = -lam * floors.sum(axis=0) if rng.random() < 0.5 else lam * rng.standard_normal(n)
+    if kind == "integers":
+        cost, gap_offsets, floor_offsets = (
+            np.round(array) for array in (cost, gap_offsets, floor_offsets)
+        )
+    return WeightProgram(gaps, gap_offsets, cost, floors, floor_offsets)
+
+
+def _rows(rng: np.random.Generator, kind: str, r: int, n: int) -> Floats:
+    rows = rng.standard_normal((r, n))
+    match kind:
+        case "integers":
+            return rng.integers(-2, 3, (r, n)).astype(np.float64)
+        case "equal columns":
+            rows[:, rng.integers(0, n, n)] = rows[:, :1]
+        case "rows of any size":
+            rows *= 10.0 ** rng.integers(-12, 7, (r, 1))
+        case "equal rows":
+            rows[rng.integers(0, r)] = rows[0]
+        case "zero row and column":
+            rows[rng.integers(0, r)] = 0
+            rows[:, rng.integers(0, n)] = 0
+        case "columns of any size":
+            rows *= 10.0 ** rng.integers(-6, 3, (1, n))
+        case "few values":
+            rows = np.round(rows)
+    return rows
