@@ -8,8 +8,9 @@ from faircil.config import RunConfig
 from faircil.results.record import WeightRecord
 from faircil.samples import Samples
 from faircil.state import RunState
+from faircil.weighting.result import WeightResult
 from faircil.weighting.training import WEIGHTINGS, Selection, everything, select
-from faircil.weighting.weights import FairSampleWeights, WeightResult
+from faircil.weighting.weights import FairSampleWeights
 
 
 def weigh_samples(
@@ -39,6 +40,8 @@ def weigh_samples(
         alpha=settings.alpha,
         lam=settings.lam,
         granularity=settings.granularity,
+        gradient=settings.gradient,
+        clusters=settings.clusters,
         floor=settings.floor,
         solver=settings.solver,
     )

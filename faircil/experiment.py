@@ -22,8 +22,8 @@ from faircil.nets import build_mlp
 from faircil.results.record import EpochRecord, Names, Predictions, RunResult
 from faircil.samples import Samples, group_counts
 from faircil.state import Generators, RunState
+from faircil.weighting.result import WeightResult
 from faircil.weighting.training import Selection
-from faircil.weighting.weights import WeightResult
 
 Listener = Callable[[EpochRecord | TaskMetrics], None]
 

@@ -13,6 +13,7 @@ from faircil.buffer import RULES
 from faircil.errors import unknown_name
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.solver import SOLVERS
+from faircil.weighting.weights import GRADIENTS
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -42,8 +43,13 @@ class Settings(BaseModel):
     """step size of the predicted losses; the larger, the fewer samples are kept; auto: 12/|T|"""
     lam: NonNegative = 0.5
     """weight of the current classes' loss against the disparity"""
-    granularity: Literal["sample", "group"] = "sample"
-    """what the program decides: sample, a weight for each; group, how much of each group to draw"""
+    granularity: Literal["sample", "group", "cluster", "cluster-weights"] = "sample"
+    """what the program decides: sample, a weight for each; group or cluster, how much of each to
+    draw; cluster-weights, a weight for each cluster"""
+    clusters: Count = 300
+    """how many clusters of gradients to make within groups, for granularity=cluster"""
+    gradient: Literal["last", "all"] = "last"
+    """whose gradients are compared: those of the last layer, or of all"""
     floor: bool = True
     """whether a current class may not be predicted to fall below loss 0"""
     solver: str = "auto"
@@ -91,6 +97,7 @@ def validate_settings(values: Mapping[str, Any], mistakes: list[str]) -> Setting
         "solver": [*SOLVERS, "auto"],
         "buffer_rule": RULES,
         "granularity": GRANULARITIES,
+        "gradient": GRADIENTS,
     }
     for name, table in tables.items():
         if name in values and values[name] not in table:

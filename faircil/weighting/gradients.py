@@ -67,15 +67,23 @@ def last_layer(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> LastLay
         with evaluating(net):
             for start in range(0, n, CHUNK):
                 rows = slice(start, start + CHUNK)
-                log_p = torch.log_softmax(net(x[rows]), dim=1)
-                label = y[rows, None]
-                losses[rows] = -log_p.gather(1, label).squeeze(1)
-                # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum keeps its digits when p_y is almost 1.
-                part = log_p.exp_().scatter_(1, label, 0.0)
-                delta[rows] = part.scatter_(1, label, -part.sum(dim=1, keepdim=True))
+                losses[rows], delta[rows] = logit_gradients(net(x[rows]), y[rows])
     finally:
         hook.remove()
     return LastLayer(losses, delta, features, head.bias is not None)
+
+
+def logit_gradients(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cross-entropy of n samples, (n,), and its gradient δ at the logits, (n, classes).
+
+    Exact also for samples that are almost certain.
+    """
+    log_p = torch.log_softmax(logits, dim=1)
+    label = y[:, None]
+    losses = -log_p.gather(1, label).squeeze(1)
+    # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum keeps its digits when p_y is almost 1.
+    delta = log_p.exp_().scatter_(1, label, 0.0)
+    return losses, delta.scatter_(1, label, -delta.sum(dim=1, keepdim=True))
 
 
 def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
@@ -134,27 +142,36 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
     Tensor, shape (groups, n)
     """
     groups, classes, _ = gradients.shape
-    directions = _unit(gradients.flatten(1)).view_as(gradients)
+    directions = unit_gradients(gradients)
     matrix = directions[:, :, -factors.features.shape[1] :].reshape(groups * classes, -1)
     offset = directions[:, :, 0].reshape(-1) if factors.bias else matrix.new_zeros(len(matrix))
     result = factors.delta.new_empty(groups, len(factors.delta))
     for start in range(0, len(factors.delta), CHUNK):
         rows = slice(start, start + CHUNK)
-        delta, features = _unit(factors.delta[rows]), factors.features[rows]
+        delta, features = unit(factors.delta[rows]), factors.features[rows]
         # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
         product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
         inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
-        length = torch.linalg.vector_norm(features, dim=1)
-        if factors.bias:
-            length = torch.hypot(length, torch.ones_like(length))
+        length = feature_lengths(features, factors.bias)
         result[:, rows] = torch.where(length == 0, 0.0, inner.T / length)
     return result
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def feature_lengths(features: Tensor, bias: bool) -> Tensor:
+    """Return ``‖h̃‖`` of each row of features, (n, d): with the constant 1 if there is a bias."""
+    length: Tensor = torch.linalg.vector_norm(features, dim=1)
+    return torch.hypot(length, torch.ones_like(length)) if bias else length
+
+
+def unit_gradients(gradients: Tensor) -> Tensor:
+    """Scale every gradient, (groups, classes, …), to length 1; a zero gradient stays."""
+    return unit(gradients.flatten(1)).view_as(gradients)
+
+
+def unit(vectors: Tensor) -> Tensor:
     """Scale every row to length 1; a row of zeros stays."""
     # By the largest entry first: the squares of a confident sample's tiny entries would underflow.
     largest = vectors.abs().amax(dim=1, keepdim=True)
     scaled = torch.where(largest == 0, 0.0, vectors / largest)
-    unit: Tensor = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1.0)
-    return unit
+    result: Tensor = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1.0)
+    return result

@@ -1,4 +1,8 @@
-"""What a variable of the program stands for: a sample, or all current samples of a group."""
+"""What a variable of the program stands for: a sample, or all current samples of a part.
+
+A granularity is a table row: who owns a sample, that is, which variable it belongs to, and what the
+variable's value is to its samples, their weight or the probability with which each is drawn.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,46 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from faircil.errors import DataError
-from faircil.weighting.groups import Floats, Integers, Membership
+from faircil.weighting.groups import Floats, Groups, Integers, Membership
+
+Clustering = Callable[[], Tensor]  # cluster of each current sample, (n,), found when asked for
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A partition of the n current samples, each part within a group; one variable per part.
+
+    Parameters
+    ----------
+    owner : ndarray of int64, shape (n,)
+        Part of each sample, numbered from 0 without gaps.
+    group : ndarray of int64, shape (parts,)
+        Group of each part.
+    share : ndarray, shape (parts,)
+        How much of its group a part is.
+    """
+
+    owner: Integers
+    group: Integers
+    share: Floats
+
+    @classmethod
+    def of(cls, owner: Integers, membership: Membership) -> Parts:
+        """Describe the parts of the samples' owners, (n,)."""
+        size = np.bincount(owner)
+        group = np.empty_like(size)
+        group[owner] = membership.current.cpu().numpy()
+        return cls(owner, group, size / membership.groups.size[group])
+
+    def sums(self, values: Floats) -> Floats:
+        """Add up (rows, n) within the parts: (rows, parts)."""
+        sums = np.empty((len(values), len(self.group)))
+        for row, result in zip(values, sums, strict=True):
+            result[:] = np.bincount(self.owner, weights=row)
+        return sums
 
 
 @dataclass(frozen=True)
@@ -18,55 +59,108 @@ class Variables:
 
     Parameters
     ----------
-    columns : ndarray, shape (G, variables)
-        Alignment with the groups, summed over the samples that a variable stands for.
-    owner : ndarray of int64, shape (n,), or None
-        Variable of each sample; None: each sample is its own.
-    shares : callable
-        From the solution, (variables,), to one share per group, (G,); None where that says nothing.
+    columns : ndarray, shape (rows, variables)
+        What the program is made of, summed over the samples that a variable stands for.
+    groups : Groups
+        G of them.
+    parts : Parts or None
+        Those that the variables stand for; None: each sample is its own variable.
+    drawn : bool
+        Whether a sample is drawn with its variable's value, or has it as its weight.
     """
 
     columns: Floats
-    owner: Integers | None
-    shares: Callable[[Floats], Floats | None]
+    groups: Groups
+    parts: Parts | None
+    drawn: bool
+
+    def spread(self, solution: Floats) -> Floats:
+        """Return the value of each sample's variable, (n,): its weight, or expected weight."""
+        return solution if self.parts is None else solution[self.parts.owner]
 
     def sample_weights(self, solution: Floats, generator: torch.Generator | None) -> Floats:
-        """Return one weight per sample, (n,): the solution, or 0/1 drawn with its probabilities."""
-        if self.owner is None:
-            return solution
-        if generator is None:
-            raise DataError("this granularity draws samples: pass generator=torch.Generator()")
-        draw = torch.rand(len(self.owner), generator=generator, dtype=torch.float64)
-        return (draw.numpy() < solution[self.owner]).astype(np.float64)
+        """Return one weight per sample, (n,): the solution's, or 0/1 drawn with its probability."""
+        weights = self.spread(solution)
+        if not self.drawn:
+            return weights
+        draw = torch.rand(len(weights), generator=required(generator), dtype=torch.float64)
+        return (draw.numpy() < weights).astype(np.float64)
+
+    def shares(self, solution: Floats) -> Floats | None:
+        """Return how much of each group the solution takes, (G,), NaN where it is not current.
+
+        None where each sample has a weight of its own, which a share would say little about.
+        """
+        if self.parts is None:
+            return None
+        part = self.parts.share * solution
+        taken = np.bincount(self.parts.group, weights=part, minlength=len(self.groups))
+        return np.where(self.groups.current, taken, np.nan)
 
 
-def by_sample(alignment: Floats, _: Membership) -> Variables:
-    """One variable per sample, as in the paper."""
-    return Variables(alignment, None, lambda _: None)
+def required(generator: torch.Generator | None) -> torch.Generator:
+    """Return the generator; without one, say that chance needs it."""
+    if generator is None:
+        raise DataError("this granularity draws samples: pass generator=torch.Generator()")
+    return generator
 
 
-def by_group(alignment: Floats, membership: Membership) -> Variables:
-    """One variable per current group.
+def itself(_membership: Membership, _clustering: Clustering) -> None:
+    """Each sample is a variable, as in the paper."""
 
-    The program decides how much of each group, chance decides which samples: what is kept stays
-    representative of its group, and the program shrinks to a handful of columns.
+
+def its_group(membership: Membership, _clustering: Clustering) -> Integers:
+    """Return the group of each sample, (n,), numbered among the current ones."""
+    number = np.cumsum(membership.groups.current) - 1
+    owner: Integers = number[membership.current.cpu().numpy()]
+    return owner
+
+
+def its_cluster(_membership: Membership, clustering: Clustering) -> Integers:
+    """Return the cluster of each sample, (n,)."""
+    owner: Integers = clustering().cpu().numpy()
+    return owner
+
+
+@dataclass(frozen=True)
+class Granularity:
+    """A row of the table: the owner of each sample, and whether samples are drawn.
+
+    By group or cluster, drawn: the program decides how much of each part, chance decides which
+    samples. What is kept stays representative of its part, and the program has few columns.
     """
-    current = np.flatnonzero(membership.groups.current)
-    variable = np.full(len(membership.groups), -1)
-    variable[current] = np.arange(len(current))
-    owner = variable[membership.current.cpu().numpy()]
-    columns = np.zeros((len(current), len(alignment)))
-    np.add.at(columns, owner, alignment.T)
 
-    def shares(solution: Floats) -> Floats:
-        result = np.full(len(alignment), np.nan)
-        result[current] = solution
-        return result
+    owner: Callable[[Membership, Clustering], Integers | None]
+    drawn: bool
+    summary: str
+    approximates: bool = False  # the program by sample, with fewer variables
 
-    return Variables(columns.T, owner, shares)
+    def __call__(
+        self, alignment: Floats, membership: Membership, clustering: Clustering
+    ) -> Variables:
+        """Make the variables of a program.
+
+        Parameters
+        ----------
+        alignment : ndarray, shape (rows, n)
+        membership : Membership
+        clustering : callable
+            Returns the cluster of each sample, (n,); called by the rows that need it.
+        """
+        owner = self.owner(membership, clustering)
+        if owner is None:
+            return Variables(alignment, membership.groups, None, self.drawn)
+        parts = Parts.of(owner, membership)
+        return Variables(parts.sums(alignment), membership.groups, parts, self.drawn)
 
 
-GRANULARITIES: dict[str, Callable[[Floats, Membership], Variables]] = {
-    "sample": by_sample,
-    "group": by_group,
+GRANULARITIES: dict[str, Granularity] = {
+    "sample": Granularity(itself, False, "a weight for every sample, as in the paper"),
+    "group": Granularity(its_group, True, "a share of every group; its samples are drawn"),
+    "cluster": Granularity(
+        its_cluster, True, "a share of every cluster; its samples are drawn", approximates=True
+    ),
+    "cluster-weights": Granularity(
+        its_cluster, False, "a weight for every cluster's samples", approximates=True
+    ),
 }

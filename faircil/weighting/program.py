@@ -131,6 +131,28 @@ class Formulation:
     constant: float
 
 
+def program_rows(disparity: Floats, groups: Groups) -> Floats:
+    """Return what the program adds up over groups: the gaps, then the mean of each current class.
+
+    Parameters
+    ----------
+    disparity : ndarray, shape (K, G)
+        The measure's matrix D.
+    groups : Groups
+        G of them.
+
+    Returns
+    -------
+    ndarray, shape (K + current classes, G)
+    """
+    labels = np.unique(groups.label[groups.current])
+    averages = np.zeros((len(labels), len(groups)))
+    for row, label in enumerate(labels):
+        members = groups.current & (groups.label == label)
+        averages[row, members] = 1 / members.sum()
+    return np.vstack([disparity, averages])
+
+
 def formulate(
     alignment: Floats,
     losses: Floats,
@@ -140,6 +162,7 @@ def formulate(
     alpha: float,
     lam: float,
     floor: bool = True,
+    combined: bool = False,
 ) -> Formulation:
     """Write the program of the method.
 
@@ -151,28 +174,25 @@ def formulate(
         Mean loss of each group.
     groups : Groups
         G of them.
-    disparity : ndarray, shape (rows, G)
+    disparity : ndarray, shape (K, G)
         The measure's matrix D.
     alpha, lam : float
         Step size of the prediction, and weight of the current classes' loss.
     floor : bool
         Whether the predicted loss of a current class must stay above zero.
+    combined : bool
+        Whether ``alignment`` is multiplied by :func:`program_rows` already.
     """
-    labels = np.unique(groups.label[groups.current])
-    averages = np.zeros((len(labels), len(groups)))
-    for row, label in enumerate(labels):
-        members = groups.current & (groups.label == label)
-        averages[row, members] = 1 / members.sum()
     # One product for all rows: D for the gaps, the class averages for cost and floor.
-    rows = np.vstack([disparity, averages])
-    offsets, steps = rows @ losses, alpha * (rows @ alignment)
+    rows = program_rows(disparity, groups)
+    offsets, steps = rows @ losses, alpha * (alignment if combined else rows @ alignment)
     k = len(disparity)
-    kept = len(labels) if floor else 0
+    kept = len(rows) if floor else k
     program = WeightProgram(
         gap_rows=steps[:k],
         gap_offsets=offsets[:k],
         cost=-lam * steps[k:].mean(axis=0),
-        floor_rows=steps[k : k + kept],
-        floor_offsets=offsets[k : k + kept],
+        floor_rows=steps[k:kept],
+        floor_offsets=offsets[k:kept],
     )
     return Formulation(program, constant=lam * float(offsets[k:].mean()))

@@ -3,31 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from faircil.errors import DataError
+from faircil.errors import DataError, raise_all
 from faircil.samples import Samples
-from faircil.weighting.gradients import cosines, group_sums, last_layer
+from faircil.weighting.gradients import LastLayer, cosines, group_sums, last_layer
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.head import find_head
 
 
+class GroupStatistics(Protocol):
+    """What the program needs to know of G groups and n current samples, in float64."""
+
+    @property
+    def losses(self) -> Floats:
+        """Mean cross-entropy of each group, (G,)."""
+
+    @property
+    def alignment(self) -> Floats:
+        """Cosine of each current sample's gradient with each group's mean gradient, (G, n)."""
+
+    def progress(self, weights: Floats) -> Floats:
+        """Return the cosines weighted by the samples' weights, (n,), and added up: (G,)."""
+
+
 @dataclass(frozen=True)
-class GroupStatistics:
-    """What the program needs to know, in float64.
+class LastLayerStatistics:
+    """Statistics from last-layer gradients; see :class:`GroupStatistics`.
 
     Parameters
     ----------
     losses : ndarray, shape (G,)
-        Mean cross-entropy of each group.
-    alignment : ndarray, shape (G, n)
-        Cosine of each current sample's gradient with each group's mean gradient.
+    factors : LastLayer
+        Of the current samples.
+    gradients : Tensor, shape (G, classes, 1 + d) or (G, classes, d) without a bias
+        Of the groups, up to a factor, which a cosine does not see.
     """
 
     losses: Floats
-    alignment: Floats
+    factors: LastLayer
+    gradients: Tensor
+
+    @cached_property
+    def alignment(self) -> Floats:
+        """See :class:`GroupStatistics`; computed when asked for."""
+        alignment: Floats = cosines(self.factors, self.gradients).double().cpu().numpy()
+        return alignment
+
+    def progress(self, weights: Floats) -> Floats:
+        """See :class:`GroupStatistics`."""
+        return self.alignment @ weights
 
 
 def group_statistics(
@@ -36,15 +65,10 @@ def group_statistics(
     memory: Samples | None,
     membership: Membership,
     head: nn.Linear | str | None = None,
-) -> GroupStatistics:
+) -> LastLayerStatistics:
     """Measure all groups with the net as it is: one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
-    highest = int(membership.groups.label.max())
-    if highest >= layer.out_features:
-        raise DataError(
-            f"class {highest} is beyond the net's {layer.out_features} outputs; classes count from "
-            "0, and the last layer needs an output for each"
-        )
+    raise_all(missing_outputs(layer.out_features, membership), DataError)
     factors = last_layer(net, layer, current.x, current.y)
     g = len(membership.groups)
     gradients, losses = group_sums(factors, membership.current, g)
@@ -52,12 +76,26 @@ def group_statistics(
         old = last_layer(net, layer, memory.x, memory.y)
         old_gradients, old_losses = group_sums(old, membership.memory, g)
         gradients, losses = gradients + old_gradients, losses + old_losses
-    if not torch.isfinite(losses).all():
+    return LastLayerStatistics(mean_losses(losses, membership), factors, gradients)
+
+
+def missing_outputs(outputs: int, membership: Membership) -> list[str]:
+    """Say, in a list for mistakes, if a class has no output."""
+    highest = int(membership.groups.label.max())
+    if highest < outputs:
+        return []
+    return [
+        f"class {highest} is beyond the net's {outputs} outputs; classes count from 0, and the "
+        "last layer needs an output for each"
+    ]
+
+
+def mean_losses(sums: Tensor, membership: Membership) -> Floats:
+    """Divide losses that were added up within groups, (G,), by the size of the groups."""
+    if not torch.isfinite(sums).all():
         raise DataError(
             "the net's losses are not finite, so it has diverged or its inputs are not finite; "
             "lower the learning rate, and check the inputs for NaN"
         )
-    size = torch.from_numpy(membership.groups.size).to(losses.device)
-    # The mean gradient differs from the sum by a factor, which a cosine does not see.
-    alignment = cosines(factors, gradients)
-    return GroupStatistics((losses / size).cpu().numpy(), alignment.double().cpu().numpy())
+    mean: Floats = (sums.cpu() / torch.from_numpy(membership.groups.size)).numpy()
+    return mean

@@ -12,72 +12,24 @@ from torch import Tensor, nn
 
 from faircil.errors import DataError, raise_all, unknown_name
 from faircil.samples import Samples
-from faircil.weighting.granularity import GRANULARITIES
-from faircil.weighting.groups import Floats, Groups, Seen, find_groups
+from faircil.weighting.all_layers import all_layer_statistics
+from faircil.weighting.choice import Choice, Question, choose, choose_on_device
+from faircil.weighting.clusters import cluster
+from faircil.weighting.granularity import GRANULARITIES, required
+from faircil.weighting.groups import Seen, find_groups
 from faircil.weighting.measures import MEASURES, MeasureFunction, disparity_matrix, find_measure
-from faircil.weighting.program import formulate
-from faircil.weighting.solver import SOLVERS, solve
-from faircil.weighting.statistics import group_statistics
+from faircil.weighting.on_device import MANY
+from faircil.weighting.program import program_rows
+from faircil.weighting.result import GroupOutcome, WeightResult
+from faircil.weighting.solver import SOLVERS
+from faircil.weighting.statistics import (
+    GroupStatistics,
+    LastLayerStatistics,
+    group_statistics,
+)
 
 AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
-WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupOutcome(Groups):
-    """Groups with their mean loss now, and as predicted after training with the weights."""
-
-    losses: Floats
-    predicted_losses: Floats
-
-
-@dataclass(frozen=True)
-class WeightResult:
-    """Weights of the current samples, and what the program says about them.
-
-    Parameters
-    ----------
-    weights : Tensor, shape (n,)
-        In [0, 1], on the device of the samples. With granularity ``group``: the drawn 0/1.
-    group : Tensor of int64, shape (n,)
-        Number of each sample's group among ``groups``.
-    groups : GroupOutcome
-        The G groups with ``label``, ``attribute``, ``losses``, ``predicted_losses``, ….
-    shares : ndarray, shape (G,), or None
-        With granularity ``group``: the probability with which samples of a group were drawn; NaN
-        for groups outside the current task.
-    objective, bound : float
-        Predicted disparity plus λ times the predicted loss, and its proven lower bound.
-    status : str
-        How the solver ended.
-    gradient_seconds, lp_seconds : float
-        Wall time of the statistics and of the program.
-    """
-
-    weights: Tensor
-    group: Tensor
-    groups: GroupOutcome
-    shares: Floats | None
-    objective: float
-    bound: float
-    status: str
-    gradient_seconds: float
-    lp_seconds: float
-
-    @property
-    def kept(self) -> int:
-        """Number of weights that are 1."""
-        return int((self.weights >= 1 - WHOLE).sum())
-
-    @property
-    def dropped(self) -> int:
-        """Number of weights that are 0."""
-        return int((self.weights <= WHOLE).sum())
-
-    @property
-    def partial(self) -> int:
-        """Number of weights between 0 and 1."""
-        return len(self.weights) - self.kept - self.dropped
+GRADIENTS = ("last", "all")
 
 
 @dataclass(frozen=True)
@@ -95,14 +47,19 @@ class FairSampleWeights:
         samples are kept. ``auto`` is 12 / (number of current samples).
     lam : float
         Weight of the current classes' loss against the disparity.
-    granularity : {"sample", "group"}
-        Whether the program decides about every sample, or how much of each group to draw.
+    granularity : {"sample", "group", "cluster", "cluster-weights"}
+        Whether the program decides about every sample, how much of each group or cluster to draw,
+        or one weight for each cluster.
+    gradient : {"last", "all"}
+        Whether samples and groups are compared by the gradients of the last layer or of all.
+    clusters : int
+        How many to make, of last-layer gradients within groups.
     floor : bool
         Whether no current class may be predicted to fall below loss 0.
     solver : str
         See :func:`faircil.weighting.solve`.
     head : Linear or str, optional
-        The net's last linear layer; found by itself if not given.
+        The net's last linear layer; found by itself if not given. Not used by ``gradient="all"``.
 
     Examples
     --------
@@ -118,6 +75,8 @@ class FairSampleWeights:
     alpha: float | Literal["auto"] = "auto"
     lam: float = 0.5
     granularity: str = "sample"
+    gradient: str = "last"
+    clusters: int = 300
     floor: bool = True
     solver: str = "auto"
     head: nn.Linear | str | None = None
@@ -134,6 +93,15 @@ class FairSampleWeights:
             mistakes.append(f"lam is {self.lam!r}, expected a number that is at least 0")
         if self.granularity not in GRANULARITIES:
             mistakes.append(unknown_name("granularity", self.granularity, GRANULARITIES))
+        if self.gradient not in GRADIENTS:
+            mistakes.append(unknown_name("gradient", self.gradient, GRADIENTS))
+        elif self.gradient == "all" and self.granularity.startswith("cluster"):
+            mistakes.append(
+                f"granularity '{self.granularity}' clusters last-layer gradients, but gradient is "
+                "'all'; use gradient='last', or granularity 'sample' or 'group'"
+            )
+        if self.clusters < 1:
+            mistakes.append(f"clusters is {self.clusters}, expected at least 1")
         if self.solver not in (*SOLVERS, "auto"):
             mistakes.append(unknown_name("solver", self.solver, [*SOLVERS, "auto"]))
         raise_all(mistakes)
@@ -165,34 +133,47 @@ class FairSampleWeights:
         start = time.perf_counter()
         measure = find_measure(self.measure)
         membership = find_groups(current, memory, by_attribute=measure.by_attribute, seen=seen)
-        groups = membership.groups
-        statistics = group_statistics(net, current, memory, membership, self.head)
+        groups, disparity = membership.groups, disparity_matrix(measure, membership.groups)
+        statistics: GroupStatistics
+        if self.gradient == "all":
+            combine = program_rows(disparity, groups)
+            statistics = all_layer_statistics(net, current, memory, membership, combine)
+        else:
+            statistics = group_statistics(net, current, memory, membership, self.head)
         measured = time.perf_counter()
         alpha = AUTO_BUDGET / len(current) if self.alpha == "auto" else float(self.alpha)
-        variables = GRANULARITIES[self.granularity](statistics.alignment, membership)
-        formulation = formulate(
-            variables.columns,
-            statistics.losses,
-            groups,
-            disparity_matrix(measure, groups),
-            alpha=alpha,
-            lam=self.lam,
-            floor=self.floor,
-        )
-        solution = solve(formulation.program, self.solver)
-        weights = torch.from_numpy(variables.sample_weights(solution.weights, generator))
+        every = self.gradient == "all"
+        question = Question(statistics, membership, disparity, alpha, self.lam, self.floor, every)
+        choice = self._choose(question, generator)
+        dtype = next(net.parameters()).dtype
         return WeightResult(
-            weights=weights.to(device=current.y.device, dtype=next(net.parameters()).dtype),
+            weights=torch.from_numpy(choice.weights).to(device=current.y.device, dtype=dtype),
             group=membership.current,
             groups=GroupOutcome(
                 **vars(groups),
                 losses=statistics.losses,
-                predicted_losses=statistics.losses - alpha * (variables.columns @ solution.weights),
+                predicted_losses=statistics.losses - alpha * choice.progress,
             ),
-            shares=variables.shares(solution.weights),
-            objective=solution.objective + formulation.constant,
-            bound=solution.bound + formulation.constant,
-            status=solution.status,
+            shares=choice.shares,
+            objective=choice.objective,
+            bound=choice.bound,
+            status=choice.status,
             gradient_seconds=measured - start,
             lp_seconds=time.perf_counter() - measured,
         )
+
+    def _choose(self, question: Question, generator: torch.Generator | None) -> Choice:
+        """Solve the program, on the GPU if it is large and there."""
+        statistics, member = question.statistics, question.membership
+        granularity = GRANULARITIES[self.granularity]
+        if isinstance(statistics, LastLayerStatistics):
+            by_sample = (self.granularity, self.solver) == ("sample", "auto")
+            if by_sample and member.current.is_cuda and len(member.current) >= MANY:
+                return choose_on_device(question, statistics)
+            factors = statistics.factors
+
+        def clustering() -> Tensor:
+            count = len(member.groups)
+            return cluster(factors, member.current, count, self.clusters, required(generator))
+
+        return choose(question, granularity, clustering, self.solver, generator)

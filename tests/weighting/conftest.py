@@ -14,7 +14,7 @@ from faircil.buffer import ReplayBuffer
 from faircil.data.datasets import load_dataset
 from faircil.nets import build_mlp
 from faircil.samples import Samples, concatenate, group_counts
-from faircil.weighting import FairSampleWeights, Solution, WeightProgram, solve, weights
+from faircil.weighting import FairSampleWeights, Solution, WeightProgram, choice, solve
 
 DigitProgram = Callable[..., WeightProgram]
 Scene = tuple[nn.Module, Samples, Samples, dict[tuple[int, ...], int]]
@@ -60,7 +60,7 @@ def digit_program() -> DigitProgram:
             "digits" if measure == "eer" else "biased-digits", steps
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(weights, "solve", spy)
+            patch.setattr(choice, "solve", spy)
             FairSampleWeights(measure=measure, alpha=alpha)(net, current, memory, seen=seen)  # type: ignore[arg-type]
         return caught[0]
 

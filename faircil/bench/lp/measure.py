@@ -15,8 +15,8 @@ from faircil.bench.lp.programs import NamedProgram, resized
 from faircil.bench.lp.record import LpOptions, Measurement, Skipped
 from faircil.bench.timing import seconds_of
 from faircil.errors import SolverError
+from faircil.weighting.result import WHOLE
 from faircil.weighting.solver import Solution
-from faircil.weighting.weights import WHOLE
 
 SLOW = 1.0  # seconds: what a solve of this length starts up is nothing against it
 

@@ -15,16 +15,18 @@ from faircil.config import RunConfig
 from faircil.experiment import load_stream
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.gradients import CHUNK
-from faircil.weighting.groups import Membership, find_groups
+from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.statistics import group_statistics
 
 REPEATS = 15
 FORWARD = "forward"
 # Ways to measure the groups, by kind of gradient.
-STATISTICS: dict[str, Callable[[nn.Module, Samples, Samples | None, Membership], object]] = {
-    "last layer": group_statistics,
+STATISTICS: dict[str, Callable[[nn.Module, Samples, Samples | None, Membership], Floats]] = {
+    "last layer": lambda *arguments: group_statistics(*arguments).alignment,
+    "all layers": lambda *arguments: all_layer_statistics(*arguments).alignment,
 }
 
 

@@ -8,6 +8,7 @@ from faircil.errors import UsageError, unknown_name
 from faircil.weighting.program import WeightProgram
 from faircil.weighting.solver.cplex import solve_with_cplex
 from faircil.weighting.solver.exact import solve_exactly
+from faircil.weighting.solver.first_order import solve_first_order
 from faircil.weighting.solver.highs import solve_with_highs, solve_with_ipm, solve_with_pdlp
 from faircil.weighting.solver.solution import Solution as Solution
 
@@ -18,6 +19,7 @@ SOLVERS: dict[str, Solver] = {
     "highs": solve_with_highs,
     "highs-ipm": solve_with_ipm,
     "highs-pdlp": solve_with_pdlp,
+    "first-order": solve_first_order,
     "cplex": solve_with_cplex,
 }
 DEFAULT = "exact"

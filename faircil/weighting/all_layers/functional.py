@@ -1,0 +1,148 @@
+"""Any net as a function of its trained parameters, differentiated by ``torch.func``.
+
+With J_i the derivative of sample i's logits by the parameters and δ_i its loss gradient at the
+logits, the gradient of its loss is ``J_iᵀ δ_i``. A norm needs this vector, sample by sample. The
+product with a direction v does not: ``⟨J_iᵀ δ_i, v⟩ = δ_iᵀ (J_i v)``, and one forward-mode product
+gives ``J_i v`` of all samples.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+logger = logging.getLogger(__name__)
+
+Named = dict[str, Tensor]
+
+
+class FunctionalNet:
+    """The function from P trained parameters and n inputs to logits, (n, classes).
+
+    Parameters
+    ----------
+    net : Module
+        In eval mode while this is used; its parameters are read, never changed.
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        self._net = net
+        trained = ((name, p) for name, p in net.named_parameters() if p.requires_grad)
+        self._parameters = {name: p.detach() for name, p in trained}
+        self.size = sum(p.numel() for p in self._parameters.values())
+
+    def zeros(self, rows: int) -> Tensor:
+        """Return zeros in place of gradients, (rows, P)."""
+        return next(iter(self._parameters.values())).new_zeros(rows, self.size)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the logits of n inputs, (n, classes)."""
+        return self._call(self._parameters, x)
+
+    def split(self, flat: Tensor) -> tuple[Tensor, ...]:
+        """View rows of all parameters, (n, P), parameter by parameter."""
+        return torch.split(flat, [p.numel() for p in self._parameters.values()], dim=1)
+
+    def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
+        """Return ``J_iᵀ u_i`` of each sample for vectors u at the logits, (n, classes).
+
+        Not in one tensor, since these are large; see :meth:`split`.
+        """
+
+        def product(parameters: Named, x: Tensor, u: Tensor) -> Tensor:
+            return self._call(parameters, x[None])[0] @ u
+
+        with _plain_attention():
+            named = vmap(grad(product), in_dims=(None, 0, 0))(self._parameters, x, at_logits)
+        return tuple(part.flatten(1) for part in named.values())
+
+    def total(self, x: Tensor, at_logits: Tensor) -> Tensor:
+        """Return ``Σ_i J_iᵀ u_i``, (P,), by one backward pass."""
+        trained = [p for p in self._net.parameters() if p.requires_grad]
+        with torch.enable_grad():
+            logits = self._net(x)
+        parts = torch.autograd.grad(
+            logits, trained, at_logits, allow_unused=True, materialize_grads=True
+        )
+        return torch.cat([part.flatten() for part in parts])
+
+    def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
+        """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), for directions of the parameters, (B, P)."""
+
+        def product(direction: Named) -> Tensor:
+            def call(parameters: Named) -> Tensor:
+                return self._call(parameters, x)
+
+            tangent = jvp(call, (self._parameters,), (direction,))[1]
+            inner: Tensor = torch.linalg.vecdot(tangent, at_logits)
+            return inner
+
+        named = {
+            name: part.view(-1, *p.shape)
+            for (name, p), part in zip(
+                self._parameters.items(), self.split(directions), strict=True
+            )
+        }
+        with _plain_attention():
+            products: Tensor = vmap(product)(named)
+        return products
+
+    def _call(self, parameters: Named, x: Tensor) -> Tensor:
+        logits: Tensor = functional_call(self._net, parameters, (x,))
+        return logits
+
+
+class SampleBySample(FunctionalNet):
+    """The same for nets with a layer that has no rule for many gradients at once."""
+
+    def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
+        """Return ``J_iᵀ u_i`` of each sample, by a backward pass each."""
+        return self.split(torch.stack([self.total(*one) for one in _one_by_one(x, at_logits)]))
+
+    def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
+        """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), by a backward pass for each sample."""
+        each = [directions @ self.total(*one) for one in _one_by_one(x, at_logits)]
+        return torch.stack(each, dim=1)
+
+
+def functional_net(net: nn.Module, x: Tensor) -> FunctionalNet:
+    """Return the net as a function; two of the inputs, (n, ...), show what it can do."""
+    fast, some = FunctionalNet(net), x[:2]
+    sent = torch.ones_like(fast.logits(some))
+    try:
+        # The first forward-mode product compiles its rules by a way that torch has deprecated.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fast.products(some, sent, torch.cat(fast.gradients(some, sent), dim=1))
+    except RuntimeError as error:
+        logger.warning(
+            "%s has a layer that torch.func cannot differentiate (%s): every sample takes backward "
+            "passes of its own; if that is too slow, use the gradients of the last layer",
+            type(net).__name__,
+            next(iter(str(error).splitlines()), type(error).__name__),
+        )
+        return SampleBySample(net)
+    return fast
+
+
+def _one_by_one(x: Tensor, at_logits: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(torch.split(x, 1), torch.split(at_logits, 1), strict=True)
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Let attention run operation by operation: fused, it has no forward mode."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
