@@ -22,6 +22,7 @@ from faircil.nets import build_mlp
 from faircil.results.record import EpochRecord, Names, Predictions, RunResult
 from faircil.samples import Samples, group_counts
 from faircil.state import Generators, RunState
+from faircil.threads import one_thread
 from faircil.weighting.result import WeightResult
 from faircil.weighting.training import Selection
 
@@ -119,7 +120,8 @@ def _learn_task(config: RunConfig, state: RunState, train: Samples, listener: Li
         result = weigh_samples(config, state, samples, memory)
         start = time.perf_counter()
         selection = select_samples(config, state, samples, result)
-        _train_epoch(learner, samples, selection, replay, settings.batch_size)
+        with one_thread():
+            _train_epoch(learner, samples, selection, replay, settings.batch_size)
         record = EpochRecord(
             task=len(state.per_task) + 1,
             epoch=epoch,

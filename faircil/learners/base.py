@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.samples import Samples
+from faircil.threads import map_chunks, thread_safe
+
+CHUNK = 2048  # samples to predict at a time
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,13 @@ class Learner:
     def predict(self, x: Tensor) -> Tensor:
         """Return the predicted class, (n,), of inputs (n, ...)."""
         self.net.eval()
+
+        def classes(rows: slice) -> Tensor:
+            found: Tensor = self.net(x[rows]).argmax(dim=1)
+            return found
+
         with torch.inference_mode():
-            return torch.cat([self.net(part).argmax(dim=1) for part in torch.split(x, 4096)])
+            return torch.cat(map_chunks(classes, len(x), CHUNK, threads=thread_safe(self.net)))
 
 
 def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from faircil.errors import UsageError
-from faircil.weighting.gradients import CHUNK, LastLayer, cosines, feature_lengths, group_sums, unit
+from faircil.weighting.gradients import CHUNK, LastLayer, cosines, feature_lengths, unit
+from faircil.weighting.group_sums import group_sums
 from faircil.weighting.groups import rows_of_groups
 
 BATCH = 1024  # samples that move the centres together

@@ -12,13 +12,16 @@ outer product ``δ_i h̃_iᵀ`` with ``δ_i = softmax(o_i) − onehot(y_i)`` and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import local
 
 import torch
 from torch import Tensor, nn
 
+from faircil.threads import map_chunks, thread_safe
 from faircil.weighting.head import evaluating
 
 CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
+LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,19 @@ def last_layer(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> LastLay
     delta = weight.new_empty(n, head.out_features)
     features = weight.new_empty(n, head.in_features)
     losses = weight.new_empty(n)
-    rows = slice(0, 0)
+    place = local()  # each thread has its own chunk in hand
 
     def record(_: nn.Module, arguments: tuple[Tensor]) -> None:
-        features[rows] = arguments[0]
+        features[place.rows] = arguments[0]
+
+    def measure(rows: slice) -> None:
+        place.rows = rows
+        losses[rows], delta[rows] = logit_gradients(net(x[rows]), y[rows])
 
     hook = head.register_forward_pre_hook(record)
     try:
         with evaluating(net):
-            for start in range(0, n, CHUNK):
-                rows = slice(start, start + CHUNK)
-                losses[rows], delta[rows] = logit_gradients(net(x[rows]), y[rows])
+            map_chunks(measure, n, chunk_size(weight.device), threads=thread_safe(net))
     finally:
         hook.remove()
     return LastLayer(losses, delta, features, head.bias is not None)
@@ -84,47 +89,6 @@ def logit_gradients(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum keeps its digits when p_y is almost 1.
     delta = log_p.exp_().scatter_(1, label, 0.0)
     return losses, delta.scatter_(1, label, -delta.sum(dim=1, keepdim=True))
-
-
-def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Add up gradients and losses within groups; the mean gradient is the sum over the size.
-
-    Parameters
-    ----------
-    factors : LastLayer
-        Of n samples.
-    group : Tensor of int64, shape (n,)
-        Group of each sample; samples with a negative number take no part.
-    groups : int
-        Number of groups, G.
-
-    Returns
-    -------
-    gradients : Tensor, shape (G, classes, 1 + d) or (G, classes, d) without a bias
-        ``Σ δ_i h̃_iᵀ``; zero for a group without samples.
-    losses : Tensor of float64, shape (G,)
-    """
-    classes, d = factors.delta.shape[1], factors.features.shape[1]
-    gradients = factors.delta.new_zeros(groups, classes, d + factors.bias)
-    losses = torch.zeros(groups, dtype=torch.float64, device=group.device)
-    for start in range(0, len(group), CHUNK):
-        # Sorted within a chunk, which fits in cache, every group is one slice.
-        rows = slice(start, start + CHUNK)
-        part, order = torch.sort(group[rows], stable=True)
-        delta = factors.delta[rows].index_select(0, order)
-        features = factors.features[rows].index_select(0, order)
-        present, sizes = torch.unique_consecutive(part, return_counts=True)
-        end = 0
-        for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
-            members, end = slice(end, end + size), end + size
-            if g < 0:
-                continue
-            gradients[g, :, -d:] += delta[members].T @ features[members]
-            if factors.bias:
-                gradients[g, :, 0] += delta[members].sum(dim=0)
-    inside = group >= 0
-    losses.index_add_(0, group[inside], factors.losses[inside].double())
-    return gradients, losses
 
 
 def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
@@ -145,16 +109,24 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
     directions = unit_gradients(gradients)
     matrix = directions[:, :, -factors.features.shape[1] :].reshape(groups * classes, -1)
     offset = directions[:, :, 0].reshape(-1) if factors.bias else matrix.new_zeros(len(matrix))
-    result = factors.delta.new_empty(groups, len(factors.delta))
-    for start in range(0, len(factors.delta), CHUNK):
-        rows = slice(start, start + CHUNK)
+    n, device = len(factors.delta), factors.delta.device
+    result = factors.delta.new_empty(groups, n)
+
+    def measure(rows: slice) -> None:
         delta, features = unit(factors.delta[rows]), factors.features[rows]
         # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
         product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
         inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
         length = feature_lengths(features, factors.bias)
         result[:, rows] = torch.where(length == 0, 0.0, inner.T / length)
+
+    map_chunks(measure, n, chunk_size(device), threads=device.type == "cpu")
     return result
+
+
+def chunk_size(device: torch.device) -> int:
+    """Return how many rows to take at a time."""
+    return CHUNK if device.type == "cpu" else LARGE_CHUNK
 
 
 def feature_lengths(features: Tensor, bias: bool) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from faircil.errors import DataError, raise_all
 from faircil.samples import Samples
-from faircil.weighting.gradients import LastLayer, cosines, group_sums, last_layer
+from faircil.weighting.gradients import LastLayer, cosines, last_layer
+from faircil.weighting.group_sums import group_sums
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.head import find_head
 

@@ -16,7 +16,7 @@ from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.choice import Choice, Question, choose, choose_on_device
 from faircil.weighting.clusters import cluster
 from faircil.weighting.granularity import GRANULARITIES, required
-from faircil.weighting.groups import Seen, find_groups
+from faircil.weighting.groups import Floats, Membership, Seen, find_groups
 from faircil.weighting.measures import MEASURES, MeasureFunction, disparity_matrix, find_measure
 from faircil.weighting.on_device import MANY
 from faircil.weighting.program import program_rows
@@ -134,12 +134,7 @@ class FairSampleWeights:
         measure = find_measure(self.measure)
         membership = find_groups(current, memory, by_attribute=measure.by_attribute, seen=seen)
         groups, disparity = membership.groups, disparity_matrix(measure, membership.groups)
-        statistics: GroupStatistics
-        if self.gradient == "all":
-            combine = program_rows(disparity, groups)
-            statistics = all_layer_statistics(net, current, memory, membership, combine)
-        else:
-            statistics = group_statistics(net, current, memory, membership, self.head)
+        statistics = self._measure(net, current, memory, membership, disparity)
         measured = time.perf_counter()
         alpha = AUTO_BUDGET / len(current) if self.alpha == "auto" else float(self.alpha)
         every = self.gradient == "all"
@@ -162,18 +157,37 @@ class FairSampleWeights:
             lp_seconds=time.perf_counter() - measured,
         )
 
+    def _measure(
+        self,
+        net: nn.Module,
+        current: Samples,
+        memory: Samples | None,
+        membership: Membership,
+        disparity: Floats,
+    ) -> GroupStatistics:
+        if self.gradient == "all":
+            combine = program_rows(disparity, membership.groups)
+            return all_layer_statistics(net, current, memory, membership, combine)
+        statistics = group_statistics(net, current, memory, membership, self.head)
+        if not self._on_device(membership):
+            _ = statistics.alignment  # now: it is part of what is measured
+        return statistics
+
+    def _on_device(self, membership: Membership) -> bool:
+        """Whether the program is solved on the GPU, without its matrix."""
+        plain = (self.granularity, self.gradient, self.solver) == ("sample", "last", "auto")
+        return plain and membership.current.is_cuda and len(membership.current) >= MANY
+
     def _choose(self, question: Question, generator: torch.Generator | None) -> Choice:
-        """Solve the program, on the GPU if it is large and there."""
+        """Solve the program and read its solution."""
         statistics, member = question.statistics, question.membership
-        granularity = GRANULARITIES[self.granularity]
-        if isinstance(statistics, LastLayerStatistics):
-            by_sample = (self.granularity, self.solver) == ("sample", "auto")
-            if by_sample and member.current.is_cuda and len(member.current) >= MANY:
-                return choose_on_device(question, statistics)
-            factors = statistics.factors
+        if self._on_device(member) and isinstance(statistics, LastLayerStatistics):
+            return choose_on_device(question, statistics)
 
         def clustering() -> Tensor:
-            count = len(member.groups)
-            return cluster(factors, member.current, count, self.clusters, required(generator))
+            assert isinstance(statistics, LastLayerStatistics)  # as __post_init__ made sure
+            draw, count = required(generator), len(member.groups)
+            return cluster(statistics.factors, member.current, count, self.clusters, draw)
 
+        granularity = GRANULARITIES[self.granularity]
         return choose(question, granularity, clustering, self.solver, generator)

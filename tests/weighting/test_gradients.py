@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from faircil.nets import MLP
 from faircil.weighting import gradients
-from faircil.weighting.gradients import cosines, group_sums, last_layer
+from faircil.weighting.gradients import cosines, last_layer
+from faircil.weighting.group_sums import group_sums
 from faircil.weighting.head import find_head
 
 NETS: dict[str, Callable[[], nn.Module]] = {

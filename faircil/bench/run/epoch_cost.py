@@ -15,8 +15,9 @@ from faircil.config import RunConfig
 from faircil.experiment import load_stream
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from faircil.threads import map_chunks
 from faircil.weighting.all_layers import all_layer_statistics
-from faircil.weighting.gradients import CHUNK
+from faircil.weighting.gradients import chunk_size
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.statistics import group_statistics
@@ -66,12 +67,12 @@ def _functions(
     net: nn.Module, current: Samples, memory: Samples, by_attribute: bool
 ) -> dict[str, Callable[[], None]]:
     """Return the forward pass and all kinds of statistics, by name."""
+    size, on_cpu = chunk_size(current.y.device), current.y.device.type == "cpu"
 
     def forward() -> None:
         with torch.no_grad():
-            for start in range(0, len(current), CHUNK):
-                net(current.x[start : start + CHUNK])
-        if current.y.is_cuda:
+            map_chunks(lambda rows: net(current.x[rows]), len(current), size, threads=on_cpu)
+        if not on_cpu:
             torch.cuda.synchronize()
 
     def statistics(kind: str) -> Callable[[], None]:

@@ -1,0 +1,87 @@
+"""Threads where they pay: across the chunks of a large pass, not inside small steps.
+
+Inside an operation torch's threads meet at a barrier. A training step of a small net has dozens of
+them, each around a fraction of a millisecond of work: two threads gain a little on an idle machine
+and lose an order of magnitude on a busy one. So a step runs on one thread, and a pass over many
+samples gives whole chunks to threads, which then never wait for each other. Either way the result
+does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+Result = TypeVar("Result")
+OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
+
+
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Let torch use one thread in the block; gives the number it had."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+
+
+def map_chunks(
+    work: Callable[[slice], Result], n: int, size: int, *, threads: bool
+) -> list[Result]:
+    """Call ``work`` on slices of n rows, ``size`` at a time; return the results in order.
+
+    Parameters
+    ----------
+    work : callable
+        On several threads it must not change what other chunks use.
+    n, size : int
+    threads : bool
+        Whether chunks may be shared among as many threads as torch may use: on a CPU.
+    """
+    chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    if not threads:
+        return [work(chunk) for chunk in chunks]
+    results: list[Result | None] = [None] * len(chunks)
+    numbers = iter(range(len(chunks)))  # whoever is free takes the next
+    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    def take_chunks() -> None:
+        # Whether gradients are recorded is a matter of the thread.
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
+            for number in numbers:
+                results[number] = work(chunks[number])
+
+    with one_thread() as allowed:
+        helpers = min(allowed, len(chunks)) - 1
+        waiting = [_pool(helpers).submit(take_chunks) for _ in range(helpers)]
+        take_chunks()
+        for helper in waiting:
+            helper.result()
+    return results  # type: ignore[return-value]
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    """Keep threads: new ones would have to set up their linear algebra each time."""
+    # The number of threads inside an operation is a matter of the thread, too.
+    return ThreadPoolExecutor(workers, "faircil", torch.set_num_threads, (1,))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+def thread_safe(net: nn.Module) -> bool:
+    """Whether threads may call the net at once: it is on a CPU and made of torch's own layers."""
+    kinds = (f"{type(module).__module__}." for module in net.modules())
+    on_cpu = all(parameter.device.type == "cpu" for parameter in net.parameters())
+    return on_cpu and all(kind.startswith(OWN) for kind in kinds)

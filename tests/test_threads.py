@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from faircil.threads import map_chunks, one_thread, thread_safe
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize(("n", "size"), [(10, 3), (9, 3), (2, 3), (0, 3)])
+@pytest.mark.usefixtures("three_threads")
+def test_results_come_in_order(n: int, size: int, threads: bool) -> None:
+    rows = torch.arange(n)
+    parts = map_chunks(lambda chunk: rows[chunk].tolist(), n, size, threads=threads)
+    assert [row for part in parts for row in part] == list(range(n))
+    assert all(len(part) == size for part in parts[:-1])
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_chunks_run_apart_on_one_thread_each() -> None:
+    meeting = threading.Barrier(3, timeout=20)  # passes only if three threads are there at once
+
+    def work(_: slice) -> int:
+        meeting.wait()
+        return torch.get_num_threads()
+
+    assert map_chunks(work, 3, 1, threads=True) == [1, 1, 1]
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_whether_gradients_are_recorded_holds_in_all_threads(mode: type) -> None:
+    with mode():
+        expected = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        found = map_chunks(
+            lambda _: (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+            9, 1, threads=True,
+        )  # fmt: skip
+    assert set(found) == {expected}
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_an_error_in_a_chunk_is_not_lost() -> None:
+    def work(chunk: slice) -> None:
+        if chunk.start == 4:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        map_chunks(work, 9, 1, threads=True)
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_one_thread_in_the_block_only() -> None:
+    with one_thread() as before:
+        assert (before, torch.get_num_threads()) == (3, 1)
+    assert torch.get_num_threads() == 3
+
+
+class Remembering(torch.nn.Module):
+    """Keeps something between calls: two threads would get in each other's way."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x
+        return self.last
+
+
+def test_only_known_layers_are_shared_by_threads() -> None:
+    plain = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    assert thread_safe(plain)
+    assert not thread_safe(torch.nn.Sequential(plain, Remembering()))
+    assert not thread_safe(torch.nn.Linear(2, 2, device="meta"))
