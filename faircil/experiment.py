@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
+from torch import Tensor
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.config import RunConfig
@@ -17,6 +18,7 @@ from faircil.data.stream import Task, TaskStream, small_groups
 from faircil.epoch import select_samples, weigh_samples, weight_record
 from faircil.errors import FaircilError
 from faircil.learners import LEARNERS, Learner, LearnerSettings
+from faircil.learners.graphs import GraphedStep
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import build_mlp
 from faircil.results.record import EpochRecord, Names, Predictions, RunResult
@@ -27,6 +29,7 @@ from faircil.weighting.result import WeightResult
 from faircil.weighting.training import Selection
 
 Listener = Callable[[EpochRecord | TaskMetrics], None]
+Step = Callable[[Samples, Tensor | None, Samples | None], None]
 
 
 def load_stream(config: RunConfig, seed: int) -> TaskStream:
@@ -115,13 +118,14 @@ def _learn_task(config: RunConfig, state: RunState, train: Samples, listener: Li
     if memory is not None:
         replay = ReplayBatches(memory, settings.memory_batch_size, state.generators.memory)
     samples = learner.begin_task(train)
+    step = GraphedStep(learner) if train.y.is_cuda and learner.graphable else learner.step
     result: WeightResult | None = None
     for epoch in range(1, settings.epochs + 1):
         result = weigh_samples(config, state, samples, memory)
         start = time.perf_counter()
         selection = select_samples(config, state, samples, result)
         with one_thread():
-            _train_epoch(learner, samples, selection, replay, settings.batch_size)
+            _train_epoch(step, samples, selection, replay, settings.batch_size)
         record = EpochRecord(
             task=len(state.per_task) + 1,
             epoch=epoch,
@@ -145,7 +149,7 @@ def _learn_task(config: RunConfig, state: RunState, train: Samples, listener: Li
 
 
 def _train_epoch(
-    learner: Learner,
+    step: Step,
     samples: Samples,
     selection: Selection,
     replay: ReplayBatches | None,
@@ -157,7 +161,7 @@ def _train_epoch(
     if len(selection.index) == 0 and replay is not None:
         rows, weights = rows * replay.per_pass, weights * replay.per_pass
     for index, weight in zip(rows, weights, strict=True):
-        learner.step(
+        step(
             samples.take(index),
             None if selection.weight is None else weight,
             None if replay is None else replay.next(),

@@ -48,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="leave out a solver where one solve would take longer (default: 60)",
     )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cuda or cuda:N: also the solver for programs in its memory (default: cpu)",
+    )
     parser.add_argument("--threads", type=int, default=1, help="of the linear algebra (default: 1)")
     add_output_arguments(parser, Path("bench") / "lp")
 
@@ -58,12 +63,18 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.bench.lp.measure import measure
     from faircil.bench.lp.programs import read_programs
     from faircil.bench.machine import busy
-    from faircil.errors import raise_all
+    from faircil.cli.device import choose_device
+    from faircil.errors import UsageError, raise_all
     from faircil.results.reuse import claim
 
     mistakes: list[str] = []
     options = _options(arguments, mistakes)
-    cases, notes = usable_cases(arguments.solvers, mistakes)
+    device = None
+    try:
+        device = choose_device(arguments.device)
+    except UsageError as error:
+        mistakes.append(str(error))
+    cases, notes = usable_cases(arguments.solvers, mistakes, device)
     programs = read_programs(arguments.files, mistakes)
     raise_all(mistakes)
     claim(arguments.out)
@@ -133,7 +144,7 @@ def _finish(
     from faircil.errors import SolverError, raise_all
     from faircil.results.environment import environment
 
-    described = environment(arguments.typed, "cpu")
+    described = environment(arguments.typed, arguments.device)
     typed = page_command(arguments.typed)
     results = LpResults(outcomes, options, typed, described, notes, complete)
     if results.measurements:

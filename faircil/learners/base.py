@@ -44,6 +44,7 @@ class Learner:
 
     summary: ClassVar[str] = ""
     replays: ClassVar[bool] = False  # whether it needs a replay buffer
+    graphable: ClassVar[bool] = True  # a step is the same kernels for every batch of a shape
     no_weighting: ClassVar[str | None] = None  # why current samples cannot be weighted
 
     def __init__(self, net: nn.Module, settings: LearnerSettings) -> None:

@@ -94,12 +94,12 @@ def find_groups(
             f"the current samples have {widths[0]} attribute(s) and the memory {widths[-1]}; "
             "give z with the same attributes to both"
         )
-    keys = torch.cat(columns).cpu().numpy()
-    unique, index = unique_rows(keys)
-    size = np.bincount(index[: len(current)], minlength=len(unique))
+    rows, index = unique_rows(torch.cat(columns))
+    unique: Integers = rows.cpu().numpy()
+    size = _counts(index[: len(current)], len(unique))
     now = size > 0
     old = index[len(current) :]
-    size += np.where(now, 0, np.bincount(old, minlength=len(unique)))
+    size += np.where(now, 0, _counts(old, len(unique)))
     counts = None if seen is None else _seen_counts(unique, seen)
     attribute = unique[:, 1:] if unique.shape[1] > 1 else np.zeros((len(unique), 1), dtype=np.int64)
     groups = Groups(
@@ -110,26 +110,46 @@ def find_groups(
         seen=None if counts is None else counts[0],
         seen_with_attribute=None if counts is None else counts[1],
     )
-    device = current.y.device
-    return Membership(
-        groups,
-        torch.from_numpy(index[: len(current)]).to(device),
-        torch.from_numpy(np.where(now[old], -1, old)).to(device),
-    )
+    is_now = torch.from_numpy(now).to(old.device)
+    return Membership(groups, index[: len(current)], torch.where(is_now[old], -1, old))
 
 
-def unique_rows(keys: Integers) -> tuple[Integers, Integers]:
+def unique_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct rows, sorted, and the number of each row among them.
 
-    Column by column, since sorting numbers is much faster than sorting rows.
+    Column by column, since numbers are told apart much faster than rows.
+
+    Parameters
+    ----------
+    keys : Tensor of int64, shape (n, columns)
     """
-    index = np.zeros(len(keys), dtype=np.int64)
+    index = keys.new_zeros(len(keys))
     for column in keys.T:
-        values, place = np.unique(column, return_inverse=True)
-        _, index = np.unique(index * len(values) + place, return_inverse=True)
-    first = np.zeros(index.max(initial=-1) + 1, dtype=np.int64)
-    first[index[::-1]] = np.arange(len(keys))[::-1]
-    return keys[first], index.astype(np.int64)
+        place, count = _numbered(column)
+        index, _ = _numbered(index * count + place)
+    groups = int(index.max()) + 1 if len(keys) else 0
+    rows = torch.arange(len(keys), device=keys.device)
+    first = rows.new_full((groups,), len(keys)).scatter_reduce(0, index, rows, "amin")
+    return keys[first], index
+
+
+def _numbered(values: Tensor) -> tuple[Tensor, int]:
+    """Return the place of each value among the distinct ones, (n,), and how many these are."""
+    if not len(values):
+        return values, 0
+    shifted = values - values.min()
+    reach = int(shifted.max()) + 1
+    if reach > 4 * len(values) + 1024:
+        distinct, place = torch.unique(values, return_inverse=True)
+        return place, len(distinct)
+    # Values that lie close together need no sorting: mark those there are, and count the marks.
+    number = (torch.bincount(shifted, minlength=reach) > 0).cumsum(0)
+    return number[shifted] - 1, int(number[-1])
+
+
+def _counts(index: Tensor, groups: int) -> Integers:
+    counts: Integers = torch.bincount(index, minlength=groups).cpu().numpy()
+    return counts
 
 
 def rows_of_groups(index: Tensor, groups: int) -> tuple[Tensor, ...]:

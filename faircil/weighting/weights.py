@@ -126,7 +126,7 @@ class FairSampleWeights:
         seen : mapping, optional
             ``{(y, z): samples seen so far}``, the current task included; needed by ``dp``.
         generator : torch.Generator, optional
-            Draws the samples with granularity ``group``; needed there.
+            Draws clusters and samples; needed by every granularity but ``sample``.
         """
         if len(current) == 0:
             raise DataError("there are no current samples to weigh")

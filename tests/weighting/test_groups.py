@@ -65,11 +65,12 @@ def test_no_memory_is_an_empty_memory() -> None:
     assert len(none.memory) == len(empty.memory) == 0
 
 
+@pytest.mark.parametrize("far", [0, 10**12])  # values far apart are told apart another way
 @quick
 @given(triples)
-def test_unique_rows_are_numpys(rows: list[tuple[int, int, int]]) -> None:
-    keys = np.array(rows)
-    unique, index = unique_rows(keys)
+def test_unique_rows_are_numpys(far: int, rows: list[tuple[int, int, int]]) -> None:
+    keys = np.array(rows) * (1 + far) - far
+    unique, index = (result.numpy() for result in unique_rows(torch.from_numpy(keys)))
     expected, inverse = np.unique(keys, axis=0, return_inverse=True)
     assert np.array_equal(unique, expected)
     assert np.array_equal(index, inverse.reshape(-1))

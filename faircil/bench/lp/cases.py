@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from faircil.errors import SolverError, unknown_name
+from faircil.weighting.groups import Floats
+from faircil.weighting.on_device import solve_on_device, stored_rows
 from faircil.weighting.program import WeightProgram
 from faircil.weighting.solver import SOLVERS, Solution
+from faircil.weighting.solver.device import StoredRows
 
 REFERENCE = "highs"  # ratios are against it
+ON_DEVICE = "device"  # the exact solver with the program in the memory of a GPU
 PROBE = WeightProgram(
     gap_rows=np.array([[1.0, 2.0, -1.0]]),
     gap_offsets=np.array([1.0]),
@@ -40,12 +45,22 @@ class Case:
     solve: Callable[[Any], Solution]
 
 
-def all_cases() -> dict[str, Case]:
-    """Return every solver there is, installed or not, by name."""
-    return {name: Case(name, lambda program: program, SOLVERS[name]) for name in SOLVERS}
+def all_cases(device: torch.device | None = None) -> dict[str, Case]:
+    """Return every solver there is, installed or not, by name; with a GPU also the one for it."""
+    cases = {name: Case(name, lambda program: program, SOLVERS[name]) for name in SOLVERS}
+    if device is None or device.type == "cpu":
+        return cases
+
+    def to_device(program: WeightProgram) -> tuple[StoredRows, Floats, int]:
+        offsets = np.concatenate([program.gap_offsets, -program.floor_offsets])
+        return stored_rows(program, device), offsets, len(program.gap_offsets)
+
+    return cases | {ON_DEVICE: Case(ON_DEVICE, to_device, lambda given: solve_on_device(*given))}
 
 
-def usable_cases(names: Sequence[str] | None, mistakes: list[str]) -> tuple[list[Case], list[str]]:
+def usable_cases(
+    names: Sequence[str] | None, mistakes: list[str], device: torch.device | None = None
+) -> tuple[list[Case], list[str]]:
     """Choose the solvers to measure.
 
     Parameters
@@ -54,6 +69,8 @@ def usable_cases(names: Sequence[str] | None, mistakes: list[str]) -> tuple[list
         Those the user wants; None: all that are installed.
     mistakes : list of str
         Gets what is wrong with the names.
+    device : torch.device, optional
+        A GPU to measure, too.
 
     Returns
     -------
@@ -61,7 +78,7 @@ def usable_cases(names: Sequence[str] | None, mistakes: list[str]) -> tuple[list
     notes : list of str
         Why a solver that nobody named is left out.
     """
-    known = all_cases()
+    known = all_cases(device)
     unknown = [name for name in names or () if name not in known]
     mistakes += [unknown_name("solver", name, known) for name in unknown]
     cases, reasons = [], []
