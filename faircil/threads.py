@@ -10,7 +10,7 @@ does not depend on the number of threads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +19,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+Task = TypeVar("Task")
 Result = TypeVar("Result")
 OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
 
@@ -34,36 +35,48 @@ def one_thread() -> Iterator[int]:
         torch.set_num_threads(before)
 
 
+def chunks_of(n: int, size: int) -> list[slice]:
+    """Cut n rows into slices of ``size``; the last may be smaller."""
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
 def map_chunks(
     work: Callable[[slice], Result], n: int, size: int, *, threads: bool
 ) -> list[Result]:
-    """Call ``work`` on slices of n rows, ``size`` at a time; return the results in order.
+    """Call ``work`` on slices of n rows, ``size`` at a time; see :func:`map_tasks`."""
+    return map_tasks(work, chunks_of(n, size), threads=threads)
+
+
+def map_tasks(
+    work: Callable[[Task], Result], tasks: Sequence[Task], *, threads: bool
+) -> list[Result]:
+    """Do all tasks; return the results in order.
 
     Parameters
     ----------
     work : callable
-        On several threads it must not change what other chunks use.
-    n, size : int
+        On several threads it must not change what other tasks use.
+    tasks : sequence
+        Begun in order.
     threads : bool
-        Whether chunks may be shared among as many threads as torch may use: on a CPU.
+        Whether tasks may be shared among as many threads as torch may use: on a CPU.
     """
-    chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     if not threads:
-        return [work(chunk) for chunk in chunks]
-    results: list[Result | None] = [None] * len(chunks)
-    numbers = iter(range(len(chunks)))  # whoever is free takes the next
+        return [work(task) for task in tasks]
+    results: list[Result | None] = [None] * len(tasks)
+    numbers = iter(range(len(tasks)))  # whoever is free takes the next
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
-    def take_chunks() -> None:
+    def take_tasks() -> None:
         # Whether gradients are recorded is a matter of the thread.
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
             for number in numbers:
-                results[number] = work(chunks[number])
+                results[number] = work(tasks[number])
 
     with one_thread() as allowed:
-        helpers = min(allowed, len(chunks)) - 1
-        waiting = [_pool(helpers).submit(take_chunks) for _ in range(helpers)]
-        take_chunks()
+        helpers = min(allowed, len(tasks)) - 1
+        waiting = [_pool(helpers).submit(take_tasks) for _ in range(helpers)]
+        take_tasks()
         for helper in waiting:
             helper.result()
     return results  # type: ignore[return-value]

@@ -11,13 +11,14 @@ outer product ``δ_i h̃_iᵀ`` with ``δ_i = softmax(o_i) − onehot(y_i)`` and
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import local
 
 import torch
 from torch import Tensor, nn
 
-from faircil.threads import map_chunks, thread_safe
+from faircil.threads import chunks_of, map_chunks, map_tasks, thread_safe
 from faircil.weighting.head import evaluating
 
 CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
@@ -47,35 +48,56 @@ class LastLayer:
 
 
 def last_layer(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> LastLayer:
-    """Compute the gradient factors of all samples in one chunked forward pass.
+    """Compute the gradient factors of all samples, x (n, ...), y (n,), in one forward pass."""
+    return last_layers(net, head, [(x, y)])[0]
+
+
+def last_layers(
+    net: nn.Module,
+    head: nn.Linear,
+    sets: Sequence[tuple[Tensor, Tensor]],
+    visit: Callable[[int, LastLayer, slice], None] = lambda *_: None,
+) -> list[LastLayer]:
+    """Compute the gradient factors of several sets of samples in one chunked forward pass.
 
     Parameters
     ----------
     net, head : Module, Linear
         The classifier and its last layer (see :func:`faircil.weighting.head.find_head`).
-    x, y : Tensor, shape (n, ...) and (n,)
+    sets : sequence of (x, y), shapes (n, ...) and (n,)
         The samples.
+    visit : callable
+        Called with the number of a set, its factors, and the rows of a chunk that has just been
+        filled in and is still in cache. Chunks come in any order, on any thread.
     """
-    n, weight = len(y), head.weight
-    delta = weight.new_empty(n, head.out_features)
-    features = weight.new_empty(n, head.in_features)
-    losses = weight.new_empty(n)
+    results = [_empty(head, len(y)) for _, y in sets]
+    size = chunk_size(head.weight.device)
+    tasks = [(k, rows) for k, (_, y) in enumerate(sets) for rows in chunks_of(len(y), size)]
     place = local()  # each thread has its own chunk in hand
 
     def record(_: nn.Module, arguments: tuple[Tensor]) -> None:
-        features[place.rows] = arguments[0]
+        place.features[:] = arguments[0]
 
-    def measure(rows: slice) -> None:
-        place.rows = rows
-        losses[rows], delta[rows] = logit_gradients(net(x[rows]), y[rows])
+    def measure(task: tuple[int, slice]) -> None:
+        number, rows = task
+        (x, y), result = sets[number], results[number]
+        place.features = result.features[rows]
+        result.losses[rows], result.delta[rows] = logit_gradients(net(x[rows]), y[rows])
+        visit(number, result, rows)
 
     hook = head.register_forward_pre_hook(record)
     try:
         with evaluating(net):
-            map_chunks(measure, n, chunk_size(weight.device), threads=thread_safe(net))
+            map_tasks(measure, tasks, threads=thread_safe(net))
     finally:
         hook.remove()
-    return LastLayer(losses, delta, features, head.bias is not None)
+    return results
+
+
+def _empty(head: nn.Linear, n: int) -> LastLayer:
+    new = head.weight.new_empty
+    delta, features = new(n, head.out_features), new(n, head.in_features)
+    return LastLayer(new(n), delta, features, head.bias is not None)
 
 
 def logit_gradients(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

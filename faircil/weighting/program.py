@@ -54,7 +54,7 @@ class WeightProgram:
         for name in ("gap_rows", "gap_offsets", "cost", "floor_rows", "floor_offsets"):
             array = np.asarray(getattr(self, name), dtype=np.float64, order="C")
             object.__setattr__(self, name, array)
-            if not np.isfinite(array).all():
+            if not _all_finite(array):
                 mistakes.append(f"{name} has NaN or infinite entries")
         for name in ("gap_offsets", "cost", "floor_offsets"):
             if getattr(self, name).ndim != 1:
@@ -114,6 +114,12 @@ class WeightProgram:
             gap_offsets=self.gap_offsets - self.gap_rows @ weights,
             floor_offsets=self.floor_offsets - self.floor_rows @ weights,
         )
+
+
+def _all_finite(array: Floats) -> bool:
+    # A sum is finite only if all entries are; only a sum that is not needs a closer look.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
 @dataclass(frozen=True)

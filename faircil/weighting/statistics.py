@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from faircil.errors import DataError, raise_all
 from faircil.samples import Samples
-from faircil.weighting.gradients import LastLayer, cosines, last_layer
-from faircil.weighting.group_sums import group_sums
+from faircil.weighting.gradients import LastLayer, cosines, last_layers
+from faircil.weighting.group_sums import GroupSums
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.head import find_head
 
@@ -70,14 +70,15 @@ def group_statistics(
     """Measure all groups with the net as it is: one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
     raise_all(missing_outputs(layer.out_features, membership), DataError)
-    factors = last_layer(net, layer, current.x, current.y)
-    g = len(membership.groups)
-    gradients, losses = group_sums(factors, membership.current, g)
+    sets, members = [(current.x, current.y)], [membership.current]
     if memory is not None and len(memory):
-        old = last_layer(net, layer, memory.x, memory.y)
-        old_gradients, old_losses = group_sums(old, membership.memory, g)
-        gradients, losses = gradients + old_gradients, losses + old_losses
-    return LastLayerStatistics(mean_losses(losses, membership), factors, gradients)
+        sets.append((memory.x, memory.y))
+        members.append(membership.memory)
+    sums = [GroupSums(group, len(membership.groups)) for group in members]
+    measured = last_layers(net, layer, sets, lambda number, *chunk: sums[number].add(*chunk))
+    totals = [each.total(factors) for each, factors in zip(sums, measured, strict=True)]
+    gradients, losses = (sum(parts[1:], parts[0]) for parts in zip(*totals, strict=True))
+    return LastLayerStatistics(mean_losses(losses, membership), measured[0], gradients)
 
 
 def missing_outputs(outputs: int, membership: Membership) -> list[str]:

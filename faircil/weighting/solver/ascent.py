@@ -153,7 +153,7 @@ class _Climb:
                 if not self._let_go(weights):
                     return self._weights(weights)
                 free, direction, _ = self._project()
-                if not direction.any():
+                if (np.abs(direction) <= TINY).all():
                     raise StuckError("what was let go has nowhere to go")
             self._move(free, direction)
         raise StuckError(f"no end after {self.steps} steps, {self.stalled} of them without gain")
