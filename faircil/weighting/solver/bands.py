@@ -189,4 +189,5 @@ def _spread(n: int, size: int, generator: np.random.Generator) -> Integers:
     """Draw one column from each of ``size`` equal stretches: all of them if there are fewer."""
     if n <= size:
         return np.arange(n)
-    return ((np.arange(size) + generator.random(size)) * (n / size)).astype(np.int64)
+    drawn = (np.arange(size) + generator.random(size)) * (n / size)
+    return np.minimum(drawn.astype(np.int64), n - 1)  # rounding may reach n
