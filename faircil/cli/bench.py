@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from faircil.cli import bench_lp, bench_run
+from faircil.cli.commands import add_command
 
 ACTIONS = {"lp": bench_lp, "run": bench_run}
 HELP = "measure the solvers of the weighting program, or whole runs"
@@ -22,15 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     for name, module in ACTIONS.items():
-        sub = actions.add_parser(
-            name,
-            help=module.HELP,
-            description=module.HELP[0].upper() + module.HELP[1:] + ".",
-            epilog=module.EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        module.add_arguments(sub)
+        add_command(actions, name, module)
 
 
 def command(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from faircil import __version__
 from faircil.cli import bench, compare, data, demo, lists, run
+from faircil.cli.commands import add_command
 from faircil.errors import UsageError, raise_all, unknown_name
 
 COMMANDS = {
@@ -72,14 +73,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
     subparsers = parser.add_subparsers(metavar="command", required=True)
     for name, module in COMMANDS.items():
-        sub = subparsers.add_parser(
-            name,
-            help=module.HELP,
-            description=module.HELP[0].upper() + module.HELP[1:] + ".",
-            epilog=module.EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        module.add_arguments(sub)
+        sub = add_command(subparsers, name, module)
         sub.set_defaults(command=module.command)
     return parser

@@ -1,4 +1,4 @@
-"""Programs that try a solver: ties, noise, zeros, rows and columns of very different size."""
+"""Programs to solve: plain ones, and ties, zeros, rows and columns of very different size."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ KINDS = (
     "columns of any size",
     "few values",
 )
+
+
+def random_program(seed: int, k: int, m: int, n: int, scale: float = 1.0) -> WeightProgram:
+    """Rows and costs in units of ``scale``, as alpha makes them; floors that bind now and then."""
+    rng = np.random.default_rng(seed)
+    return WeightProgram(
+        rng.uniform(-1, 1, (k, n)) * scale,
+        rng.uniform(-1, 1, k) * rng.choice([0, scale, 1]),
+        rng.uniform(-1, 1, n) * rng.choice([0, 0.1 * scale, scale]),
+        rng.uniform(-0.5, 1, (m, n)) * scale,
+        rng.uniform(0, 1, m) * rng.choice([0, scale, 1]),
+    )
 
 
 def hard_program(rng: np.random.Generator, kind: str, most: int = 60) -> WeightProgram:

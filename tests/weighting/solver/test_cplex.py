@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hard_programs import random_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import naive_optimum
@@ -15,17 +16,6 @@ from faircil.weighting import WeightProgram
 from faircil.weighting.solver.cplex import solve_with_cplex
 from faircil.weighting.solver.highs import solve_with_highs
 from faircil.weighting.solver.standard_form import standard_form
-
-
-def random_program(seed: int, k: int, m: int, n: int, scale: float = 1.0) -> WeightProgram:
-    rng = np.random.default_rng(seed)
-    return WeightProgram(
-        rng.uniform(-1, 1, (k, n)) * scale,
-        rng.uniform(-1, 1, k) * rng.choice([0, scale, 1]),
-        rng.uniform(-1, 1, n) * rng.choice([0, 0.1 * scale, scale]),
-        rng.uniform(-0.5, 1, (m, n)) * scale,
-        rng.uniform(0, 1, m) * rng.choice([0, scale, 1]),
-    )
 
 
 def infeasible() -> WeightProgram:

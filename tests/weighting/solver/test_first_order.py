@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hard_programs import KINDS, hard_program
+from hard_programs import KINDS, hard_program, random_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,18 +42,6 @@ def check_near(program: WeightProgram, solution: Solution) -> None:
 
 def size(program: WeightProgram) -> float:
     return float(np.abs(program.gap_offsets).sum() + np.abs(program.cost).sum())
-
-
-def random_program(seed: int, k: int, m: int, n: int, scale: float = 0.01) -> WeightProgram:
-    """Rows and costs in units of ``scale``; offsets of 0, of that unit, or of 1."""
-    rng = np.random.default_rng(seed)
-    return WeightProgram(
-        rng.uniform(-1, 1, (k, n)) * scale,
-        rng.uniform(-1, 1, k) * rng.choice([0, scale, 1]),
-        rng.uniform(-1, 1, n) * rng.choice([0, 0.1 * scale, scale]),
-        rng.uniform(-0.5, 1, (m, n)) * scale,
-        rng.uniform(0, 1, m) * rng.choice([0, scale, 1]),
-    )
 
 
 @settings(deadline=None, max_examples=120, derandomize=True)
@@ -96,7 +84,7 @@ def test_programs_of_digits(digit_program: Callable[..., WeightProgram]) -> None
 @pytest.mark.parametrize("length", [1e-310, 1e-22, 1e-13])
 @pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_rows_of_rounding_noise(length: float, offset: float) -> None:
-    program = random_program(2, 4, 2, 50)
+    program = random_program(2, 4, 2, 50, 0.01)
     program.gap_rows[1] *= length / 0.01
     program.gap_offsets[1] = offset
     program.floor_rows[1] *= length / 0.01
@@ -127,7 +115,7 @@ def test_floors_that_leave_no_room() -> None:
 
 
 def test_a_floor_that_only_one_weight_keeps() -> None:
-    program = random_program(3, 3, 1, 600)
+    program = random_program(3, 3, 1, 600, 0.01)
     program.floor_rows[:] = 0
     program.floor_rows[0, 7], program.floor_offsets[0] = -1, -0.5
     solution = solve_first_order(program)
@@ -157,7 +145,7 @@ def test_floors_that_nothing_keeps_are_an_error(rows: list[float], offsets: list
 
 def test_at_the_limit_the_rest_of_the_gap_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_order, "LIMIT", 40)
-    program = random_program(4, 6, 2, 3000)
+    program = random_program(4, 6, 2, 3000, 0.01)
     solution = solve_first_order(program)
     check(program, solution)
     assert solution.status.endswith("40 iterations, the limit)")
@@ -175,7 +163,7 @@ def test_floors_still_broken_at_the_limit_are_an_error(monkeypatch: pytest.Monke
 def test_an_iteration_in_chunks_is_that_of_the_whole_matrix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    program = random_program(5, 4, 2, 100)
+    program = random_program(5, 4, 2, 100, 0.01)
     whole = Search(program)
     monkeypatch.setattr(first_order, "CHUNK", 7)
     parts = Search(program)
@@ -195,7 +183,7 @@ def test_an_iteration_in_chunks_is_that_of_the_whole_matrix(
 
 
 def test_rows_are_scaled_to_length_1() -> None:
-    program = random_program(6, 3, 2, 30)
+    program = random_program(6, 3, 2, 30, 0.01)
     saddle = Saddle.of(program)
     rows = np.vstack([program.gap_rows, -program.floor_rows])
     assert np.allclose(np.linalg.norm(saddle.table[:-1], axis=1), 1)
@@ -204,7 +192,7 @@ def test_rows_are_scaled_to_length_1() -> None:
 
 
 def test_the_program_is_left_as_it_was_and_the_result_repeats() -> None:
-    program = random_program(7, 3, 2, 200)
+    program = random_program(7, 3, 2, 200, 0.01)
     arrays = [array.copy() for array in vars(program).values()]
     first, again = solve_first_order(program), solve_first_order(program)
     assert all(
@@ -215,7 +203,7 @@ def test_the_program_is_left_as_it_was_and_the_result_repeats() -> None:
 
 
 def test_arrays_of_any_kind() -> None:
-    program = random_program(8, 3, 2, 200)
+    program = random_program(8, 3, 2, 200, 0.01)
     kinds = [np.asfortranarray, lambda array: np.repeat(array, 2, axis=-1)[..., ::2]]
     expected = solve_first_order(program)
     for kind in kinds:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import highspy
 import numpy as np
 import pytest
+from hard_programs import random_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import naive_optimum
@@ -57,18 +58,6 @@ def check(program: WeightProgram, solver: Solver) -> Solution:
     fractional = (weights > 1e-9) & (weights < 1 - 1e-9)
     assert fractional.sum() <= len(program.gap_rows) + len(program.floor_rows)
     return solution
-
-
-def random_program(seed: int, k: int, m: int, n: int, scale: float = 1.0) -> WeightProgram:
-    """Rows and costs in units of ``scale``, as alpha makes them; floors that bind now and then."""
-    rng = np.random.default_rng(seed)
-    return WeightProgram(
-        rng.uniform(-1, 1, (k, n)) * scale,
-        rng.uniform(-1, 1, k) * rng.choice([0, scale, 1]),
-        rng.uniform(-1, 1, n) * rng.choice([0, 0.1 * scale, scale]),
-        rng.uniform(-0.5, 1, (m, n)) * scale,
-        rng.uniform(0, 1, m) * rng.choice([0, scale, 1]),
-    )
 
 
 @every_solver

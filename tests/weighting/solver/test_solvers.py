@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hard_programs import random_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import naive_optimum
@@ -40,17 +41,6 @@ def check(program: WeightProgram, solution: Solution) -> None:
                 assert solution.bound <= program.objective(candidate) + 1e-12 * digits
 
 
-def random_program(rng: np.random.Generator, k: int, m: int, n: int, scale: float) -> WeightProgram:
-    """Rows and costs in units of ``scale``, as alpha makes them; floors that bind now and then."""
-    return WeightProgram(
-        rng.uniform(-1, 1, (k, n)) * scale,
-        rng.uniform(-1, 1, k) * rng.choice([0, scale, 1]),
-        rng.uniform(-1, 1, n) * rng.choice([0, 0.1 * scale, scale]),
-        rng.uniform(-0.5, 1, (m, n)) * scale,
-        rng.uniform(0, 1, m) * rng.choice([0, scale, 1]),
-    )
-
-
 @every_solver
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(
@@ -61,7 +51,7 @@ def random_program(rng: np.random.Generator, k: int, m: int, n: int, scale: floa
     scale=st.sampled_from([1e-6, 1e-4, 1e-2, 1.0, 10.0]),
 )
 def test_random_programs(solver: str, seed: int, k: int, m: int, n: int, scale: float) -> None:
-    program = random_program(np.random.default_rng(seed), k, m, n, scale)
+    program = random_program(seed, k, m, n, scale)
     check(program, solve(program, solver))
 
 
@@ -80,7 +70,7 @@ def test_programs_of_digits(
 
 @every_solver
 def test_many_columns(solver: str) -> None:
-    program = random_program(np.random.default_rng(4), 8, 2, 20_000, 0.01)
+    program = random_program(4, 8, 2, 20_000, 0.01)
     solution = solve(program, solver)
     check(program, solution)
     assert solution.weights.any()
@@ -90,7 +80,7 @@ def test_many_columns(solver: str) -> None:
 @pytest.mark.parametrize("what", ["duplicated", "zero"])
 @pytest.mark.parametrize("n", [60, 6000])
 def test_columns_without_a_difference(solver: str, what: str, n: int) -> None:
-    program = random_program(np.random.default_rng(1), 4, 2, n, 0.1)
+    program = random_program(1, 4, 2, n, 0.1)
     chosen = np.arange(n) // 3 if what == "duplicated" else np.arange(n)
     program = program.columns(chosen)
     if what == "zero":
@@ -103,7 +93,7 @@ def test_columns_without_a_difference(solver: str, what: str, n: int) -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-310, 1e-22, 1e-16, 1e-13])
 @pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_rows_of_rounding_noise(solver: str, size: float, offset: float) -> None:
-    program = random_program(np.random.default_rng(2), 4, 2, 50, 0.01)
+    program = random_program(2, 4, 2, 50, 0.01)
     program.gap_rows[1] *= size / 0.01
     program.gap_offsets[1] = offset
     program.floor_rows[1] *= size / 0.01
@@ -136,7 +126,7 @@ def test_a_floor_that_only_one_column_keeps(solver: str) -> None:
     n = 6000
     floor = np.zeros((1, n))
     floor[0, 7] = -1
-    program = random_program(np.random.default_rng(3), 3, 0, n, 0.01)
+    program = random_program(3, 3, 0, n, 0.01)
     program = replace(program, floor_rows=floor, floor_offsets=np.array([-0.5]))
     solution = solve(program, solver)
     check(program, solution)
@@ -144,7 +134,7 @@ def test_a_floor_that_only_one_column_keeps(solver: str) -> None:
 
 
 def test_solvers_are_found_by_name() -> None:
-    program = random_program(np.random.default_rng(0), 2, 1, 5, 1.0)
+    program = random_program(0, 2, 1, 5, 1.0)
     assert solve(program).objective == solve(program, "auto").objective
     with pytest.raises(UsageError, match=r"unknown solver 'higs': did you mean 'highs'.*auto"):
         solve(program, "higs")
