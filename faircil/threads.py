@@ -21,6 +21,8 @@ from torch import nn
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
+LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
 OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
 
 
@@ -33,6 +35,11 @@ def one_thread() -> Iterator[int]:
         yield before
     finally:
         torch.set_num_threads(before)
+
+
+def chunk_size(device: torch.device) -> int:
+    """Return how many rows to take at a time."""
+    return CHUNK if device.type == "cpu" else LARGE_CHUNK
 
 
 def chunks_of(n: int, size: int) -> list[slice]:

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.samples import Samples
-from faircil.threads import map_chunks, thread_safe
-
-CHUNK = 2048  # samples to predict at a time
+from faircil.threads import chunk_size, map_chunks, thread_safe
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,9 @@ class Learner:
             return found
 
         with torch.inference_mode():
-            return torch.cat(map_chunks(classes, len(x), CHUNK, threads=thread_safe(self.net)))
+            size, threads = chunk_size(x.device), thread_safe(self.net)
+            parts = map_chunks(classes, len(x), size, threads=threads)
+        return torch.cat([torch.zeros(0, dtype=torch.int64, device=x.device), *parts])
 
 
 def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:

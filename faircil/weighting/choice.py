@@ -10,7 +10,7 @@ import torch
 from faircil.weighting.granularity import Clustering, Granularity
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.on_device import added_up, factor_rows, solve_on_device
-from faircil.weighting.program import Formulation, formulate, program_rows
+from faircil.weighting.program import Formulation, formulate
 from faircil.weighting.solver import solve
 from faircil.weighting.statistics import GroupStatistics, LastLayerStatistics
 
@@ -116,17 +116,13 @@ def choose(
 
 def choose_on_device(question: Question, statistics: LastLayerStatistics) -> Choice:
     """Solve by sample where the gradients are, without the matrix of the program."""
-    combine, k = (
-        program_rows(question.disparity, question.membership.groups),
-        len(question.disparity),
-    )
-    offsets, steps = combine @ statistics.losses, question.alpha * combine
-    kept = len(combine) if question.floor else k
-    cost = -question.lam * steps[k:].mean(axis=0, keepdims=True)
-    rows = factor_rows(statistics, np.vstack([steps[:k], -steps[k:kept], cost]))
-    solution = solve_on_device(rows, np.concatenate([offsets[:k], -offsets[k:kept]]), k)
-    constant = question.lam * float(offsets[k:].mean())
-    groups = factor_rows(statistics, np.eye(len(statistics.losses)))
+    # A program whose variables are the groups says what each row takes of each group.
+    unmixed = np.eye(len(statistics.losses))
+    formulation = question.formulate(unmixed)
+    program, constant = formulation.program, formulation.constant
+    rows = factor_rows(statistics, program.stacked())
+    solution = solve_on_device(rows, program.offsets, len(program.gap_offsets))
+    groups = factor_rows(statistics, unmixed)
     return Choice(
         solution.weights,
         added_up(groups, solution.weights),

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from faircil.errors import UsageError
-from faircil.weighting.gradients import CHUNK, LastLayer, cosines, feature_lengths, unit
+from faircil.threads import CHUNK
+from faircil.weighting.gradients import LastLayer, cosines, feature_lengths, unit
 from faircil.weighting.group_sums import group_sums
 from faircil.weighting.groups import rows_of_groups
 

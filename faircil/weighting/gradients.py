@@ -18,11 +18,8 @@ from threading import local
 import torch
 from torch import Tensor, nn
 
-from faircil.threads import chunks_of, map_chunks, map_tasks, thread_safe
+from faircil.threads import chunk_size, chunks_of, map_chunks, map_tasks, thread_safe
 from faircil.weighting.head import evaluating
-
-CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
-LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
 
 
 @dataclass(frozen=True)
@@ -144,11 +141,6 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
 
     map_chunks(measure, n, chunk_size(device), threads=device.type == "cpu")
     return result
-
-
-def chunk_size(device: torch.device) -> int:
-    """Return how many rows to take at a time."""
-    return CHUNK if device.type == "cpu" else LARGE_CHUNK
 
 
 def feature_lengths(features: Tensor, bias: bool) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from faircil.threads import map_chunks
-from faircil.weighting.gradients import LastLayer, chunk_size
+from faircil.threads import chunk_size, map_chunks
+from faircil.weighting.gradients import LastLayer
 
 
 class GroupSums:

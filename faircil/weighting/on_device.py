@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from faircil.threads import chunks_of
 from faircil.weighting.gradients import feature_lengths, unit, unit_gradients
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import WeightProgram
@@ -49,15 +50,14 @@ def factor_rows(statistics: LastLayerStatistics, mixed: Floats) -> FactorRows:
 def added_up(rows: FactorRows, weights: Floats) -> Floats:
     """Return rows times the columns' weights, (n,), in one pass."""
     on_device = torch.from_numpy(weights).to(rows.device)
-    parts = (slice(start, start + rows.chunk) for start in range(0, len(rows), rows.chunk))
-    total: Floats = sum(rows.add(on_device[part], part) for part in parts).cpu().numpy()  # type: ignore[union-attr]
+    parts = [rows.add(on_device[part], part) for part in chunks_of(len(rows), rows.chunk)]
+    total: Floats = torch.stack(parts).sum(dim=0).cpu().numpy()
     return total
 
 
 def stored_rows(program: WeightProgram, device: torch.device | str) -> StoredRows:
     """Copy a program to a device."""
-    parts = [program.gap_rows, -program.floor_rows, program.cost[None]]
-    return StoredRows(torch.cat([torch.from_numpy(part).to(device) for part in parts]))
+    return StoredRows(torch.from_numpy(program.stacked()).to(device))
 
 
 def solve_on_device(rows: Rows, offsets: Floats, gaps: int) -> Solution:

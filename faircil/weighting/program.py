@@ -72,6 +72,15 @@ class WeightProgram:
     def __len__(self) -> int:
         return len(self.cost)
 
+    @property
+    def offsets(self) -> Floats:
+        """Offsets of the dual, (K + m,): of the gaps, then of the floors negated."""
+        return np.concatenate([self.gap_offsets, -self.floor_offsets])
+
+    def stacked(self) -> Floats:
+        """Copy the arrays into one, (K + m + 1, n): gap rows, floor rows negated, cost."""
+        return np.vstack([self.gap_rows, -self.floor_rows, self.cost])
+
     def objective(self, weights: Floats) -> float:
         """Value of the objective at ``weights``, shape (n,)."""
         gaps = self.gap_offsets - self.gap_rows @ weights

@@ -177,6 +177,7 @@ def test_long_inputs_are_predicted_in_parts_with_the_same_result(method: str) ->
         logits = learner.net(x[5000:5100])
     assert torch.equal(predicted[5000:5100], logits.argmax(dim=1))
     assert not predicted.requires_grad
+    assert learner.predict(x[:0]).tolist() == []
 
 
 @every_learner

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import WeightProgram
+
+any_program = given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(0, 6),
+    m=st.integers(0, 3),
+    n=st.integers(1, 40),
+    scale=st.sampled_from([1e-6, 1e-4, 1e-2, 1.0, 10.0]),
+)
+"""Draws what :func:`random_program` takes."""
 
 KINDS = (
     "plain",

@@ -10,8 +10,8 @@ from oracles import cosine, make_samples, sample_gradients, seeded
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from faircil import threads
 from faircil.nets import MLP
-from faircil.weighting import gradients
 from faircil.weighting.gradients import cosines, last_layer
 from faircil.weighting.group_sums import group_sums
 from faircil.weighting.head import find_head
@@ -88,7 +88,7 @@ def test_many_chunks_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return factors.losses, factors.delta, factors.features, sums, losses, cosines(factors, sums)
 
     whole = measure()
-    monkeypatch.setattr(gradients, "CHUNK", 4)
+    monkeypatch.setattr(threads, "CHUNK", 4)
     for part, expected in zip(measure(), whole, strict=True):
         assert torch.allclose(part, expected, rtol=0, atol=1e-14)
 

@@ -95,6 +95,16 @@ def test_parts_of_a_program_add_up(seed: int) -> None:
     assert doubled.violation(free[inside]) == pytest.approx(program.violation(fixed))
 
 
+def test_the_dual_sees_floors_negated() -> None:
+    program = random_program(np.random.default_rng(0))
+    k, prices = len(program.gap_rows), np.random.default_rng(1).uniform(0, 1, len(program.offsets))
+    dual = Dual(prices[:k], prices[k:])
+    mixed = np.append(-prices, 1.0) @ program.stacked()
+    assert mixed == pytest.approx(program.reduced_cost(dual))
+    fixed = prices @ program.offsets
+    assert fixed + np.minimum(mixed, 0).sum() == pytest.approx(program.bound(dual))
+
+
 def test_lists_become_float64() -> None:
     program = WeightProgram([[1, 2]], [3], [0, 1], np.zeros((0, 2)), [])  # type: ignore[arg-type]
     assert {array.dtype for array in vars(program).values()} == {np.dtype(np.float64)}

@@ -52,8 +52,7 @@ def all_cases(device: torch.device | None = None) -> dict[str, Case]:
         return cases
 
     def to_device(program: WeightProgram) -> tuple[StoredRows, Floats, int]:
-        offsets = np.concatenate([program.gap_offsets, -program.floor_offsets])
-        return stored_rows(program, device), offsets, len(program.gap_offsets)
+        return stored_rows(program, device), program.offsets, len(program.gap_offsets)
 
     return cases | {ON_DEVICE: Case(ON_DEVICE, to_device, lambda given: solve_on_device(*given))}
 

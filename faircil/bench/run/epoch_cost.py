@@ -15,9 +15,8 @@ from faircil.config import RunConfig
 from faircil.experiment import load_stream
 from faircil.nets import build_mlp
 from faircil.samples import Samples
-from faircil.threads import map_chunks
+from faircil.threads import chunk_size, map_chunks
 from faircil.weighting.all_layers import all_layer_statistics
-from faircil.weighting.gradients import chunk_size
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.statistics import group_statistics

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from faircil.samples import Samples
+from faircil.threads import CHUNK
 from faircil.weighting.all_layers.directions import GroupGradients
 from faircil.weighting.all_layers.factors import Factors, Layer, layer_factors
-from faircil.weighting.gradients import CHUNK
 from faircil.weighting.groups import Membership
 
 KEPT = 2**27  # numbers kept of the first pass for the second; beyond that, factors are made anew

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from faircil.samples import Samples
+from faircil.threads import CHUNK, chunks_of
 from faircil.weighting.all_layers.functional import FunctionalNet
 from faircil.weighting.all_layers.logits import split_gradients
-from faircil.weighting.gradients import CHUNK, unit
+from faircil.weighting.gradients import unit
 from faircil.weighting.groups import Membership
 
 ENTRIES = 2**22  # numbers in the gradients of a chunk of samples, which then stay in cache
@@ -102,7 +102,7 @@ class ForwardMode:
     def progress(self, weights: Tensor) -> Tensor:
         """Return the product of each group with the weighted sum of all samples, (G,)."""
         total = self.net.zeros(1)[0]
-        for rows in _slices(len(self.x), CHUNK):
+        for rows in chunks_of(len(self.x), CHUNK):
             total += self.net.total(self.x[rows], weights[rows, None] * self.at_logits[rows])
         return self.directions @ total
 
@@ -120,6 +120,5 @@ def forward_mode(
     return ForwardMode(net, current.x, now.at_logits, unit(gradients), losses)
 
 
-def _slices(n: int, step: int) -> Iterator[slice]:
-    step = max(1, min(CHUNK, step))
-    return (slice(start, start + step) for start in range(0, n, step))
+def _slices(n: int, step: int) -> list[slice]:
+    return chunks_of(n, max(1, min(CHUNK, step)))

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from faircil.threads import chunks_of
 from faircil.weighting.groups import Floats, Integers
 from faircil.weighting.solver.columns import OPEN, Check, Part
 
@@ -211,6 +212,5 @@ class DeviceColumns:
 
     def _priced(self, prices: Floats) -> Iterator[tuple[slice, Tensor]]:
         factors = self._put(np.append(-prices, 1.0))
-        for start in range(0, len(self), self.rows.chunk):
-            part = slice(start, min(start + self.rows.chunk, len(self)))
+        for part in chunks_of(len(self), self.rows.chunk):
             yield part, self.rows.mix(factors, part)

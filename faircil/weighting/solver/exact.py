@@ -36,8 +36,7 @@ def solve_exactly(program: WeightProgram) -> Solution:
 
 def _attempt(program: WeightProgram) -> Solution:
     columns = HostColumns(program.gap_rows, program.floor_rows, program.cost)
-    offsets = np.concatenate([program.gap_offsets, -program.floor_offsets])
-    return solve_columns(columns, offsets, len(program.gap_offsets))
+    return solve_columns(columns, program.offsets, len(program.gap_offsets))
 
 
 def _perturbed(program: WeightProgram) -> Solution:

@@ -22,16 +22,15 @@ import numpy as np
 
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import Dual, WeightProgram
+from faircil.weighting.solver.columns import CHUNK
 from faircil.weighting.solver.highs import keep_floors
 from faircil.weighting.solver.solution import Solution, certify
-from faircil.weighting.solver.standard_form import no_optimum
+from faircil.weighting.solver.standard_form import TINY, no_optimum
 
 RELATIVE_GAP = 1e-4  # of the most that weights can gain over weights of 0
 EXACT = 1e-9  # of offsets and costs: what is closer is optimal
 LIMIT = 10_000  # iterations
 CHECK = 40  # iterations between two looks at the gap
-CHUNK = 8192  # columns that stay in cache from one product to the other
-TINY = 1e-100  # a shorter row counts as zero
 STEP = 0.999  # of the largest step that is safe
 MUCH, LITTLE = 0.2, 0.8  # the gap falls to this part: restart at once, or when it rises again
 LONG = 0.36  # restart after this part of all iterations in any case
@@ -64,14 +63,14 @@ class Saddle:
     @classmethod
     def of(cls, program: WeightProgram) -> Saddle:
         """Stack and scale the arrays."""
-        table = np.vstack([program.gap_rows, -program.floor_rows, program.cost])
+        table = program.stacked()
         length = np.sqrt(np.einsum("ij,ij->i", table[:-1], table[:-1]))
         scale = 1 / np.maximum(length, TINY)
         table[:-1] *= scale[:, None]
         gap, floor = np.split(1 / scale, [len(program.gap_offsets)])
         return cls(
             table,
-            offsets=np.concatenate([program.gap_offsets, -program.floor_offsets]) * scale,
+            offsets=program.offsets * scale,
             lower=np.concatenate([-gap, 0 * floor]),
             upper=np.concatenate([gap, np.full_like(floor, np.inf)]),
             scale=scale,

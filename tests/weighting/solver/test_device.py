@@ -21,10 +21,6 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 every_device = pytest.mark.parametrize("device", DEVICES)
 
 
-def offsets_of(program: WeightProgram) -> np.ndarray:
-    return np.concatenate([program.gap_offsets, -program.floor_offsets])
-
-
 @every_device
 @pytest.mark.parametrize("measure", ["eer", "eo", "dp"])
 def test_stored_rows_give_the_weights_of_the_host(
@@ -33,7 +29,7 @@ def test_stored_rows_give_the_weights_of_the_host(
     program = digit_program(measure)
     expected = solve_exactly(program)
     solution = solve_on_device(
-        stored_rows(program, device), offsets_of(program), len(program.gap_offsets)
+        stored_rows(program, device), program.offsets, len(program.gap_offsets)
     )
     assert solution.status == expected.status
     assert np.allclose(solution.weights, expected.weights, atol=1e-9)
@@ -53,9 +49,9 @@ def test_hard_programs(kind: str, device: str, monkeypatch: pytest.MonkeyPatch) 
             expected = solve_exactly(program).objective
         except SolverError:
             with pytest.raises(SolverError):
-                solve_on_device(rows, offsets_of(program), gaps)
+                solve_on_device(rows, program.offsets, gaps)
             continue
-        solution = solve_on_device(rows, offsets_of(program), gaps)
+        solution = solve_on_device(rows, program.offsets, gaps)
         assert solution.objective == pytest.approx(expected, abs=1e-7 * (1 + abs(expected)))
         assert solution.weights.min() >= 0
         assert solution.weights.max() <= 1

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hard_programs import random_program
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hard_programs import any_program, random_program
+from hypothesis import settings
 from oracles import naive_optimum
 
 from faircil.errors import SolverError, UsageError
@@ -43,13 +42,7 @@ def check(program: WeightProgram, solution: Solution) -> None:
 
 @every_solver
 @settings(deadline=None, max_examples=60, derandomize=True)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    k=st.integers(0, 6),
-    m=st.integers(0, 3),
-    n=st.integers(1, 40),
-    scale=st.sampled_from([1e-6, 1e-4, 1e-2, 1.0, 10.0]),
-)
+@any_program
 def test_random_programs(solver: str, seed: int, k: int, m: int, n: int, scale: float) -> None:
     program = random_program(seed, k, m, n, scale)
     check(program, solve(program, solver))
