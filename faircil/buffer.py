@@ -37,22 +37,24 @@ class ReplayBuffer:
     ----------
     quota : int
         Samples per group.
-    rule : str
-        A name in :data:`RULES`: which samples of a group stay.
     samples : Samples or None
         None before the first task has ended.
     """
 
     quota: int
-    rule: str = "random"
     samples: Samples | None = None
 
-    def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise UsageError(unknown_name("buffer rule", self.rule, RULES))
+    def with_samples(self, new: Samples) -> ReplayBuffer:
+        """Return the buffer with samples added that were chosen elsewhere."""
+        samples = new if self.samples is None else concatenate([self.samples, new])
+        return ReplayBuffer(self.quota, samples)
 
     def with_task(
-        self, train: Samples, weights: Tensor | None, generator: torch.Generator
+        self,
+        train: Samples,
+        weights: Tensor | None,
+        generator: torch.Generator,
+        rule: str = "random",
     ) -> ReplayBuffer:
         """Return the buffer with a part of each group of ``train`` added.
 
@@ -63,17 +65,19 @@ class ReplayBuffer:
         weights : Tensor, shape (n,), optional
             Weights of the task's last epoch; None: all 1.
         generator : torch.Generator
+        rule : str
+            A name in :data:`RULES`: which samples of a group stay.
         """
+        if rule not in RULES:
+            raise UsageError(unknown_name("buffer rule", rule, RULES))
         weights = torch.ones(len(train)) if weights is None else weights
         weights = weights.to(train.y.device)
         membership = find_groups(train, None, by_attribute=train.z is not None)
         chosen = [
-            rows[RULES[self.rule](weights[rows], generator)[: self.quota]]
+            rows[RULES[rule](weights[rows], generator)[: self.quota]]
             for rows in rows_of_groups(membership.current, len(membership.groups))
         ]
-        new = train.take(torch.cat(chosen))
-        samples = new if self.samples is None else concatenate([self.samples, new])
-        return ReplayBuffer(self.quota, self.rule, samples)
+        return self.with_samples(train.take(torch.cat(chosen)))
 
 
 class ReplayBatches:
@@ -95,9 +99,10 @@ class ReplayBatches:
         """Number of batches that make one pass; the last may be smaller."""
         return -(-len(self._memory) // self._batch_size)
 
-    def next(self) -> Samples:
-        """Return the next batch."""
+    def next(self) -> tuple[Samples, Tensor]:
+        """Return the next batch, and its rows in the memory."""
         if not self._batches:
             order = torch.randperm(len(self._memory), generator=self._generator)
             self._batches = list(torch.split(order.to(self._memory.y.device), self._batch_size))
-        return self._memory.take(self._batches.pop(0))
+        rows = self._batches.pop(0)
+        return self._memory.take(rows), rows

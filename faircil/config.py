@@ -6,13 +6,19 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.errors import DataError, raise_all, unknown_name
 from faircil.learners import ALIASES, LEARNERS
-from faircil.settings import Settings, parse_overrides, shipped_settings, validate_settings
+from faircil.settings import (
+    Settings,
+    parse_overrides,
+    settings_of,
+    shipped_settings,
+    validate_settings,
+)
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.training import WEIGHTINGS
 
@@ -31,7 +37,15 @@ class RunConfig(BaseModel):
     method: str
     weighting: str
     measure: str
-    settings: Settings
+    settings: SerializeAsAny[Settings]
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
+        """Read settings as those of the method that was read before them."""
+        if isinstance(value, dict) and "method" in info.data:
+            return settings_of(info.data["method"]).model_validate(value)
+        return value
 
     @property
     def label(self) -> str:
@@ -69,12 +83,12 @@ def resolve(
     method, weighting = _method_and_weighting(method, weighting, mistakes)
     measure = _measure(measure, dataset, own, mistakes)
     values = shipped_settings(dataset, method, weighting, measure)
-    values.update(parse_overrides(overrides, mistakes))
+    values.update(parse_overrides(overrides, method, mistakes))
     if own and (named := {"class_order", "classes_per_task"} & values.keys()):
         mistakes.append(
             f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
         )
-    settings = validate_settings(values, mistakes)
+    settings = validate_settings(values, method, mistakes)
     raise_all(mistakes)
     return RunConfig(
         dataset=dataset or (own.name if own else ""),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from faircil.config import RunConfig
 from faircil.results.record import WeightRecord
 from faircil.samples import Samples
@@ -13,25 +15,24 @@ from faircil.weighting.training import WEIGHTINGS, Selection, everything, select
 from faircil.weighting.weights import FairSampleWeights
 
 
-def weigh_samples(
-    config: RunConfig, state: RunState, current: Samples, memory: Samples | None
-) -> WeightResult | None:
+def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> WeightResult | None:
     """Solve the program for the learner as it is, and let the weighting use its weights.
 
     Parameters
     ----------
     config : RunConfig
     state : RunState
-        Its learner's net is measured; its generator of weights is used.
-    current, memory : Samples
-        Training data of the task, and the buffer; without a buffer nothing is weighed.
+        Its learner's net is measured on the task and on its buffer; without a buffer nothing is
+        weighed.
+    current : Samples
+        Training data of the task.
 
     Returns
     -------
     WeightResult or None
         With the weights that the epoch uses; None: all 1.
     """
-    reweight = WEIGHTINGS[config.weighting].reweight
+    reweight, memory = WEIGHTINGS[config.weighting].reweight, state.buffer.samples
     if reweight is None or memory is None:
         return None
     settings, generator = config.settings, state.generators.weights
@@ -50,9 +51,28 @@ def weigh_samples(
 
 
 def select_samples(
-    config: RunConfig, state: RunState, samples: Samples, result: WeightResult | None
+    config: RunConfig,
+    state: RunState,
+    samples: Samples,
+    result: WeightResult | None,
+    chosen: Tensor | None = None,
 ) -> Selection:
-    """Choose and shuffle the samples of an epoch."""
+    """Choose and shuffle the samples of an epoch.
+
+    Parameters
+    ----------
+    config : RunConfig
+    state : RunState
+        Its generator of shuffles is used.
+    samples : Samples
+        What there is to train on.
+    result : WeightResult or None
+        Their weights.
+    chosen : Tensor of int64, optional
+        Rows in training order, where the learner chooses by itself.
+    """
+    if chosen is not None:
+        return Selection(chosen)
     if result is None:
         return everything(len(samples), state.generators.shuffle, samples.y.device)
     return select(result.weights, config.settings.batch_size, state.generators.shuffle)

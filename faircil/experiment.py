@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
-from torch import Tensor
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.config import RunConfig
 from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
-from faircil.data.stream import Task, TaskStream, small_groups
+from faircil.data.stream import TaskStream, small_groups
 from faircil.epoch import select_samples, weigh_samples, weight_record
 from faircil.errors import FaircilError
-from faircil.learners import LEARNERS, Learner, LearnerSettings
+from faircil.generators import Generators
+from faircil.learners import LEARNERS, Batch, Learner
 from faircil.learners.graphs import GraphedStep
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import build_mlp
 from faircil.results.record import EpochRecord, Names, Predictions, RunResult
 from faircil.samples import Samples, group_counts
-from faircil.state import Generators, RunState
+from faircil.settings import learner_options
+from faircil.state import RunState, TaskInProgress
 from faircil.threads import one_thread
-from faircil.weighting.result import WeightResult
 from faircil.weighting.training import Selection
 
 Listener = Callable[[EpochRecord | TaskMetrics], None]
-Step = Callable[[Samples, Tensor | None, Samples | None], None]
+Checkpoint = Callable[[RunState], None]
+Step = Callable[[Batch], None]
 
 
 def load_stream(config: RunConfig, seed: int) -> TaskStream:
@@ -51,6 +52,8 @@ def run(
     stream: TaskStream | None = None,
     device: torch.device | str = "cpu",
     listener: Listener = lambda _: None,
+    state: RunState | None = None,
+    checkpoint: Checkpoint = lambda _: None,
 ) -> RunResult:
     """Train a learner over a stream of tasks and measure it after each.
 
@@ -65,18 +68,29 @@ def run(
     device : torch.device or str
     listener : callable
         Is told of every epoch and every evaluation.
+    state : RunState, optional
+        Of the same run at the end of some epoch, to go on from there.
+    checkpoint : callable
+        Is given the state at the end of every epoch.
     """
     stream = load_stream(config, seed) if stream is None else stream
     device = torch.device(device)
-    state = _start(config, seed, stream, device)
-    start = time.perf_counter()
+    state = _start(config, seed, stream, device) if state is None else state
+    start = time.perf_counter() - state.total_seconds
+
+    def at_epoch_end() -> None:
+        state.total_seconds = time.perf_counter() - start
+        checkpoint(state)
+
     # numpy's BLAS threads spin after each product and would take the cores from torch's.
     with threadpool_limits(1, user_api="blas"):
-        for task in stream.tasks:
-            _learn_task(config, state, task.train.to(device), listener)
-            _evaluate(state, task, device)
+        for number in range(len(state.per_task), len(stream.tasks)):
+            _learn_task(
+                config, state, stream.tasks[number].train.to(device), listener, at_epoch_end
+            )
+            _evaluate(state, [task.test.to(device) for task in stream.tasks[: number + 1]])
             listener(state.per_task[-1])
-    total = time.perf_counter() - start
+    state.total_seconds = time.perf_counter() - start
     return RunResult(
         config=config.model_dump(mode="json"),
         label=config.label,
@@ -85,7 +99,7 @@ def run(
         per_task=tuple(state.per_task),
         predictions=tuple(state.predictions),
         epochs=tuple(state.epochs),
-        seconds=state.seconds(total),
+        seconds=state.seconds(),
         notes=tuple(state.notes),
     )
 
@@ -96,78 +110,86 @@ def _start(config: RunConfig, seed: int, stream: TaskStream, device: torch.devic
     n_inputs = stream.tasks[0].train.x[0].numel()
     generators = Generators.from_seed(seed)
     net = build_mlp(n_inputs, stream.n_classes, settings.hidden, generators.init_seed).to(device)
-    learner = LEARNERS[config.method](
-        net, LearnerSettings(settings.lr, settings.momentum, settings.tau)
-    )
+    options = learner_options(config.method, settings)
+    learner = LEARNERS[config.method](net, options, generators)
     quota = settings.buffer_size if learner.replays else 0
     return RunState(
         learner,
-        ReplayBuffer(settings.buffer_size, settings.buffer_rule),
+        ReplayBuffer(settings.buffer_size),
         generators,
         notes=[*stream.notes, *small_groups(stream, quota)],
     )
 
 
-def _learn_task(config: RunConfig, state: RunState, train: Samples, listener: Listener) -> None:
+def _learn_task(
+    config: RunConfig,
+    state: RunState,
+    train: Samples,
+    listener: Listener,
+    at_epoch_end: Callable[[], None],
+) -> None:
     """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
-    learner, settings = state.learner, config.settings
-    for key, count in group_counts(train).items():
-        state.seen[key] = state.seen.get(key, 0) + count
-    memory = state.buffer.samples
-    replay = None
-    if memory is not None:
-        replay = ReplayBatches(memory, settings.memory_batch_size, state.generators.memory)
-    samples = learner.begin_task(train)
+    learner, epochs = state.learner, config.settings.epochs
+    task = state.task = _begin_task(config, state, train) if state.task is None else state.task
     step = GraphedStep(learner) if train.y.is_cuda and learner.graphable else learner.step
-    result: WeightResult | None = None
-    for epoch in range(1, settings.epochs + 1):
-        result = weigh_samples(config, state, samples, memory)
+    while task.epoch < epochs:
+        chosen = learner.begin_epoch(task.epoch + 1, epochs)
+        result = weigh_samples(config, state, task.material.current)
         start = time.perf_counter()
-        selection = select_samples(config, state, samples, result)
+        selection = select_samples(config, state, task.material.current, result, chosen)
         with one_thread():
-            _train_epoch(step, samples, selection, replay, settings.batch_size)
+            steps = _train_epoch(step, task, selection, config.settings.batch_size)
+        task.epoch += 1
+        task.weights = None if result is None else result.weights
         record = EpochRecord(
             task=len(state.per_task) + 1,
-            epoch=epoch,
-            samples=len(samples),
+            epoch=task.epoch,
+            samples=len(task.material.current),
             trained=len(selection.index),
+            steps=steps,
             train=time.perf_counter() - start,
             weights=weight_record(result),
         )
         state.epochs.append(record)
         listener(record)
-        _check_finite(learner, record, settings.lr)
+        _check_finite(learner, record, config.settings.lr)
         if len(selection.index) == 0:
             state.notes.append(
-                f"task {record.task}, epoch {epoch}: the program keeps no sample, so the epoch "
-                "trained on the buffer alone; a smaller alpha or a larger lam keeps more"
+                f"task {record.task}, epoch {record.epoch}: the program keeps no sample, so the "
+                "epoch trained on the buffer alone; a smaller alpha or a larger lam keeps more"
             )
-    learner.end_task()
-    if learner.replays:
-        weights = None if result is None else result.weights
-        state.buffer = state.buffer.with_task(train, weights, state.generators.buffer)
+        at_epoch_end()
+    state.buffer = learner.remember(train, task.weights, state.buffer)
+    learner.end_task(state.buffer)
+    state.task = None
 
 
-def _train_epoch(
-    step: Step,
-    samples: Samples,
-    selection: Selection,
-    replay: ReplayBatches | None,
-    batch_size: int,
-) -> None:
-    """Step over the selected samples; if there are none, once over the buffer."""
+def _begin_task(config: RunConfig, state: RunState, train: Samples) -> TaskInProgress:
+    """Count what is seen, and let the learner say what it trains on."""
+    for key, count in group_counts(train).items():
+        state.seen[key] = state.seen.get(key, 0) + count
+    material = state.learner.begin_task(train, state.buffer)
+    replay = None
+    if material.memory is not None:
+        size, generator = config.settings.memory_batch_size, state.generators.memory
+        replay = ReplayBatches(material.memory, size, generator)
+    return TaskInProgress(material, replay)
+
+
+def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_size: int) -> int:
+    """Step over the selected samples, or once over the buffer if there are none; count steps."""
+    samples, replay = task.material.current, task.replay
     rows = torch.split(selection.index, batch_size)
     weights = rows if selection.weight is None else torch.split(selection.weight, batch_size)
     if len(selection.index) == 0 and replay is not None:
         rows, weights = rows * replay.per_pass, weights * replay.per_pass
     for index, weight in zip(rows, weights, strict=True):
-        step(
-            samples.take(index),
-            None if selection.weight is None else weight,
-            None if replay is None else replay.next(),
-        )
+        memory, memory_rows = (None, None) if replay is None else replay.next()
+        used = None if selection.weight is None else weight
+        step(Batch(samples.take(index), index, used, memory, memory_rows))
     if samples.y.is_cuda:
         torch.cuda.synchronize()
+    return len(rows)
 
 
 def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
@@ -179,13 +201,12 @@ def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
         )
 
 
-def _evaluate(state: RunState, task: Task, device: torch.device) -> None:
-    """Measure the learner on the test samples of all classes seen so far."""
+def _evaluate(state: RunState, tests: Sequence[Samples]) -> None:
+    """Measure the learner on the test samples of all tasks so far."""
     start = time.perf_counter()
-    state.tests.append(task.test.to(device))
-    y_pred = torch.cat([state.learner.predict(test.x) for test in state.tests]).cpu().numpy()
-    labels = [test.y.cpu().numpy() for test in state.tests]
-    attributes = [test.z.cpu().numpy() for test in state.tests if test.z is not None]
+    y_pred = torch.cat([state.learner.predict(test.x) for test in tests]).cpu().numpy()
+    labels = [test.y.cpu().numpy() for test in tests]
+    attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
     predictions = Predictions(
         y_true=np.concatenate(labels),
         y_pred=y_pred,

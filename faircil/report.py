@@ -122,11 +122,12 @@ def _values(rows: Sequence[Row], mark_best: bool) -> tuple[tuple[str, ...], list
     cells = [
         (
             *(Cell(format_value(means[n], deviations[n]), position in best[n]) for n in names),
+            Cell(f"{means['steps']:,.0f}"),
             Cell(f"{means['seconds']['total']:.1f}"),
         )
         for position, (means, deviations) in enumerate(statistics)
     ]
-    return (*names, "seconds"), cells
+    return (*names, "steps", "seconds"), cells
 
 
 def _best(name: str, rows: Sequence[Row], values: Sequence[float | None]) -> set[int]:

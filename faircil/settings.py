@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError, create_model
 
 from faircil.buffer import RULES
-from faircil.errors import unknown_name
+from faircil.errors import shortened, unknown_name
+from faircil.learners import LEARNERS, Options
+from faircil.learners.options import Count, NonNegative, Positive
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.solver import SOLVERS
 from faircil.weighting.weights import GRADIENTS
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
 
+class Settings(Options):
+    """Numbers and switches of a run; every field can be set with ``--set name=value``.
 
-class Settings(BaseModel):
-    """Numbers and switches of a run; every field can be set with ``--set name=value``."""
+    The settings of a run are those here, which every method has, and those of its learner; see
+    :func:`settings_of`.
+    """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    lr: Positive = 0.01
-    """learning rate of SGD"""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """momentum of SGD"""
     epochs: Count = 20
     """epochs per task"""
     batch_size: Count = 64
@@ -37,8 +34,6 @@ class Settings(BaseModel):
     """buffer samples per step"""
     hidden: tuple[Count, ...] = (256, 256)
     """widths of the MLP's hidden layers, e.g. 256,256"""
-    tau: NonNegative = 2.0
-    """weight of the replay loss"""
     alpha: Positive | Literal["auto"] = "auto"
     """step size of the predicted losses; the larger, the fewer samples are kept; auto: 12/|T|"""
     lam: NonNegative = 0.5
@@ -56,43 +51,75 @@ class Settings(BaseModel):
     """solver of the linear program, see `faircil list solvers`"""
     buffer_size: Count = 32
     """buffer samples per group (class and attribute value)"""
-    buffer_rule: str = "random"
-    """which samples of a group stay in the buffer: random or large-weight-first"""
     class_order: Literal["fixed", "shuffled"] = "fixed"
     """order of classes: fixed, or shuffled by the seed"""
     classes_per_task: Count | None = None
     """classes per task of a named dataset; default: the dataset's own"""
 
 
+@cache
+def settings_of(method: str) -> type[Settings]:
+    """Return the settings of runs of a method: those of every run, and those of its learner."""
+    learner = LEARNERS.get(method)
+    if learner is None or learner.options is Options:
+        return Settings
+    bases: Any = (learner.options, Settings)  # in this order: a learner's own defaults win
+    return cast(type[Settings], create_model("Settings", __base__=bases))
+
+
+def learner_options(method: str, settings: Settings) -> Options:
+    """Return the part of a run's settings that its learner knows."""
+    options = LEARNERS[method].options
+    return options(**{name: getattr(settings, name) for name in options.model_fields})
+
+
+def own_settings(method: str) -> list[str]:
+    """Return the names of the settings that runs of other methods may not have."""
+    common = Settings.model_fields
+    return [name for name in LEARNERS[method].options.model_fields if name not in common]
+
+
 def shipped_settings(
     dataset: str | None, method: str, weighting: str, measure: str
 ) -> dict[str, Any]:
-    """Look the run up in ``settings.toml``; own data (None) has no row there."""
+    """Look the run up in ``settings.toml``; own data (None) has no row there.
+
+    A row may name settings of several methods; each takes those that it has.
+    """
     key = {"dataset": dataset, "method": method, "weighting": weighting, "measure": measure}
     table = tomllib.loads((files("faircil") / "settings.toml").read_text(encoding="utf-8"))
     values: dict[str, Any] = {}
     for row in table["row"]:
         if all(key[name] in row[name] for name in key if name in row):
             values.update(row["set"])
-    return values
+    known = settings_of(method).model_fields
+    return {name: value for name, value in values.items() if name in known}
 
 
-def parse_overrides(overrides: Iterable[str], mistakes: list[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs; a comma makes a list."""
+def parse_overrides(overrides: Iterable[str], method: str, mistakes: list[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs for a run of the method; a comma makes a list."""
+    known = settings_of(method).model_fields
     values: dict[str, Any] = {}
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name or not value:
             mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
-        elif name not in Settings.model_fields:
-            mistakes.append(unknown_name("setting", name, Settings.model_fields))
+        elif name not in known:
+            owners = [other for other in LEARNERS if name in own_settings(other)]
+            mistakes.append(
+                f"method '{method}' has no setting '{name}'; it belongs to {shortened(owners)}"
+                if owners
+                else unknown_name("setting", name, known)
+            )
         else:
             values[name] = value.split(",") if name == "hidden" else value
     return values
 
 
-def validate_settings(values: Mapping[str, Any], mistakes: list[str]) -> Settings | None:
-    """Check types, ranges and names of the settings."""
+def validate_settings(
+    values: Mapping[str, Any], method: str, mistakes: list[str]
+) -> Settings | None:
+    """Check types, ranges and names of the settings of a method."""
     tables: dict[str, Iterable[str]] = {
         "solver": [*SOLVERS, "auto"],
         "buffer_rule": RULES,
@@ -103,7 +130,7 @@ def validate_settings(values: Mapping[str, Any], mistakes: list[str]) -> Setting
         if name in values and values[name] not in table:
             mistakes.append(unknown_name(name.replace("_", " "), str(values[name]), table))
     try:
-        return Settings.model_validate(values)
+        return settings_of(method).model_validate(values)
     except ValidationError as error:
         expected: dict[str, dict[str, None]] = {}
         for problem in error.errors():

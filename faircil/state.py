@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from faircil.buffer import ReplayBuffer
-from faircil.learners import Learner
+from faircil.buffer import ReplayBatches, ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners import Learner, Material
 from faircil.metrics import TaskMetrics
 from faircil.results.record import EpochRecord, Predictions, Seconds
-from faircil.samples import Samples
 
 
-@dataclass(frozen=True)
-class Generators:
-    """One stream of random numbers per purpose, so that methods on one seed share what they can."""
+@dataclass
+class TaskInProgress:
+    """A task that has begun and not ended.
 
-    init_seed: int  # of the net: its layers draw from torch's global generator
-    shuffle: torch.Generator
-    memory: torch.Generator
-    buffer: torch.Generator
-    weights: torch.Generator
+    Parameters
+    ----------
+    material : Material
+        What its steps draw from.
+    replay : ReplayBatches or None
+        Batches of the memory, in the middle of a pass.
+    epoch : int
+        Epochs that are done.
+    weights : Tensor, shape (n,), or None
+        Of the last epoch.
+    """
 
-    @classmethod
-    def from_seed(cls, seed: int) -> Generators:
-        """Derive independent generators from the seed of the run."""
-        init, *seeds = (
-            np.random.SeedSequence([seed, 1]).generate_state(5, np.uint64) >> 1
-        ).tolist()
-        return cls(init, *(torch.Generator().manual_seed(s) for s in seeds))
+    material: Material
+    replay: ReplayBatches | None
+    epoch: int = 0
+    weights: Tensor | None = None
 
 
 @dataclass
@@ -42,28 +47,29 @@ class RunState:
     learner : Learner
     buffer : ReplayBuffer
     generators : Generators
+    task : TaskInProgress or None
+        None between two tasks.
     seen : dict
         ``{(y,): n}`` or ``{(y, z): n}``, training samples of the tasks so far.
-    tests : list of Samples
-        Test parts of the tasks so far.
     per_task, predictions, epochs, notes : list
         As in :class:`faircil.results.record.RunResult`.
-    eval_seconds : float
-        Wall time of the evaluations.
+    eval_seconds, total_seconds : float
+        Wall time of the evaluations, and of everything.
     """
 
     learner: Learner
     buffer: ReplayBuffer
     generators: Generators
+    task: TaskInProgress | None = None
     seen: dict[tuple[int, ...], int] = field(default_factory=dict)
-    tests: list[Samples] = field(default_factory=list)
     per_task: list[TaskMetrics] = field(default_factory=list)
     predictions: list[Predictions] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     eval_seconds: float = 0.0
+    total_seconds: float = 0.0
 
-    def seconds(self, total: float) -> Seconds:
+    def seconds(self) -> Seconds:
         """Split the wall time of the run."""
         weights = [epoch.weights for epoch in self.epochs if epoch.weights]
         return Seconds(
@@ -71,5 +77,16 @@ class RunState:
             lp=sum(record.lp for record in weights),
             train=sum(epoch.train for epoch in self.epochs),
             eval=self.eval_seconds,
-            total=total,
+            total=self.total_seconds,
         )
+
+
+def save_state(state: RunState, file: Path | BinaryIO) -> None:
+    """Write a state that :func:`load_state` reads; the training data of its task is part of it."""
+    torch.save(state, file)
+
+
+def load_state(file: Path | BinaryIO) -> RunState:
+    """Read a state; only from a file of your own, since reading it can run code."""
+    state: RunState = torch.load(file, weights_only=False)
+    return state

@@ -23,9 +23,9 @@ def task(sizes: dict[tuple[int, ...], int]) -> Samples:
 @pytest.mark.parametrize("rule", RULES)
 def test_each_group_keeps_its_quota(rule: str) -> None:
     first, second = task({(0, 0): 20, (0, 1): 3, (1, 0): 9}), task({(2, 1): 8, (3, 0): 4})
-    empty = ReplayBuffer(5, rule)
-    after_one = empty.with_task(first, None, generator())
-    after_two = after_one.with_task(second, torch.rand(12, generator=generator()), generator())
+    empty, weights = ReplayBuffer(5), torch.rand(12, generator=generator())
+    after_one = empty.with_task(first, None, generator(), rule)
+    after_two = after_one.with_task(second, weights, generator(), rule)
     assert empty.samples is None
     assert after_one.samples is not None
     assert after_two.samples is not None
@@ -67,7 +67,8 @@ def test_large_weights_go_first_and_ties_are_drawn() -> None:
     large = {int(x) for x in samples.x if x % 5 == 0}
     chosen = []
     for seed in range(5):
-        buffer = ReplayBuffer(10, "large-weight-first").with_task(samples, weights, generator(seed))
+        rule = "large-weight-first"
+        buffer = ReplayBuffer(10).with_task(samples, weights, generator(seed), rule)
         assert buffer.samples is not None
         rows = {int(x) for x in buffer.samples.x}
         assert large <= rows
@@ -83,10 +84,11 @@ def test_batches_visit_all_once_per_pass_and_reshuffle() -> None:
     passes = []
     for _ in range(3):
         parts = [batches.next() for _ in range(batches.per_pass)]
-        assert [len(part) for part in parts] == [4, 4, 3]
-        rows = [int(x) for part in parts for x in part.x]
+        assert [len(part) for part, _ in parts] == [4, 4, 3]
+        rows = [int(x) for part, _ in parts for x in part.x]
         assert sorted(rows) == list(range(11))
-        assert torch.cat([part.y for part in parts]).tolist() == memory.y[rows].tolist()
+        assert torch.cat([part.y for part, _ in parts]).tolist() == memory.y[rows].tolist()
+        assert torch.cat([index for _, index in parts]).tolist() == rows
         passes.append(tuple(rows))
     assert len(set(passes)) == 3
 
@@ -94,9 +96,9 @@ def test_batches_visit_all_once_per_pass_and_reshuffle() -> None:
 def test_a_buffer_smaller_than_a_batch_is_one_batch() -> None:
     batches = ReplayBatches(task({(0,): 3}), 64, generator())
     assert batches.per_pass == 1
-    assert len(batches.next()) == len(batches.next()) == 3
+    assert len(batches.next()[0]) == len(batches.next()[0]) == 3
 
 
 def test_unknown_rule() -> None:
     with pytest.raises(UsageError, match="did you mean 'random'"):
-        ReplayBuffer(2, "randm")
+        ReplayBuffer(2).with_task(task({(0,): 3}), None, generator(), "randm")

@@ -141,7 +141,7 @@ def test_an_epoch_that_keeps_nothing_trains_on_the_buffer_and_says_so(
     ]
     assert all("buffer alone" in note for note in result.notes)
     # One pass over 12, then 18 buffered samples, 16 at a time.
-    alone = [memory for (_, current, _, memory), _, _ in steps if len(current) == 0]
+    alone = [batch.memory for (_, batch), _, _ in steps if len(batch.current) == 0]
     assert [len(memory) for memory in alone] == [12, 16, 2]
 
 
@@ -241,7 +241,7 @@ def test_replay_meets_all_of_the_buffer_before_any_sample_again(
 ) -> None:
     steps = spy(monkeypatch, Replay, "step")
     run(small_config(memory_batch_size=4), 0, stream=small_stream(attribute=False))
-    memories: list[Samples] = [memory for (_, _, _, memory), _, _ in steps if memory is not None]
+    memories: list[Samples] = [batch.memory for (_, batch), _, _ in steps if batch.memory]
     first_pass = torch.cat([memory.x for memory in memories[:3]])
     assert len(torch.unique(first_pass, dim=0)) == 12
 

@@ -52,14 +52,15 @@ def angles_at_the_second_task(dataset: str, seed: int) -> list[float]:
     angles: list[float] = []
     weigh_samples = experiment.weigh_samples
 
-    def measuring(config, state, current, memory):  # type: ignore[no-untyped-def]
+    def measuring(config, state, current):  # type: ignore[no-untyped-def]
+        memory = state.buffer.samples
         if memory is not None and not angles:
             new = head_gradient(state.learner.net, current)
             for rows in memory.keys().unique(dim=0):
                 old = memory.take((memory.keys() == rows).all(dim=1))
                 cosine = cosine_similarity(new, head_gradient(state.learner.net, old), dim=0)
                 angles.append(float(torch.rad2deg(torch.acos(cosine))))
-        return weigh_samples(config, state, current, memory)
+        return weigh_samples(config, state, current)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "weigh_samples", measuring)

@@ -37,14 +37,22 @@ def _methods() -> Listing:
     from faircil.learners import ALIASES, LEARNERS
 
     aliases = [
-        (alias, f"{method} with weighting {weighting}", "yes")
+        (alias, f"{method} with weighting {weighting}", "Park et al. 2026", *_needs(method))
         for alias, (method, weighting) in ALIASES.items()
     ]
-    return ("name", "what", "weighting"), [
-        *((name, row.summary, f"no: {row.no_weighting}" if row.no_weighting else "yes")
-          for name, row in LEARNERS.items()),
+    return ("name", "what", "source", "needs", "weighting"), [
+        *((name, row.summary, row.source, *_needs(name)) for name, row in LEARNERS.items()),
         *aliases,
-    ]  # fmt: skip
+    ]
+
+
+def _needs(method: str) -> tuple[str, str]:
+    """Say what a method needs, and whether its current samples can be weighted."""
+    from faircil.learners import LEARNERS
+
+    row = LEARNERS[method]
+    needs = ["buffer"] * row.replays + ["attribute"] * row.needs_attribute
+    return ", ".join(needs) or "–", f"no: {row.no_weighting}" if row.no_weighting else "yes"
 
 
 def _measures() -> Listing:
@@ -60,11 +68,20 @@ def _weightings() -> Listing:
 
 
 def _settings() -> Listing:
-    from faircil.settings import Settings
+    from faircil.learners import LEARNERS
+    from faircil.settings import Settings, own_settings
 
-    return ("name", "default", "what"), [
-        (name, _plain(field.default), field.description or "")
-        for name, field in Settings.model_fields.items()
+    fields = [(name, field, "all") for name, field in Settings.model_fields.items()]
+    owners: dict[str, list[str]] = {}
+    for method in LEARNERS:
+        for name in own_settings(method):
+            owners.setdefault(name, []).append(method)
+    for name, methods in owners.items():
+        field = LEARNERS[methods[0]].options.model_fields[name]
+        fields.append((name, field, ", ".join(methods)))
+    return ("name", "default", "methods", "what"), [
+        (name, _plain(field.default), methods, field.description or "")
+        for name, field, methods in fields
     ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from faircil.learners.base import Learner as Learner
-from faircil.learners.base import LearnerSettings as LearnerSettings
+from faircil.learners.batch import Batch as Batch
+from faircil.learners.batch import Material as Material
 from faircil.learners.finetune import FineTune
 from faircil.learners.joint import Joint
+from faircil.learners.options import Options as Options
 from faircil.learners.replay import Replay
 
 LEARNERS: dict[str, type[Learner]] = {

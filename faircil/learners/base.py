@@ -1,56 +1,58 @@
-"""What every learner does: begin a task, step, end the task, predict."""
+"""What every learner does: begin a task, begin an epoch, step, end the task, predict."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from faircil.buffer import ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners.batch import Batch, Material
+from faircil.learners.options import Options
 from faircil.samples import Samples
 from faircil.threads import chunk_size, map_chunks, thread_safe
 
 
-@dataclass(frozen=True)
-class LearnerSettings:
-    """Settings of the update.
-
-    Parameters
-    ----------
-    lr, momentum : float
-        Of SGD.
-    tau : float
-        Weight of the replay loss.
-    """
-
-    lr: float
-    momentum: float = 0.9
-    tau: float = 1.0
-
-
 class Learner:
-    """Trains on the current task alone; replay methods override :meth:`loss`.
+    """Trains on the current task alone; most methods override :meth:`loss` and nothing else.
+
+    The verbs are called in this order: for every task :meth:`begin_task`; for every epoch
+    :meth:`begin_epoch` and for every batch :meth:`step`; at the end of the task :meth:`remember`
+    and :meth:`end_task`, then :meth:`predict`.
 
     Parameters
     ----------
     net : Module
         Returns logits over all classes, seen or not.
-    settings : LearnerSettings
+    settings : Options
+        An instance of the learner's ``options``.
+    generators : Generators
+        Whatever the learner draws, it draws from these.
     """
 
-    summary: ClassVar[str] = ""
+    summary: ClassVar[str] = ""  # one line for people
+    source: ClassVar[str] = ""  # who proposed it
+    options: ClassVar[type[Options]] = Options
     replays: ClassVar[bool] = False  # whether it needs a replay buffer
+    needs_attribute: ClassVar[bool] = False  # whether it needs a sensitive attribute
     graphable: ClassVar[bool] = True  # a step is the same kernels for every batch of a shape
     no_weighting: ClassVar[str | None] = None  # why current samples cannot be weighted
 
-    def __init__(self, net: nn.Module, settings: LearnerSettings) -> None:
+    settings: Options
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         self.net = net
         self.settings = settings
-        self.optimizer = self._new_optimizer()
+        self.generators = generators
+        self.optimizer = self.new_optimizer()
+        self.old: tuple[int, ...] = ()  # classes of the tasks before
+        self.new: tuple[int, ...] = ()  # classes of the current task that are none of them
 
-    def _new_optimizer(self) -> torch.optim.Optimizer:
+    def new_optimizer(self) -> torch.optim.Optimizer:
+        """Make the optimizer of a task."""
         return torch.optim.SGD(
             self.net.parameters(),
             lr=self.settings.lr,
@@ -58,51 +60,82 @@ class Learner:
             fused=True,
         )
 
-    def begin_task(self, train: Samples) -> Samples:
-        """Start a task with a fresh optimizer; return the samples to train on."""
-        self.optimizer = self._new_optimizer()
-        return train
-
-    def loss(self, current: Samples, weight: Tensor | None, memory: Samples | None) -> Tensor:
-        """Return the loss of one step.
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Start a task with a fresh optimizer; say what it trains on.
 
         Parameters
         ----------
-        current : Samples
-            A batch of the current task, b samples; may be empty where there is memory.
-        weight : Tensor, shape (b,), or None
-            Weights of these samples; None: all 1.
-        memory : Samples or None
-            A batch of the replay buffer.
+        train : Samples
+            Training data of the task.
+        buffer : ReplayBuffer
+            Of the tasks before; empty in the first.
         """
-        del memory
-        losses = cross_entropy(self.net(current.x), current.y, reduction="none")
-        return weighted_mean(losses, weight)
+        self.optimizer = self.new_optimizer()
+        self.old += self.new
+        self.new = tuple(sorted(set(train.y.tolist()) - set(self.old)))
+        return Material(train, buffer.samples)
 
-    def step(self, current: Samples, weight: Tensor | None, memory: Samples | None) -> None:
+    def begin_epoch(self, epoch: int, epochs: int) -> Tensor | None:
+        """Prepare epoch 1, 2, … of ``epochs``.
+
+        Returns
+        -------
+        Tensor of int64, or None
+            Rows of the material's current samples in training order, where the method chooses
+            them itself; None: all of them, shuffled.
+        """
+        del epoch, epochs
+        return None
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of one step."""
+        losses = cross_entropy(self.net(batch.current.x), batch.current.y, reduction="none")
+        return batch.weighted_mean(losses)
+
+    def step(self, batch: Batch) -> None:
         """Update the net once: one forward and one backward pass."""
         self.net.train()
         self.optimizer.zero_grad()
-        self.loss(current, weight, memory).backward()  # type: ignore[no-untyped-call]
+        self.loss(batch).backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
-    def end_task(self) -> None:
-        """Do what the method does after a task's last epoch, before the net is evaluated."""
+    def remember(
+        self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
+    ) -> ReplayBuffer:
+        """Return the buffer with a part of the task that ends; unchanged if none is kept.
+
+        Parameters
+        ----------
+        train : Samples
+            Training data of the task, n samples.
+        weights : Tensor, shape (n,), or None
+            Weights of the task's last epoch; None: all 1.
+        buffer : ReplayBuffer
+            Of the tasks before.
+        """
+        del train, weights
+        return buffer
+
+    def end_task(self, buffer: ReplayBuffer) -> None:
+        """Do what is to be done before the net is evaluated; the buffer holds the task already."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return scores, (n, classes), of inputs (n, ...) that are few enough to pass at once.
+
+        The largest is the prediction, and their softmax are probabilities; −inf for a class that
+        cannot be. Called without gradients and with the net in eval mode; on several threads.
+        """
+        scores: Tensor = self.net(x)
+        return scores
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Return :meth:`logits` of any number of inputs, (n, ...)."""
+        self.net.eval()
+        with torch.no_grad():
+            size, threads = chunk_size(x.device), thread_safe(self.net)
+            parts = map_chunks(lambda rows: self.logits(x[rows]), len(x), size, threads=threads)
+            return torch.cat(parts) if parts else self.logits(x)
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the predicted class, (n,), of inputs (n, ...)."""
-        self.net.eval()
-
-        def classes(rows: slice) -> Tensor:
-            found: Tensor = self.net(x[rows]).argmax(dim=1)
-            return found
-
-        with torch.inference_mode():
-            size, threads = chunk_size(x.device), thread_safe(self.net)
-            parts = map_chunks(classes, len(x), size, threads=threads)
-        return torch.cat([torch.zeros(0, dtype=torch.int64, device=x.device), *parts])
-
-
-def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """Return ``mean(w · loss)``: the mean is over the batch, whatever its weights add up to."""
-    return losses.mean() if weight is None else (weight * losses).mean()
+        return self.scores(x).argmax(dim=1)

@@ -9,4 +9,5 @@ class FineTune(Learner):
     """Train on each task as it comes."""
 
     summary = "the current task alone (lower bound)"
+    source = "–"
     no_weighting = "it keeps no buffer, so the losses of old groups cannot be measured"

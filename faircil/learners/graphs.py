@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from faircil.learners.base import Learner
+from faircil.learners.batch import Batch
 from faircil.samples import Samples
 
 WARM_UP = 3  # ordinary steps first: they allocate what the optimizer and the libraries keep
+Arrays = tuple[Tensor | None, ...]
 Shapes = tuple[tuple[int, ...] | None, ...]
 
 
@@ -33,11 +35,11 @@ class GraphedStep:
         self._seen: dict[Shapes, int] = {}
         self._recorded: Shapes | None = None
         self._graph = torch.cuda.CUDAGraph()
-        self._static: tuple[Tensor | None, ...] = ()
+        self._static: Arrays = ()
 
-    def __call__(self, current: Samples, weight: Tensor | None, memory: Samples | None) -> None:
+    def __call__(self, batch: Batch) -> None:
         """Update the net once."""
-        arrays = _arrays(current, weight, memory)
+        arrays = _arrays(batch)
         shapes = tuple(None if array is None else tuple(array.shape) for array in arrays)
         if shapes == self._recorded:
             self._replay(arrays)
@@ -47,38 +49,45 @@ class GraphedStep:
             self._record(arrays, shapes)
             self._replay(arrays)
         else:
-            self._aside(current, weight, memory)
+            self._aside(batch)
 
-    def _aside(self, current: Samples, weight: Tensor | None, memory: Samples | None) -> None:
+    def _aside(self, batch: Batch) -> None:
         """Take an ordinary step, on another stream as recording wants it."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            self._learner.step(current, weight, memory)
+            self._learner.step(batch)
         torch.cuda.current_stream().wait_stream(stream)
 
-    def _record(self, arrays: tuple[Tensor | None, ...], shapes: Shapes) -> None:
+    def _record(self, arrays: Arrays, shapes: Shapes) -> None:
         self._static = tuple(None if array is None else array.clone() for array in arrays)
-        x, y, weight, memory_x, memory_y = self._static
-        assert x is not None
-        assert y is not None
-        memory = None
-        if memory_x is not None and memory_y is not None:
-            memory = Samples(memory_x, memory_y)
+        batch = _batch(self._static)
         with torch.cuda.graph(self._graph):
-            self._learner.step(Samples(x, y), weight, memory)
+            self._learner.step(batch)
         self._recorded = shapes
 
-    def _replay(self, arrays: tuple[Tensor | None, ...]) -> None:
+    def _replay(self, arrays: Arrays) -> None:
         for place, array in zip(self._static, arrays, strict=True):
             if place is not None and array is not None:
                 place.copy_(array)
         self._graph.replay()
 
 
-def _arrays(
-    current: Samples, weight: Tensor | None, memory: Samples | None
-) -> tuple[Tensor | None, ...]:
-    """Return what a step reads; attributes are no part of a loss."""
-    old = (None, None) if memory is None else (memory.x, memory.y)
-    return (current.x, current.y, weight, *old)
+def _arrays(batch: Batch) -> Arrays:
+    """Return what a step reads."""
+    memory = batch.memory
+    old = (None, None, None) if memory is None else (memory.x, memory.y, memory.z)
+    new = (batch.current.x, batch.current.y, batch.current.z)
+    return (*new, batch.rows, batch.weight, *old, batch.memory_rows)
+
+
+def _batch(arrays: Arrays) -> Batch:
+    """Put a batch together again."""
+    x, y, z, rows, weight, memory_x, memory_y, memory_z, memory_rows = arrays
+    assert x is not None
+    assert y is not None
+    assert rows is not None
+    memory = None
+    if memory_x is not None and memory_y is not None:
+        memory = Samples(memory_x, memory_y, memory_z)
+    return Batch(Samples(x, y, z), rows, weight, memory, memory_rows)

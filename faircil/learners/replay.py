@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.base import Learner, weighted_mean
+from faircil.buffer import ReplayBuffer
+from faircil.learners.base import Learner
+from faircil.learners.batch import Batch
+from faircil.learners.options import BufferOptions, ReplayOptions
 from faircil.samples import Samples
 
 
-class Replay(Learner):
+class Buffered(Learner):
+    """Keeps a part of each group that it has seen."""
+
+    options = BufferOptions
+    replays = True
+
+    settings: BufferOptions
+
+    def remember(
+        self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
+    ) -> ReplayBuffer:
+        """Add as many samples of each group as the quota allows, chosen by the rule."""
+        rule = self.settings.buffer_rule
+        return buffer.with_task(train, weights, self.generators.buffer, rule)
+
+
+class Replay(Buffered):
     """Minimise ``mean(w · loss of the current batch) + τ · mean(loss of a memory batch)``."""
 
     summary = "experience replay: current batch + tau · memory batch"
-    replays = True
+    source = "Chaudhry et al. 2019"
+    options = ReplayOptions
 
-    def loss(self, current: Samples, weight: Tensor | None, memory: Samples | None) -> Tensor:
+    settings: ReplayOptions
+
+    def loss(self, batch: Batch) -> Tensor:
         """Take both batches through the net at once."""
-        if memory is None:
-            return super().loss(current, weight, memory)
-        logits = self.net(torch.cat([current.x, memory.x]))
-        losses = cross_entropy(logits, torch.cat([current.y, memory.y]), reduction="none")
-        new, old = losses[: len(current)], losses[len(current) :]
-        replay = self.settings.tau * old.mean()
-        return replay + weighted_mean(new, weight) if len(current) else replay
+        losses = cross_entropy(self.net(batch.x), batch.y, reduction="none")
+        new, old = batch.split(losses)
+        loss = batch.weighted_mean(new)
+        return loss if batch.memory is None else self.settings.tau * old.mean() + loss

@@ -52,7 +52,7 @@ class WeightRecord:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What an epoch did: trained on ``trained`` of ``samples`` in ``train`` seconds.
+    """What an epoch did: trained on ``trained`` of ``samples`` in ``steps`` and ``train`` seconds.
 
     ``task`` and ``epoch`` count from 1; ``weights`` is None where the epoch was not weighted.
     """
@@ -61,6 +61,7 @@ class EpochRecord:
     epoch: int
     samples: int
     trained: int
+    steps: int
     train: float
     weights: WeightRecord | None
 

@@ -17,8 +17,9 @@ Values = Mapping[str, float | None]
 class RunSummary:
     """A finished run as ``summary.json`` holds it.
 
-    ``metrics`` are means over tasks, ``per_task`` the same metrics after each task, ``seconds``
-    the split of the wall time, ``code`` the hash of the code that made it.
+    ``metrics`` are means over tasks, ``per_task`` the same metrics after each task, ``steps`` the
+    updates of the net, ``seconds`` the split of the wall time, ``code`` the hash of the code that
+    made it.
     """
 
     label: str
@@ -26,6 +27,7 @@ class RunSummary:
     config: Mapping[str, Any]
     seed: int
     metrics: Values
+    steps: int
     seconds: Mapping[str, float]
     per_task: Sequence[Values]
     notes: Sequence[str]
@@ -36,6 +38,7 @@ class RunSummary:
         return {
             "seed": self.seed,
             **self.metrics,
+            "steps": self.steps,
             "seconds": self.seconds,
             "per_task": list(self.per_task),
             "dir": self.dir,
@@ -50,6 +53,7 @@ def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
         config=result.config,
         seed=result.seed,
         metrics=result.averages(),
+        steps=sum(epoch.steps for epoch in result.epochs),
         seconds=asdict(result.seconds),
         per_task=[result.after_task(position) for position in range(len(result.per_task))],
         notes=list(result.notes),
@@ -58,7 +62,7 @@ def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
 
 
 def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return mean and standard deviation (n − 1) over runs of all metrics and seconds.
+    """Return mean and standard deviation (n − 1) over runs of all metrics, steps and seconds.
 
     A value is None where a run lacks it; a deviation also where there is only one run.
     """
@@ -66,6 +70,7 @@ def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, An
     deviations: dict[str, Any] = {}
     for name in METRIC_NAMES:
         means[name], deviations[name] = spread([run.metrics[name] for run in runs])
+    means["steps"], deviations["steps"] = spread([run.steps for run in runs])
     keys = runs[0].seconds.keys()
     pairs = {key: spread([run.seconds[key] for run in runs]) for key in keys}
     means["seconds"] = {key: pair[0] for key, pair in pairs.items()}

@@ -42,7 +42,9 @@ def test_one_row_per_configuration_with_the_best_starred(cli: Cli) -> None:
 def test_markdown(cli: Cli) -> None:
     lines = cli("compare", "runs/er", "runs/finetune", "--markdown").out.splitlines()
     assert lines[0] == "### toy"
-    assert lines[2] == "| method | seeds | accuracy | eer | eer_task | forgetting | seconds |"
+    assert (
+        lines[2] == "| method | seeds | accuracy | eer | eer_task | forgetting | steps | seconds |"
+    )
     assert [line.split(" | ")[0] for line in lines[4:6]] == ["| er", "| finetune"]
 
 

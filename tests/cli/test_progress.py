@@ -15,11 +15,15 @@ from faircil.metrics import TaskMetrics, evaluate
 from faircil.results.record import EpochRecord, WeightRecord
 
 CONFIG = resolve(dataset="toy-groups", method="fsw", overrides=["epochs=2"])
-FIRST = EpochRecord(task=1, epoch=1, samples=2000, trained=2000, train=1.0, weights=None)
+FIRST = EpochRecord(
+    task=1, epoch=1, samples=2000, trained=2000, steps=1000, train=1.0, weights=None
+)
 WEIGHTS = WeightRecord(
     kept=300, dropped=699, partial=1, objective=1.0, bound=1.0, gradient=0.5, lp=0.25
 )
-LATER = EpochRecord(task=2, epoch=2, samples=1000, trained=320, train=1.0, weights=WEIGHTS)
+LATER = EpochRecord(
+    task=2, epoch=2, samples=1000, trained=320, steps=160, train=1.0, weights=WEIGHTS
+)
 
 
 def metrics() -> TaskMetrics:

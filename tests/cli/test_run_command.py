@@ -73,7 +73,7 @@ def test_json_document_of_one_seed(cli: Cli) -> None:
     assert run["forgetting"] == run["per_task"][1]["forgetting"]
     assert document["mean"]["accuracy"] == run["accuracy"]
     assert document["std"] == {
-        **dict.fromkeys(METRIC_NAMES),
+        **dict.fromkeys((*METRIC_NAMES, "steps")),
         "seconds": dict.fromkeys((*PARTS, "total")),
     }
 

@@ -1,24 +1,22 @@
 from __future__ import annotations
 
 import torch
+from learning import batch_of, new_learner
 from small_runs import small_config, small_stream
 from torch.nn.functional import cross_entropy
 
 from faircil.experiment import run
-from faircil.learners import LearnerSettings
-from faircil.learners.finetune import FineTune
-from faircil.nets import build_mlp
 
 
 def test_memory_plays_no_part() -> None:
-    learner = FineTune(build_mlp(6, 5, (8,), seed=0), LearnerSettings(lr=0.1))
+    learner = new_learner("finetune")
     first, second, _ = (task.train for task in small_stream(attribute=False).tasks)
     expected = cross_entropy(learner.net(first.x), first.y)
-    torch.testing.assert_close(learner.loss(first, None, None), expected)
-    assert torch.equal(learner.loss(first, None, second), learner.loss(first, None, None))
+    torch.testing.assert_close(learner.loss(batch_of(first)), expected)
+    assert torch.equal(learner.loss(batch_of(first, None, second)), learner.loss(batch_of(first)))
     weights = torch.linspace(0, 1, len(first))
     losses = cross_entropy(learner.net(first.x), first.y, reduction="none")
-    torch.testing.assert_close(learner.loss(first, weights, None), (weights * losses).mean())
+    torch.testing.assert_close(learner.loss(batch_of(first, weights)), (weights * losses).mean())
 
 
 def test_it_forgets() -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from learning import buffer_of, new_learner
 
-from faircil.learners import LEARNERS, LearnerSettings
+from faircil.learners import LEARNERS, Batch
 from faircil.learners.graphs import GraphedStep
 from faircil.nets import build_mlp
 from faircil.samples import Samples
@@ -13,20 +14,25 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 
 @needs_gpu
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("method", ["finetune", "er"])
+@pytest.mark.parametrize("method", [m for m, row in LEARNERS.items() if row.graphable])
 def test_replayed_steps_are_the_steps(method: str, weighted: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(300, 12, generator=generator).cuda()
     y = torch.randint(3, (300,), generator=generator).cuda()
     weights = torch.rand(300, generator=generator).cuda()
-    memory = Samples(x[:16], y[:16]) if method == "er" else None
+    z = torch.randint(2, (300,), generator=generator).cuda()
+    task = Samples(x, y, z)
+    old = task.take(torch.arange(16).cuda()) if LEARNERS[method].replays else None
     nets = []
     for graphed in (False, True):
-        learner = LEARNERS[method](build_mlp(12, 3, (8,), 0).cuda(), LearnerSettings(0.1))
+        learner = new_learner(method, build_mlp(12, 3, (8,), 0).cuda())
         for _ in range(2):  # tasks
-            learner.begin_task(Samples(x, y))
+            material = learner.begin_task(task, buffer_of(old))
+            memory = material.memory
+            memory_rows = None if memory is None else torch.arange(len(memory)).cuda()
             step = GraphedStep(learner) if graphed else learner.step
             for rows in torch.arange(300).cuda().split(32):  # the last batch is smaller
-                step(Samples(x[rows], y[rows]), weights[rows] if weighted else None, memory)
+                weight = weights[rows] if weighted else None
+                step(Batch(material.current.take(rows), rows, weight, memory, memory_rows))
         nets.append(torch.nn.utils.parameters_to_vector(learner.net.parameters()))
     assert torch.equal(*nets)

@@ -3,19 +3,19 @@ from __future__ import annotations
 from itertools import accumulate
 
 import torch
+from learning import buffer_of, new_learner
 from small_runs import small_config, small_stream
 
 from faircil.experiment import run
-from faircil.learners import LearnerSettings
-from faircil.learners.joint import Joint
-from faircil.nets import build_mlp
 
 
 def test_every_task_adds_to_the_data() -> None:
     stream = small_stream(attribute=True)
-    learner = Joint(build_mlp(6, 5, (8,), seed=0), LearnerSettings(lr=0.1))
+    learner = new_learner("joint")
     for number, task in enumerate(stream.tasks, start=1):
-        samples = learner.begin_task(task.train)
+        material = learner.begin_task(task.train, buffer_of(None))
+        samples = material.current
+        assert material.memory is None
         parts = [seen.train for seen in stream.tasks[:number]]
         assert torch.equal(samples.x, torch.cat([part.x for part in parts]))
         assert torch.equal(samples.keys(), torch.cat([part.keys() for part in parts]))

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from learning import batch_of, gradient, new_learner
 from torch import Tensor, nn
 
-from faircil.learners import LearnerSettings
-from faircil.learners.replay import Replay
+from faircil.learners import Learner
 from faircil.nets import build_mlp
 from faircil.samples import Samples
 
@@ -13,8 +13,8 @@ TAU = 3.0
 
 
 @pytest.fixture
-def learner() -> Replay:
-    return Replay(build_mlp(4, 3, (5,), seed=0), LearnerSettings(lr=0.1, tau=TAU))
+def learner() -> Learner:
+    return new_learner("er", build_mlp(4, 3, (5,), seed=0), tau=TAU)
 
 
 def batch(n: int, seed: int) -> Samples:
@@ -32,18 +32,16 @@ def naive_loss(net: nn.Module, samples: Samples, weights: list[float]) -> Tensor
     return total / len(samples)
 
 
-def gradient(net: nn.Module, loss: Tensor) -> Tensor:
-    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, net.parameters())])
-
-
 @pytest.mark.parametrize("weights", [None, [0.0, 0.25, 1.0, 0.5, 1.0, 0.0]])
 @pytest.mark.parametrize("replayed", [0, 9])
 def test_loss_and_gradient_are_those_of_the_formula(
-    learner: Replay, weights: list[float] | None, replayed: int
+    learner: Learner, weights: list[float] | None, replayed: int
 ) -> None:
     current = batch(6, seed=1)
     memory = batch(replayed, seed=2) if replayed else None
-    loss = learner.loss(current, None if weights is None else torch.tensor(weights), memory)
+    loss = learner.loss(
+        batch_of(current, None if weights is None else torch.tensor(weights), memory)
+    )
     expected = naive_loss(learner.net, current, weights or [1.0] * 6)
     if memory is not None:
         expected = expected + TAU * naive_loss(learner.net, memory, [1.0] * replayed)
@@ -53,17 +51,17 @@ def test_loss_and_gradient_are_those_of_the_formula(
 
 @pytest.mark.parametrize("weight", [None, torch.zeros(0)])
 def test_an_empty_current_batch_trains_on_memory_alone(
-    learner: Replay, weight: Tensor | None
+    learner: Learner, weight: Tensor | None
 ) -> None:
     memory = batch(9, seed=2)
     empty = memory.take(torch.zeros(0, dtype=torch.int64))
-    loss = learner.loss(empty, weight, memory)
+    loss = learner.loss(batch_of(empty, weight, memory))
     expected = TAU * naive_loss(learner.net, memory, [1.0] * 9)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(gradient(learner.net, loss), gradient(learner.net, expected))
 
 
-def test_a_step_is_one_of_sgd_with_momentum(learner: Replay) -> None:
+def test_a_step_is_one_of_sgd_with_momentum(learner: Learner) -> None:
     net = build_mlp(4, 3, (5,), seed=0)
     current, memory, weights = batch(6, seed=1), batch(9, seed=2), [0.5] * 6
     velocity = torch.zeros(())
@@ -72,7 +70,7 @@ def test_a_step_is_one_of_sgd_with_momentum(learner: Replay) -> None:
         velocity = 0.9 * velocity + gradient(net, loss)
         flat = nn.utils.parameters_to_vector(net.parameters()).detach()
         nn.utils.vector_to_parameters(flat - 0.1 * velocity, net.parameters())
-        learner.step(current, torch.tensor(weights), memory)
+        learner.step(batch_of(current, torch.tensor(weights), memory))
     torch.testing.assert_close(
         nn.utils.parameters_to_vector(learner.net.parameters()),
         nn.utils.parameters_to_vector(net.parameters()),

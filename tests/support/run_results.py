@@ -49,8 +49,8 @@ def make_result(seed: int = 0, attribute: bool = True, **config: Any) -> RunResu
         ),
         predictions=tuple(predictions),
         epochs=(
-            EpochRecord(task=1, epoch=1, samples=4, trained=4, train=0.3, weights=None),
-            EpochRecord(task=2, epoch=1, samples=4, trained=3, train=0.3, weights=weights),
+            EpochRecord(task=1, epoch=1, samples=4, trained=4, steps=2, train=0.3, weights=None),
+            EpochRecord(task=2, epoch=1, samples=4, trained=3, steps=2, train=0.3, weights=weights),
         ),
         seconds=Seconds(gradient=0.1, lp=0.2, train=0.6, eval=0.1, total=1.1),
         notes=("a note",),

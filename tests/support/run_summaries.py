@@ -17,6 +17,7 @@ def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
         config=config | {"settings": values},
         seed=seed,
         metrics=metrics,
+        steps=100,
         seconds={"gradient": 0.1, "lp": 0.1, "train": 0.1, "eval": 0.1, "total": 0.5},
         per_task=[metrics | {"forgetting": None}, metrics],
         notes=[],

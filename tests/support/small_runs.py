@@ -6,7 +6,9 @@ import torch
 
 from faircil.config import RunConfig, resolve
 from faircil.data.stream import Task, TaskStream
+from faircil.learners import ALIASES
 from faircil.samples import Samples
+from faircil.settings import own_settings
 
 TASKS = ((0, 1), (2,), (3, 4))  # the second has one class
 PER_GROUP = 24
@@ -53,7 +55,7 @@ def small_config(
         "batch_size": 16,
         "memory_batch_size": 16,
         "buffer_size": 6,
-        "tau": 1.0,
+        **({"tau": 1.0} if method in ALIASES or "tau" in own_settings(method) else {}),
         **settings,
     }
     return resolve(

@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from faircil.bench.run.record import ScalePoint, Workload
-from faircil.learners import LEARNERS, LearnerSettings
+from faircil.generators import Generators
+from faircil.learners import LEARNERS, Batch, Options
 from faircil.nets import build_mlp
 from faircil.samples import Samples
 from faircil.weighting.weights import FairSampleWeights
@@ -83,7 +84,7 @@ def _generate(workload: Workload, generator: torch.Generator) -> tuple[Samples, 
 
 def _learn(net: nn.Module, memory: Samples, generator: torch.Generator) -> None:
     """Train on the buffer for a moment: the old classes are known then, as in a run."""
-    learner = LEARNERS["finetune"](net, LearnerSettings(lr=0.01))
+    learner = LEARNERS["finetune"](net, Options(lr=0.01), Generators.from_seed(0))
     for _ in range(STEPS):
-        rows = torch.randint(len(memory), (BATCH,), generator=generator)
-        learner.step(memory.take(rows.to(memory.y.device)), None, None)
+        rows = torch.randint(len(memory), (BATCH,), generator=generator).to(memory.y.device)
+        learner.step(Batch(memory.take(rows), rows))

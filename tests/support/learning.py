@@ -1,0 +1,63 @@
+"""Learners and batches for tests that take single steps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from faircil.buffer import ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners import LEARNERS, Batch, Learner, Options
+from faircil.nets import build_mlp
+from faircil.samples import Samples
+
+
+def new_options(method: str, **values: object) -> Options:
+    """Return settings of the method, with those of ``values`` that it has."""
+    options = LEARNERS[method].options
+    return options(**{name: v for name, v in values.items() if name in options.model_fields})
+
+
+def new_learner(
+    method: str, net: nn.Module | None = None, *, seed: int = 0, **settings: object
+) -> Learner:
+    """Make a learner of five classes in six dimensions, with a small net unless one is given."""
+    net = build_mlp(6, 5, (8,), seed=0) if net is None else net
+    options = new_options(method, **{"lr": 0.1, "tau": 0.5, **settings})
+    return LEARNERS[method](net, options, Generators.from_seed(seed))
+
+
+def buffer_of(samples: Samples | None, quota: int = 8) -> ReplayBuffer:
+    """Make a buffer that holds just these samples."""
+    return ReplayBuffer(quota, samples)
+
+
+def batch_of(
+    current: Samples, weight: Tensor | None = None, memory: Samples | None = None
+) -> Batch:
+    """Make a batch of the first samples of a task and of its memory."""
+    memory_rows = None if memory is None else torch.arange(len(memory))
+    return Batch(current, torch.arange(len(current)), weight, memory, memory_rows)
+
+
+def random_samples(
+    n: int, classes: int = 5, *, seed: int = 0, attribute: bool = False, features: int = 6
+) -> Samples:
+    """Draw n samples with random classes and, if wanted, a random binary attribute."""
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randint(2, (n,), generator=generator) if attribute else None
+    return Samples(
+        torch.randn(n, features, generator=generator),
+        torch.randint(classes, (n,), generator=generator),
+        z,
+    )
+
+
+def gradient(net: nn.Module, loss: Tensor) -> Tensor:
+    """Return the gradient of a loss by all parameters of the net, flat."""
+    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, net.parameters())])
+
+
+def parameters(net: nn.Module) -> Tensor:
+    """Return a copy of all parameters of the net, flat."""
+    return nn.utils.parameters_to_vector(net.parameters()).detach().clone()
