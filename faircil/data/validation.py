@@ -1,0 +1,33 @@
+"""A stream whose test parts are held-out training data, to choose settings without the test data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from faircil.data.holdout import draw_test
+from faircil.data.stream import Task, TaskStream
+
+SHARE = 0.1
+
+
+def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> TaskStream:
+    """Hold out a part of each group's training data, and let it stand for the test data.
+
+    Parameters
+    ----------
+    stream : TaskStream
+        Its test parts are not looked at.
+    seed : int
+        Of the draw.
+    share : float
+        Of each group, between 0 and 1; a group of one sample stays in training.
+    """
+
+    def parted(task: Task) -> Task:
+        _, group = torch.unique(task.train.keys(), dim=0, return_inverse=True)
+        held_out = torch.from_numpy(draw_test(group.numpy(), share, seed))
+        return Task(task.classes, task.train.take(~held_out), task.train.take(held_out))
+
+    return replace(stream, tasks=tuple(map(parted, stream.tasks)))

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import torch
+from small_runs import ABSENT, FEW, PER_GROUP, small_stream
+
+from faircil.data.validation import validation_stream
+from faircil.samples import group_counts
+
+
+def test_training_data_is_parted_and_test_data_plays_no_part() -> None:
+    stream = small_stream(attribute=True)
+    held_out = validation_stream(stream, seed=0, share=0.25)
+    for before, after in zip(stream.tasks, held_out.tasks, strict=True):
+        rows = torch.cat([after.train.x, after.test.x]).tolist()
+        assert sorted(rows) == sorted(before.train.x.tolist())
+        for key, count in group_counts(after.test).items():
+            assert count == (1 if group_counts(before.train)[key] == FEW else PER_GROUP // 4)
+        assert ABSENT not in group_counts(after.test)
+        assert after.classes == before.classes
+    assert held_out.class_names == stream.class_names
+
+
+def test_the_seed_draws() -> None:
+    stream = small_stream(attribute=False)
+    one, same, other = (validation_stream(stream, seed).tasks[0].test.x for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
