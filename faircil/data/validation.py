@@ -1,4 +1,4 @@
-"""A stream whose test parts are held-out training data, to choose settings without the test data."""
+"""A stream tested on held-out training data, to choose settings without the test data."""
 
 from __future__ import annotations
 
