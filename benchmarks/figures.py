@@ -3,28 +3,30 @@
 Every row is one ``faircil run`` command; finished runs are reused. Needs the data files
 (``faircil data fetch mnist fashion-mnist drug``).
 
-    python benchmarks/figures.py [--jobs N] [--only DATASET ...]
+    python benchmarks/figures.py [--jobs N] [--only DATASET ...] [--page]
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import shlex
-import subprocess
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
-from faircil.report import as_markdown, compare, format_value
-from faircil.results.folder import find_runs
-from faircil.results.summary import RunSummary, over_seeds
+from rows import (
+    ROOT,
+    TITLES,
+    Benchmark,
+    Result,
+    at_least,
+    at_most,
+    commands,
+    results_of,
+    target_table,
+)
 
-ROOT = Path(__file__).resolve().parent.parent
-RUNS = ROOT / "runs" / "benchmarks"
+from faircil.report import as_markdown, compare, format_value
+from faircil.results.summary import over_seeds
+
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 START, END = "<!-- figures: written by make figures -->", "<!-- end of figures -->"
@@ -37,58 +39,6 @@ METHODS = {
     "--method fsw": "FSW by sample (the paper)",
     "--method fsw --set granularity=group": "FSW by group",
 }
-TITLES = {
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "biased-mnist": "Biased MNIST",
-    "drug": "DRUG",
-    "biased-digits": "Biased digits (embedded)",
-}
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A configuration, and the figures it is held against: metric → (lowest, highest).
-
-    A noisy one, whose targets are closer than its standard error, is run on more seeds as well.
-    """
-
-    dataset: str
-    options: str
-    targets: dict[str, tuple[float, float]] = field(default_factory=dict)
-    seeds: range = range(5)
-    noisy: bool = False
-
-    @property
-    def command(self) -> str:
-        """What a reader types to get the row."""
-        seeds = f"{self.seeds[0]}-{self.seeds[-1]}"
-        return f"faircil run --dataset {self.dataset} {self.options} --seeds {seeds}"
-
-    @property
-    def kind(self) -> str:
-        """Its method and weighting, without the measure."""
-        return self.options.replace(" --measure eer", "").replace(" --measure eo", "")
-
-    @property
-    def folder(self) -> Path:
-        """Where its runs are."""
-        name = self.options.replace("--method ", "").replace("--", "").replace("set ", "")
-        name += "" if self.seeds == range(5) else " more seeds"
-        return RUNS / self.dataset / name.replace(" ", "_").replace("=", "-")
-
-
-Result = tuple[Benchmark, list[RunSummary]]
-
-
-def at_least(value: float) -> tuple[float, float]:
-    """Allow no less."""
-    return value, float("inf")
-
-
-def at_most(value: float) -> tuple[float, float]:
-    """Allow no more."""
-    return -float("inf"), value
 
 
 def controls(dataset: str, measure: str) -> list[Benchmark]:
@@ -167,40 +117,12 @@ BENCHMARKS += [replace(row, seeds=range(5, 25)) for row in BENCHMARKS if row.noi
 
 
 def main() -> None:
-    """Run what is missing, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument(
-        "--jobs", type=int, default=1, help="runs at a time, one thread each if > 1"
-    )
-    parser.add_argument("--only", nargs="+", choices=TITLES, default=list(TITLES))
-    parser.add_argument("--page", action="store_true", help="only write the page, run nothing")
-    arguments = parser.parse_args()
-    chosen = [row for row in BENCHMARKS if row.dataset in arguments.only]
-    if not arguments.page:
-        run_all(chosen, arguments.jobs)
-    results = [(row, find_runs([row.folder])) for row in chosen]
+    """Run what is missing, then write the page and the README's table."""
+    results = results_of(BENCHMARKS, __doc__)
     PAGE.write_text(page(results), encoding="utf-8")
-    if len(arguments.only) == len(TITLES):
-        before, _, rest = README.read_text(encoding="utf-8").partition(START)
-        after = rest.partition(END)[2]
-        README.write_text(f"{before}{START}\n{excerpt(results)}{END}{after}", encoding="utf-8")
-
-
-def run_all(rows: Sequence[Benchmark], jobs: int) -> None:
-    """Run all seeds of all rows, the longest first."""
-    work = [(row, seed) for row in rows for seed in row.seeds]
-    work.sort(key=lambda item: item[0].dataset != "biased-mnist")
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(partial(run_seed, single=jobs > 1), *zip(*work, strict=True)))
-
-
-def run_seed(row: Benchmark, seed: int, single: bool) -> None:
-    """Run one seed of a row in its own process."""
-    command = [sys.executable, "-m", "faircil", "run", "--dataset", row.dataset]
-    command += [*shlex.split(row.options), "--seeds", str(seed), "--device", "cpu"]
-    command += ["--out", str(row.folder), "--quiet"]
-    environment = os.environ | ({"OMP_NUM_THREADS": "1"} if single else {})
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    before, _, rest = README.read_text(encoding="utf-8").partition(START)
+    after = rest.partition(END)[2]
+    README.write_text(f"{before}{START}\n{excerpt(results)}{END}{after}", encoding="utf-8")
 
 
 def page(rows: Sequence[Result]) -> str:
@@ -210,17 +132,13 @@ def page(rows: Sequence[Result]) -> str:
         if row.seeds == range(5):
             by_dataset.setdefault(row.dataset, []).append((row, runs))
     parts = [(Path(__file__).parent / "figures.md").read_text(encoding="utf-8")]
-    parts.append("## Targets\n\n" + _target_table([r for r in rows if r[0].seeds == range(5)]))
+    parts.append("## Targets\n\n" + target_table([r for r in rows if r[0].seeds == range(5)]))
     more = [(row, runs) for row, runs in rows if row.seeds != range(5)]
     if more:
-        parts.append("### The same on twenty other seeds\n\n" + _target_table(more))
+        parts.append("### The same on twenty other seeds\n\n" + target_table(more))
     for dataset, results in by_dataset.items():
         table = compare(run for _, runs in results for run in runs)[0]
-        commands = "\n".join(row.command for row, _ in results)
-        parts.append(
-            f"## {TITLES[dataset]}\n\n{as_markdown(table)}\n"
-            f"<details><summary>Commands</summary>\n\n```\n{commands}\n```\n\n</details>\n"
-        )
+        parts.append(f"## {TITLES[dataset]}\n\n{as_markdown(table)}\n{commands(results)}")
     return "\n".join(parts)
 
 
@@ -240,28 +158,6 @@ def excerpt(rows: Sequence[Result]) -> str:
             )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _target_table(rows: Sequence[Result]) -> str:
-    lines = ["| run | metric | target | measured | |", "|---|---|---|---|---|"]
-    for row, runs in rows:
-        means, deviations = over_seeds(runs)
-        for metric, limits in row.targets.items():
-            measured = f"{means[metric]:.4f} ± {deviations[metric]:.4f}".replace("0.", ".")
-            met = limits[0] <= means[metric] <= limits[1]
-            lines.append(
-                f"| {row.dataset} {row.options} | {metric} | {_limits(*limits)} | {measured} "
-                f"| {'met' if met else '**missed**'} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _limits(lowest: float, highest: float) -> str:
-    if highest == float("inf"):
-        return f"≥ {format_value(lowest)}"
-    if lowest == -float("inf"):
-        return f"≤ {highest:.4g}".replace("0.", ".")
-    return f"{format_value(lowest)} … {format_value(highest)}"
 
 
 if __name__ == "__main__":
