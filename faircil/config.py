@@ -12,6 +12,8 @@ from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.errors import DataError, raise_all, unknown_name
 from faircil.learners import ALIASES, LEARNERS
+from faircil.postprocess import EPSILON, POSTPROCESSES
+from faircil.postprocess.epsilon_fair import epsilon_mistakes
 from faircil.settings import (
     Settings,
     parse_overrides,
@@ -27,6 +29,8 @@ class RunConfig(BaseModel):
     """One run, up to its seed.
 
     ``data_sha256`` is that of the user's own file: with another content it is another run.
+    ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
+    trained on but kept as its pool.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +41,9 @@ class RunConfig(BaseModel):
     method: str
     weighting: str
     measure: str
+    postprocess: str = "none"
+    epsilon: float | None = None
+    held_out: int = 0
     settings: SerializeAsAny[Settings]
 
     @field_validator("settings", mode="before")
@@ -50,10 +57,11 @@ class RunConfig(BaseModel):
     @property
     def label(self) -> str:
         """Short name of the method as people know it."""
+        parts = [self.method, self.weighting, self.postprocess]
         for alias, (method, weighting) in ALIASES.items():
             if (self.method, self.weighting) == (method, weighting):
-                return alias
-        return self.method if self.weighting == "none" else f"{self.method}+{self.weighting}"
+                parts = [alias, self.postprocess]
+        return "+".join(part for part in parts if part != "none")
 
 
 def resolve(
@@ -63,6 +71,9 @@ def resolve(
     method: str = "fsw",
     weighting: str | None = None,
     measure: str | None = None,
+    postprocess: str | None = None,
+    epsilon: float | None = None,
+    held_out: int = 0,
     overrides: Iterable[str] = (),
     mistakes: Iterable[str] = (),
 ) -> RunConfig:
@@ -82,6 +93,14 @@ def resolve(
         mistakes.append(unknown_name("dataset", dataset, DATASETS))
     method, weighting = _method_and_weighting(method, weighting, mistakes)
     measure = _measure(measure, dataset, own, mistakes)
+    postprocess = postprocess or "none"
+    if postprocess != "none" and epsilon is None:
+        epsilon = EPSILON
+    mistakes += _postprocess_mistakes(postprocess, epsilon, held_out, method)
+    if postprocess != "none":
+        mistakes += _attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
+    elif held_out:
+        mistakes += _attribute_mistakes("post-processing, which --held-out is for,", dataset, own)
     values = shipped_settings(dataset, method, weighting, measure)
     values.update(parse_overrides(overrides, method, mistakes))
     if own and (named := {"class_order", "classes_per_task"} & values.keys()):
@@ -97,6 +116,9 @@ def resolve(
         method=method,
         weighting=weighting,
         measure=measure,
+        postprocess=postprocess,
+        epsilon=epsilon,
+        held_out=held_out,
         settings=settings or Settings(),
     )
 
@@ -133,14 +155,43 @@ def _measure(
     measure = measure or ("eo" if attribute else "eer")
     if measure not in MEASURES:
         mistakes.append(unknown_name("measure", measure, MEASURES))
-    elif MEASURES[measure].by_attribute and not attribute and (own or row):
-        mistakes.append(
-            f"measure '{measure}' compares the values of a sensitive attribute, and "
-            + (f"none is named for {own.path}" if own else f"{dataset} has none")
-            + "; use --measure eer"
-            + (", or name a column with --sensitive" if own else "")
-        )
+    elif MEASURES[measure].by_attribute:
+        what = f"measure '{measure}'"
+        mistakes += _attribute_mistakes(what, dataset, own, "use --measure eer")
     return measure
+
+
+def _attribute_mistakes(
+    what: str, dataset: str | None, own: OwnData | None, *remedies: str
+) -> list[str]:
+    """Say that the data has no sensitive attribute, which ``what`` needs, if so."""
+    compares = f"{what} compares the values of a sensitive attribute, and"
+    if own and not own.sensitive:
+        advice = ", or ".join([*remedies, "name a column with --sensitive"])
+        return [f"{compares} none is named for {own.path}; {advice}"]
+    if not own and dataset in DATASETS and DATASETS[dataset].attribute is None:
+        return [f"{compares} {'; '.join([f'{dataset} has none', *remedies])}"]
+    return []
+
+
+def _postprocess_mistakes(
+    postprocess: str, epsilon: float | None, held_out: int, method: str
+) -> list[str]:
+    """Say why the method's predictions cannot be post-processed so."""
+    mistakes = [] if epsilon is None else epsilon_mistakes(epsilon)
+    if held_out < 0:
+        mistakes.append(f"--held-out is {held_out}, expected a number of samples, 0 for none")
+    if postprocess == "none":
+        if epsilon is not None:
+            mistakes.append("--epsilon is for post-processing; add --postprocess eps-fair")
+    elif postprocess not in POSTPROCESSES:
+        mistakes.append(unknown_name("postprocess", postprocess, [*POSTPROCESSES, "none"]))
+    elif method in LEARNERS and not LEARNERS[method].replays and held_out == 0:
+        mistakes.append(
+            f"postprocess '{postprocess}' is fitted on the buffer, and method '{method}' keeps "
+            "none; hold samples out with --held-out 32, or use a method that replays"
+        )
+    return mistakes
 
 
 def _digest(path: Path) -> str:

@@ -11,7 +11,13 @@ from faircil.results.record import WeightRecord
 from faircil.samples import Samples
 from faircil.state import RunState
 from faircil.weighting.result import WeightResult
-from faircil.weighting.training import WEIGHTINGS, Selection, everything, select
+from faircil.weighting.training import (
+    SELECTIONS,
+    WEIGHTINGS,
+    Selection,
+    everything,
+    rounded,
+)
 from faircil.weighting.weights import FairSampleWeights
 
 
@@ -47,7 +53,9 @@ def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> Weigh
         solver=settings.solver,
     )
     result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
-    return replace(result, weights=reweight(result.weights, result.group, generator))
+    # Before the controls: they take after the weights that an epoch would use.
+    weights = rounded(result.weights) if settings.round else result.weights
+    return replace(result, weights=reweight(weights, result.group, generator))
 
 
 def select_samples(
@@ -75,6 +83,7 @@ def select_samples(
         return Selection(chosen)
     if result is None:
         return everything(len(samples), state.generators.shuffle, samples.y.device)
+    select = SELECTIONS[config.settings.keep]
     return select(result.weights, config.settings.batch_size, state.generators.shuffle)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -16,12 +15,14 @@ from faircil.data.own import load_own
 from faircil.data.stream import TaskStream, small_groups
 from faircil.epoch import select_samples, weigh_samples, weight_record
 from faircil.errors import FaircilError
+from faircil.evaluation import evaluate_task
 from faircil.generators import Generators
+from faircil.held_out import hold_out
 from faircil.learners import LEARNERS, Batch, Learner
 from faircil.learners.graphs import GraphedStep
-from faircil.metrics import TaskMetrics, evaluate
+from faircil.metrics import TaskMetrics
 from faircil.nets import build_mlp
-from faircil.results.record import EpochRecord, Names, Predictions, RunResult
+from faircil.results.record import EpochRecord, Names, RunResult
 from faircil.samples import Samples, group_counts
 from faircil.settings import learner_options
 from faircil.state import RunState, TaskInProgress
@@ -85,10 +86,12 @@ def run(
     # numpy's BLAS threads spin after each product and would take the cores from torch's.
     with threadpool_limits(1, user_api="blas"):
         for number in range(len(state.per_task), len(stream.tasks)):
-            _learn_task(
-                config, state, stream.tasks[number].train.to(device), listener, at_epoch_end
-            )
-            _evaluate(state, [task.test.to(device) for task in stream.tasks[: number + 1]])
+            train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
+            _learn_task(config, state, train.to(device), listener, at_epoch_end)
+            if held_out is not None:
+                state.held_out.append(held_out.to(device))
+            tests = [task.test.to(device) for task in stream.tasks[: number + 1]]
+            evaluate_task(config, seed, state, tests)
             listener(state.per_task[-1])
     state.total_seconds = time.perf_counter() - start
     return RunResult(
@@ -101,6 +104,7 @@ def run(
         epochs=tuple(state.epochs),
         seconds=state.seconds(),
         notes=tuple(state.notes),
+        probabilities=tuple(state.probabilities),
     )
 
 
@@ -199,27 +203,3 @@ def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
             f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
             f"or NaN weights; lower the learning rate (--set lr={lr / 10:g}; it was {lr:g}) or tau"
         )
-
-
-def _evaluate(state: RunState, tests: Sequence[Samples]) -> None:
-    """Measure the learner on the test samples of all tasks so far."""
-    start = time.perf_counter()
-    y_pred = torch.cat([state.learner.predict(test.x) for test in tests]).cpu().numpy()
-    labels = [test.y.cpu().numpy() for test in tests]
-    attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
-    predictions = Predictions(
-        y_true=np.concatenate(labels),
-        y_pred=y_pred,
-        sensitive=np.concatenate(attributes) if attributes else None,
-        task=np.repeat(np.arange(len(labels)), [len(part) for part in labels]),
-    )
-    state.predictions.append(predictions)
-    state.per_task.append(
-        evaluate(
-            predictions.y_true,
-            predictions.y_pred,
-            task=predictions.task,
-            sensitive=predictions.sensitive,
-        )
-    )
-    state.eval_seconds += time.perf_counter() - start

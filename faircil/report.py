@@ -73,7 +73,9 @@ def _options(run: RunSummary) -> dict[str, Any]:
     digest = run.config.get("data_sha256")
     content = {"content": digest[:8]} if digest else {}
     settings = run.config["settings"]
-    return {"measure": run.config["measure"], **settings, **own, **content, "code": run.code}
+    after = {name: run.config.get(name) for name in ("epsilon", "held_out")}
+    measure = run.config["measure"]
+    return {"measure": measure, **settings, **after, **own, **content, "code": run.code}
 
 
 def _written(key: str, value: Any) -> str:

@@ -47,6 +47,11 @@ class Settings(Options):
     """whose gradients are compared: those of the last layer, or of all"""
     floor: bool = True
     """whether a current class may not be predicted to fall below loss 0"""
+    keep: Literal["weighted", "all"] = "weighted"
+    """what an epoch trains on: weighted, samples with a weight above .05 and a few others to fill
+    the last batch; all, zero weights included"""
+    round: bool = False
+    """whether weights become 0 or 1, whichever is nearer"""
     solver: str = "auto"
     """solver of the linear program, see `faircil list solvers`"""
     buffer_size: Count = 32

@@ -13,7 +13,9 @@ from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners import Learner, Material
 from faircil.metrics import TaskMetrics
+from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
+from faircil.samples import Samples
 
 
 @dataclass
@@ -51,7 +53,9 @@ class RunState:
         None between two tasks.
     seen : dict
         ``{(y,): n}`` or ``{(y, z): n}``, training samples of the tasks so far.
-    per_task, predictions, epochs, notes : list
+    held_out : list of Samples
+        Of each task so far, never trained on; empty if none are held out.
+    per_task, predictions, epochs, notes, probabilities : list
         As in :class:`faircil.results.record.RunResult`.
     eval_seconds, total_seconds : float
         Wall time of the evaluations, and of everything.
@@ -62,10 +66,12 @@ class RunState:
     generators: Generators
     task: TaskInProgress | None = None
     seen: dict[tuple[int, ...], int] = field(default_factory=dict)
+    held_out: list[Samples] = field(default_factory=list)
     per_task: list[TaskMetrics] = field(default_factory=list)
     predictions: list[Predictions] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    probabilities: list[TaskProbabilities] = field(default_factory=list)
     eval_seconds: float = 0.0
     total_seconds: float = 0.0
 

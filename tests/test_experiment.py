@@ -17,6 +17,7 @@ from faircil import experiment
 from faircil.config import resolve
 from faircil.data.own import OwnData
 from faircil.experiment import load_stream, run
+from faircil.learners import Batch
 from faircil.learners.replay import Replay
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
@@ -152,6 +153,80 @@ def test_a_larger_step_size_keeps_fewer_samples() -> None:
         for alpha in (1e-4, 0.1, 1e6)
     ]
     assert kept[0] > kept[1] > kept[2]
+
+
+@pytest.mark.parametrize("weighting", ["fsw", "random", "balanced"])
+def test_zero_weights_can_stay_in_the_batches(
+    monkeypatch: pytest.MonkeyPatch, weighting: str
+) -> None:
+    used = spy(monkeypatch, experiment, "weigh_samples")
+    steps = spy(monkeypatch, Replay, "step")
+    config = small_config("er", weighting, attribute=True, keep="all", alpha=0.3)
+    stream = small_stream(attribute=True)
+    result = run(config, 0, stream=stream)
+    batches: list[Batch] = [batch for (_, batch), _, _ in steps]
+    for epoch, (_, _, weighed) in zip(result.epochs, used, strict=True):
+        assert epoch.trained == epoch.samples == len(stream.tasks[epoch.task - 1].train)
+        assert epoch.steps == -(-epoch.samples // 16)
+        mine, batches = batches[: epoch.steps], batches[epoch.steps :]
+        if epoch.weights is not None:
+            assert epoch.weights.dropped > 0
+            rows = torch.cat([batch.rows for batch in mine])
+            assert sorted(rows.tolist()) == list(range(epoch.samples))
+            weights = torch.cat([batch.weight for batch in mine if batch.weight is not None])
+            assert torch.equal(weights, weighed.weights[rows])
+
+
+@pytest.mark.parametrize("keep", ["weighted", "all"])
+@pytest.mark.parametrize("weighting", ["fsw", "random", "balanced"])
+def test_weights_can_be_rounded_for_the_controls_as_well(
+    monkeypatch: pytest.MonkeyPatch, weighting: str, keep: str
+) -> None:
+    # By cluster, weights between .05 and .5 are common: kept, unless they are rounded.
+    solved = spy(monkeypatch, FairSampleWeights, "__call__")
+    used = spy(monkeypatch, experiment, "weigh_samples")
+    config = small_config(
+        "er", weighting, attribute=True, granularity="cluster-weights", round="true", keep=keep
+    )
+    run(config, 0, stream=small_stream(attribute=True))
+    given = [result.weights for _, _, result in solved]
+    taken = [result.weights for _, _, result in used if result is not None]
+    assert any(((weights > 0.05) & (weights < 0.5)).any() for weights in given)
+    for before, after in zip(given, taken, strict=True):
+        assert set(after.tolist()) <= {0.0, 1.0}
+        assert int(after.sum()) == int((before >= 0.5).sum())
+        if weighting == "fsw":
+            assert torch.equal(after, (before >= 0.5).float())
+
+
+@pytest.mark.parametrize("granularity", ["sample", "group", "cluster"])
+@pytest.mark.parametrize("measure", ["eer", "eo", "dp"])
+@pytest.mark.parametrize("floor", ["true", "false"])
+def test_disparity_alone_can_be_the_objective(granularity: str, measure: str, floor: str) -> None:
+    config = small_config(
+        "fsw", attribute=True, measure=measure, granularity=granularity, lam=0, floor=floor
+    )
+    result = run(config, 0, stream=small_stream(attribute=True))
+    for epoch in result.epochs:
+        if epoch.weights is not None:
+            # Nothing but a sum of absolute values is left.
+            assert epoch.weights.objective >= -1e-9
+            if granularity == "sample":  # samples that are drawn may break the floor
+                assert epoch.weights.bound <= epoch.weights.objective + 1e-9
+    assert result.per_task[0].accuracy > 0.6
+
+
+def test_defaults_are_those_of_the_method_without_ablations() -> None:
+    stream = small_stream(attribute=True)
+    plain, same, zeros, whole = (
+        run(small_config("fsw", attribute=True, alpha=0.3, **values), 0, stream=stream)
+        for values in ({}, {"keep": "weighted", "round": "false"}, {"keep": "all"}, {"lam": 0})
+    )
+    assert [epoch.trained for epoch in plain.epochs] == [epoch.trained for epoch in same.epochs]
+    assert plain.per_task == same.per_task
+    for other in (zeros, whole):
+        trained = [epoch.trained for epoch in other.epochs]
+        assert trained != [epoch.trained for epoch in plain.epochs]
 
 
 def test_evaluation_covers_exactly_the_classes_seen() -> None:

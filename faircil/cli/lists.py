@@ -51,7 +51,7 @@ def _needs(method: str) -> tuple[str, str]:
     from faircil.learners import LEARNERS
 
     row = LEARNERS[method]
-    needs = ["buffer"] * row.replays + ["attribute"] * row.needs_attribute
+    needs = ["buffer"] * row.replays + ["attribute if there is one"] * row.uses_attribute
     return ", ".join(needs) or "–", f"no: {row.no_weighting}" if row.no_weighting else "yes"
 
 

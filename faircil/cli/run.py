@@ -18,6 +18,7 @@ EPILOG = """examples:
   faircil run --dataset biased-digits --method fsw
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
   faircil run --dataset biased-mnist --method er --weighting random --measure eo
+  faircil run --dataset biased-mnist --postprocess eps-fair --epsilon 0.05 --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
@@ -39,6 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure",
         metavar="NAME",
         help="fairness measure (default: eo with an attribute, else eer)",
+    )
+    what.add_argument(
+        "--postprocess",
+        metavar="NAME",
+        help="eps-fair: change predictions after each task so that each class is predicted nearly "
+        "as often in every group; needs the attribute of every test sample",
+    )
+    what.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="E",
+        help="for --postprocess: how much the shares may differ, 0 to 1 (default: 0.05)",
+    )
+    what.add_argument(
+        "--held-out",
+        type=int,
+        default=0,
+        metavar="N",
+        help="samples of each group that are not trained on but kept for post-processing; without "
+        "them it is fitted on the buffer, of which the net is too sure (default: 0)",
     )
     what.add_argument("--seeds", default="0", metavar="LIST", help="3, 0-4 or 0,2,5 (default: 0)")
     what.add_argument(
@@ -79,6 +100,9 @@ def command(arguments: argparse.Namespace) -> None:
         method=arguments.method,
         weighting=arguments.weighting,
         measure=arguments.measure,
+        postprocess=arguments.postprocess,
+        epsilon=arguments.epsilon,
+        held_out=arguments.held_out,
         overrides=arguments.set,
         mistakes=mistakes,
     )

@@ -37,7 +37,7 @@ class Learner:
     source: ClassVar[str] = ""  # who proposed it
     options: ClassVar[type[Options]] = Options
     replays: ClassVar[bool] = False  # whether it needs a replay buffer
-    needs_attribute: ClassVar[bool] = False  # whether it needs a sensitive attribute
+    uses_attribute: ClassVar[bool] = False  # whether an attribute, where there is one, matters
     graphable: ClassVar[bool] = True  # a step is the same kernels for every batch of a shape
     no_weighting: ClassVar[str | None] = None  # why current samples cannot be weighted
 

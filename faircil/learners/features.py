@@ -31,5 +31,5 @@ def features_of(net: nn.Module, x: Tensor) -> Tensor:
     """Return the features, (n, d), of any number of inputs, without gradients, in eval mode."""
     head = find_head(net, x)
     with evaluating(net):
-        chunks = chunks_of(len(x), chunk_size(x.device))
+        chunks = chunks_of(len(x), chunk_size(x.device)) or [slice(0)]
         return torch.cat([with_features(net, head, x[rows])[1] for rows in chunks])

@@ -1,7 +1,8 @@
 """Run folders: a finished run as files that people and programs can open.
 
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
-(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``.
+(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``, and
+``probabilities.npz`` where post-processing can use them.
 A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
 """
 
@@ -19,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from faircil.errors import DataError, FaircilError
 from faircil.results.environment import code_digest, version
+from faircil.results.probabilities import write_probabilities
 from faircil.results.record import METRIC_NAMES, RunResult
 from faircil.results.rows import prediction_rows, tidy_rows
 from faircil.results.summary import RunSummary, summarise_run
@@ -46,6 +48,8 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
         _write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
         with (partial / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(prediction_rows(result))
+        if result.probabilities:
+            write_probabilities(partial, result)
         _put_in_place(partial, folder)
     except OSError as error:
         raise FaircilError(

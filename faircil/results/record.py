@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faircil.metrics import TaskMetrics, forgetting
+from faircil.postprocess.tasks import TaskProbabilities
 
 # The metrics of a run, in the order in which people read them.
 METRIC_NAMES = ("accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "dp_predicted", "forgetting")
@@ -105,6 +105,8 @@ class RunResult:
     seconds : Seconds
     notes : tuple of str
         What the user should know.
+    probabilities : tuple of TaskProbabilities
+        After each task; empty where there is no attribute or no buffer.
     """
 
     config: Mapping[str, Any]
@@ -116,32 +118,47 @@ class RunResult:
     epochs: tuple[EpochRecord, ...]
     seconds: Seconds
     notes: tuple[str, ...] = ()
+    probabilities: tuple[TaskProbabilities, ...] = ()
 
-    @cached_property
+    @property
     def accuracy_matrix(self) -> NDArray[np.float64]:
-        """Accuracy of task t after task l in row l, column t; NaN for tasks to come."""
-        n = len(self.per_task)
-        matrix = np.full((n, n), np.nan)
-        for row, metrics in enumerate(self.per_task):
-            matrix[row, : row + 1] = metrics.per_test_task
-        return matrix
+        """See :func:`accuracy_matrix`."""
+        return accuracy_matrix(self.per_task)
 
     def after_task(self, position: int) -> dict[str, float | None]:
         """Return all metrics after the task at ``position`` (from 0)."""
-        metrics = self.per_task[position]
-        values = {name: getattr(metrics, name) for name in METRIC_NAMES if name != "forgetting"}
-        values["forgetting"] = forgetting(self.accuracy_matrix[: position + 1, : position + 1])
-        return values
+        return after_last(self.per_task[: position + 1])
 
     def averages(self) -> dict[str, float | None]:
-        """Return the mean of each metric over tasks, and the forgetting at the end.
+        """See :func:`averages`."""
+        return averages(self.per_task)
 
-        A task where a metric does not apply takes no part in its mean.
-        """
-        tasks = [self.after_task(position) for position in range(len(self.per_task))]
-        values: dict[str, float | None] = {}
-        for name in METRIC_NAMES:
-            known = [task[name] for task in tasks if task[name] is not None]
-            values[name] = float(np.mean(known)) if known else None  # type: ignore[arg-type]
-        values["forgetting"] = tasks[-1]["forgetting"]
-        return values
+
+def accuracy_matrix(per_task: Sequence[TaskMetrics]) -> NDArray[np.float64]:
+    """Return the accuracy of task t after task l in row l, column t; NaN for tasks to come."""
+    n = len(per_task)
+    matrix = np.full((n, n), np.nan)
+    for row, metrics in enumerate(per_task):
+        matrix[row, : row + 1] = metrics.per_test_task
+    return matrix
+
+
+def after_last(per_task: Sequence[TaskMetrics]) -> dict[str, float | None]:
+    """Return all metrics after the last of the tasks."""
+    metrics = per_task[-1]
+    values = {name: getattr(metrics, name) for name in METRIC_NAMES if name != "forgetting"}
+    return values | {"forgetting": forgetting(accuracy_matrix(per_task))}
+
+
+def averages(per_task: Sequence[TaskMetrics]) -> dict[str, float | None]:
+    """Return the mean of each metric over tasks, and the forgetting at the end.
+
+    A task where a metric does not apply takes no part in its mean.
+    """
+    tasks = [after_last(per_task[: number + 1]) for number in range(len(per_task))]
+    values: dict[str, float | None] = {}
+    for name in METRIC_NAMES:
+        known = [task[name] for task in tasks if task[name] is not None]
+        values[name] = float(np.mean(known)) if known else None  # type: ignore[arg-type]
+    values["forgetting"] = tasks[-1]["forgetting"]
+    return values

@@ -60,6 +60,26 @@ def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Sele
     return Selection(index, weights[index])
 
 
+def select_all(weights: Tensor, _batch_size: int, generator: torch.Generator) -> Selection:
+    """Keep all samples, whatever their weight, and shuffle.
+
+    A zero weight then makes the mean of its batch smaller, so dropped samples shorten the steps
+    instead of saving some: Alg. 1 of the paper to the letter, whose sum is over the whole task.
+    """
+    index = everything(len(weights), generator, weights.device).index
+    return Selection(index, weights[index])
+
+
+# From the weights (n,) and the batch size to the samples of an epoch.
+Select = Callable[[Tensor, int, torch.Generator], Selection]
+SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all}
+
+
+def rounded(weights: Tensor) -> Tensor:
+    """Return 1 for weights of at least ½ and 0 for the others, (n,)."""
+    return (weights >= 0.5).to(weights.dtype)  # torch rounds ½ to the even number, which is 0
+
+
 def as_solved(weights: Tensor, _group: Tensor, _generator: torch.Generator) -> Tensor:
     """Use the weights of the program."""
     return weights

@@ -12,7 +12,9 @@ from faircil.weighting.training import (
     balanced_subset,
     everything,
     random_subset,
+    rounded,
     select,
+    select_all,
 )
 
 quick = settings(deadline=None, max_examples=60)
@@ -54,6 +56,25 @@ def test_kept_and_fillers_are_drawn_and_shuffled() -> None:
     kept = [i for i in first.tolist() if i % 2 == 0]
     assert kept != sorted(kept)
     assert first[-14:].tolist() != [i for i in first.tolist() if i % 2]  # not all at the end
+
+
+@quick
+@given(weight_lists, st.integers(0, 100))
+def test_all_samples_can_stay_in_the_batches(values: list[float], seed: int) -> None:
+    weights = torch.tensor(values, dtype=torch.float64)
+    selection = select_all(weights, 4, generator(seed))
+    assert sorted(selection.index.tolist()) == list(range(len(values)))
+    assert selection.weight is not None
+    assert selection.weight.tolist() == [values[i] for i in selection.index.tolist()]
+    # In the order of an unweighted epoch.
+    plain = everything(len(values), generator(seed), weights.device)
+    assert torch.equal(selection.index, plain.index)
+
+
+def test_rounded_weights_are_0_or_1() -> None:
+    weights = torch.tensor([0.0, 0.06, 0.4999, 0.5, 0.51, 1.0])
+    assert rounded(weights).tolist() == [0, 0, 0, 1, 1, 1]
+    assert rounded(weights).dtype == weights.dtype
 
 
 def test_everything_is_a_permutation_at_weight_1() -> None:

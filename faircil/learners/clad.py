@@ -1,0 +1,115 @@
+"""CLAD: keep the new task's features apart from those of the old classes it is taken for.
+
+Reconstructed from descriptions of the method, not from the code of its authors.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from faircil.buffer import ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners.batch import Batch, Material
+from faircil.learners.conflicts import Conflicts, find_conflicts
+from faircil.learners.features import with_features
+from faircil.learners.options import NonNegative, Options, ReplayOptions, Share
+from faircil.learners.replay import Replay
+from faircil.samples import Samples
+
+
+class CladOptions(ReplayOptions):
+    """Settings of CLAD."""
+
+    tau: NonNegative = 1.0
+    """weight of the replay loss"""
+    eta: NonNegative = 1.0
+    """weight of the term that keeps features apart"""
+    conflicts: Share = 0.5
+    """share of the old classes to keep apart from, those that the new task looks most like"""
+    variant: Literal["batch", "class"] = "batch"
+    """what is kept apart: batch, the mean feature of a batch; class, that of each of its classes
+    (our variant)"""
+
+
+class Clad(Replay):
+    """Minimise ``mean(w · CE) + τ · mean(CE of memory) + η · (1 + cos(u, v) + 1 + cos(u, c))``.
+
+    u and v are the mean features of the current batch and of the conflict classes in the memory
+    batch, and c is the old net's mean feature of all conflict samples in the buffer. A batch with
+    no conflict sample has no term in v. Weights are for the cross-entropy: u is a plain mean.
+    """
+
+    summary = "er + cosine term that parts new features from the old classes they resemble"
+    source = "Xu et al. 2024, reconstructed"
+    options = CladOptions
+
+    settings: CladOptions
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.conflicts: Conflicts | None = None
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Ask the old net what it takes the new samples for."""
+        material = super().begin_task(train, buffer)
+        memory = material.memory
+        if memory is not None:
+            scores, share = self.scores(train.x), self.settings.conflicts
+            self.conflicts = find_conflicts(self.net, scores, train, memory, share)
+        return material
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Take both batches through the net at once, for logits and features."""
+        conflicts = self.conflicts
+        if conflicts is None or batch.memory_rows is None or len(batch.current) == 0:
+            return super().loss(batch)
+        logits, features = with_features(self.net, conflicts.head, batch.x)
+        new, old = batch.split(cross_entropy(logits, batch.y, reduction="none"))
+        current, replayed = batch.split(features)
+        if self.settings.variant == "class":
+            apart = class_similarity(current, batch.current.y, conflicts)
+        else:
+            in_conflict = conflicts.in_conflict.index_select(0, batch.memory_rows)
+            apart = batch_similarity(current, replayed, in_conflict, conflicts.centre)
+        return batch.weighted_mean(new) + self.settings.tau * old.mean() + self.settings.eta * apart
+
+
+def batch_similarity(
+    current: Tensor, replayed: Tensor, in_conflict: Tensor, centre: Tensor
+) -> Tensor:
+    """Return ``1 + cos(u, v) + 1 + cos(u, c)``; the first half only if the batch has conflicts.
+
+    Parameters
+    ----------
+    current, replayed : Tensor, shape (b, d), (k, d)
+        Features of the batch.
+    in_conflict : Tensor, shape (k,)
+        1 for replayed samples of conflict classes, 0 for others.
+    centre : Tensor, shape (d,)
+    """
+    mean, count = current.mean(dim=0), in_conflict.sum()
+    replayed_mean = in_conflict @ replayed / count.clamp(min=1)
+    online = 1 + cosine_similarity(mean, replayed_mean, dim=0)
+    return (count > 0) * online + 1 + cosine_similarity(mean, centre, dim=0)
+
+
+def class_similarity(current: Tensor, y: Tensor, conflicts: Conflicts) -> Tensor:
+    """Return the mean of ``1 + cos(mean feature, prototype)`` over new and conflict classes.
+
+    Parameters
+    ----------
+    current : Tensor, shape (b, d)
+        Features of the current batch.
+    y : Tensor of int64, shape (b,)
+        Classes; those of the task that are not among them do not count.
+    conflicts : Conflicts
+    """
+    of_class = (y[:, None] == conflicts.new).to(current.dtype)  # (b, a)
+    count = of_class.sum(dim=0)
+    means = of_class.T @ current / count.clamp(min=1)[:, None]
+    cosines = cosine_similarity(means[:, None], conflicts.prototypes, dim=2)  # (a, q)
+    there = count > 0
+    return 1 + (cosines.mean(dim=1) * there).sum() / there.sum()

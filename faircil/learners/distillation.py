@@ -1,0 +1,73 @@
+"""Cross-entropy on the joined batch, and the old net's answers for the classes that it knew."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from faircil.buffer import ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners.batch import Batch, Material
+from faircil.learners.options import BufferOptions, Options, Positive
+from faircil.learners.replay import Buffered
+from faircil.learners.teacher import Teacher, teach
+from faircil.samples import Samples
+
+
+class DistillationOptions(BufferOptions):
+    """Settings of learners that distil the old net."""
+
+    temperature: Positive = 2.0
+    """what the logits of the old classes are divided by before they are compared"""
+
+
+class Distilling(Buffered):
+    """Minimise ``mean((1 − λ) · w · CE + λ · KD)`` over the current and the memory batch together.
+
+    λ is the share of old classes among those seen. KD is the cross-entropy between softmax(logits
+    of the old classes / temperature) of the net that began the task and of the net now, without
+    the factor temperature² that other methods have. There is one mean over both batches, so
+    nothing but the size of the memory batch says how much replay counts. Weights w are of the
+    cross-entropy of current samples.
+    """
+
+    options = DistillationOptions
+
+    settings: DistillationOptions
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.targets: Teacher | None = None  # probabilities of the old classes; None in task 1
+        self.old_columns = torch.zeros(0, dtype=torch.int64)
+
+    @property
+    def distilled(self) -> float:
+        """λ, the share of old classes among those seen."""
+        return len(self.old) / (len(self.old) + len(self.new))
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Ask the net as it is for the old classes' probabilities."""
+        material = super().begin_task(train, buffer)
+        self.old_columns = torch.tensor(self.old, dtype=torch.int64, device=train.y.device)
+        if self.old:
+            teacher = teach(self, material)
+            memory = None if teacher.memory is None else self._softened(teacher.memory).exp()
+            self.targets = Teacher(self._softened(teacher.current).exp(), memory)
+        return material
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Take both batches through the net at once."""
+        logits = self.net(batch.x)
+        current, memory = batch.split(cross_entropy(logits, batch.y, reduction="none"))
+        weighted = current if batch.weight is None else batch.weight * current
+        classified = torch.cat([weighted, memory]).mean()
+        if self.targets is None:
+            return classified
+        kept = -(self.targets.of(batch) * self._softened(logits)).sum(dim=1).mean()
+        return (1 - self.distilled) * classified + self.distilled * kept
+
+    def _softened(self, logits: Tensor) -> Tensor:
+        """Return log-probabilities, (n, old classes), of logits (n, classes)."""
+        old = logits.index_select(1, self.old_columns)
+        return torch.log_softmax(old / self.settings.temperature, dim=1)

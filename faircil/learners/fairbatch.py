@@ -1,0 +1,107 @@
+"""FairBatch-style sampling: draw more of the groups with the larger losses."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from faircil.buffer import ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners.batch import Material
+from faircil.learners.draws import draw_by_share
+from faircil.learners.options import BufferOptions, Options, Share
+from faircil.learners.replay import Buffered
+from faircil.samples import Samples, concatenate
+from faircil.weighting.groups import rows_of_groups, unique_rows
+
+
+class FairBatchOptions(BufferOptions):
+    """Settings of FairBatch-style sampling."""
+
+    share_step: Share = 0.01
+    """how much of a class's share moves per epoch from its best to its worst group"""
+
+
+class FairBatch(Buffered):
+    """Minimise the mean loss of batches whose shares of groups follow the losses.
+
+    The task and the buffer are one pool, and half of each batch comes from either. Where there is
+    an attribute, its values have shares λ within each class that add up to 1. They begin as they
+    are in the pool. At each epoch's start the mean losses of all groups are measured, and the class
+    with the largest difference moves ``share_step`` of λ from its best to its worst group: with two
+    values the rule for equalised odds, of any number of classes instead of two.
+
+    Where there is no attribute the classes themselves are the groups, and share moves between any
+    two of them, old and new: the analogue for equal error rates. The halves are then only the
+    beginning.
+
+    An epoch draws twice as many samples as the task has. With batches twice as large as usual it
+    makes as many steps as replay does.
+    """
+
+    summary = "FairBatch-style sampling: shares of groups in a batch follow their losses"
+    source = "Roh et al. 2021"
+    options = FairBatchOptions
+    uses_attribute = True
+    no_weighting = "it draws its samples itself, by the shares of their groups"
+
+    settings: FairBatchOptions
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.pool: Samples | None = None
+        self.count = 0  # rows to draw in an epoch
+        self.group = torch.zeros(0, dtype=torch.int64)  # of the pool's samples, (n,)
+        self.block = torch.zeros(0, dtype=torch.int64)  # of the groups: who trades shares, (G,)
+        self.share = torch.zeros(0)  # of each group in a batch, (G,)
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Pool the task with the buffer; shares begin as they are there, half and half."""
+        memory = super().begin_task(train, buffer).memory
+        parts = [train] if memory is None else [train, memory]
+        self.pool, self.count = concatenate(parts), 2 * len(train)
+        old = (torch.arange(len(self.pool), device=train.y.device) >= len(train)).long()
+        # A class that comes back is told apart from itself in the buffer: two blocks.
+        keys, self.group = unique_rows(torch.cat([old[:, None], self.pool.keys()], dim=1))
+        columns = 0 if train.z is None else 2  # what makes a block: nothing, or half and class
+        _, self.block = unique_rows(keys[:, :columns])
+        half = torch.bincount(old).to(train.x.dtype)
+        self.share = torch.bincount(self.group) / half[keys[:, 0]] / len(parts)
+        return Material(self.pool)
+
+    def begin_epoch(self, epoch: int, epochs: int) -> Tensor:
+        """Measure the groups, move a share, and draw the epoch's rows."""
+        del epoch, epochs
+        self.share = moved(self.share, self._group_losses(), self.block, self.settings.share_step)
+        return draw_by_share(self.group, self.share, self.count, self.generators.method)
+
+    def _group_losses(self) -> Tensor:
+        """Return the mean loss of each group in the pool, (G,)."""
+        assert self.pool is not None  # a task has begun
+        losses = cross_entropy(self.scores(self.pool.x), self.pool.y, reduction="none")
+        members = rows_of_groups(self.group, len(self.share))
+        return torch.stack([losses[rows].mean() for rows in members])
+
+
+def moved(share: Tensor, losses: Tensor, block: Tensor, step: float) -> Tensor:
+    """Move share from the best to the worst group of the block where they differ most.
+
+    Parameters
+    ----------
+    share, losses : Tensor, shape (G,)
+    block : Tensor of int64, shape (G,)
+        Block of each group, numbered from 0 without gaps.
+    step : float
+        How much of the block's share moves; less where the best group has less.
+    """
+    inside = block == torch.arange(int(block.max()) + 1, device=block.device)[:, None]
+    worst_loss, worst = torch.where(inside, losses, -torch.inf).max(dim=1)
+    best_loss, best = torch.where(inside, losses, torch.inf).min(dim=1)
+    widest = (worst_loss - best_loss).argmax()
+    giving, taking = best[widest], worst[widest]
+    amount = torch.minimum(step * share[inside[widest]].sum(), share[giving])
+    result = share.clone()
+    result[giving] -= amount
+    result[taking] += amount
+    return result

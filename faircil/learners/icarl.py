@@ -1,0 +1,156 @@
+"""iCaRL: sigmoid outputs with the old net as target, herded exemplars, nearest mean of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
+
+from faircil.buffer import ReplayBuffer
+from faircil.generators import Generators
+from faircil.learners.base import Learner
+from faircil.learners.batch import Batch, Material
+from faircil.learners.exemplars import first_of_each_class, herd_each
+from faircil.learners.features import features_of, with_features
+from faircil.learners.options import NonNegative, Options
+from faircil.learners.teacher import Teacher, teach
+from faircil.samples import Samples
+from faircil.threads import chunk_size
+from faircil.weighting.groups import unique_rows
+from faircil.weighting.head import find_head
+
+
+class IcarlOptions(Options):
+    """Settings of iCaRL."""
+
+    tau: NonNegative = 1.0
+    """weight of the memory batch's loss"""
+    quota: Literal["group", "total"] = "group"
+    """what buffer_size limits: group, the exemplars of each class and attribute value; total, all
+    of them from the first task on, shared equally by the classes seen (the original rule)"""
+    prototypes: Literal["exemplars", "all"] = "exemplars"
+    """what the means of the latest task's classes are taken over: their exemplars, or all of
+    their training data, which no later task has"""
+
+
+class Icarl(Learner):
+    """Minimise ``loss of the current batch + τ · loss of a memory batch``; predict by means.
+
+    The loss is binary cross-entropy, averaged over samples and all outputs. Targets are one-hot
+    for outputs of classes that are not old, and what the old net said for those that are. Weights
+    are of the current samples' losses at outputs that are not old; the others are distillation.
+    The original takes one mean over the task and the buffer together.
+
+    The prediction is the class whose exemplars have the nearest mean, in features of length 1. The
+    means are taken when a task ends, and hold until the net changes: in between, scores are logits.
+
+    With ``quota=total`` there are M = buffer_size · classes · attribute values exemplars, M // seen
+    classes of each; when a class comes, the lists of the others are cut. A list is in the order
+    of herding, so what is left of it is what a shorter herding would have chosen.
+    """
+
+    summary = "distillation by sigmoid outputs, herded exemplars, nearest mean of exemplars"
+    source = "Rebuffi et al. 2017"
+    options = IcarlOptions
+    replays = True
+
+    settings: IcarlOptions
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.targets: Teacher | None = None  # of the outputs, in the current task
+        self.is_old = torch.zeros(0)  # (classes,), 1 or 0
+        self.means: Tensor | None = None  # (classes, d), NaN where a class has no exemplar
+        self.full_means: Tensor | None = None  # the same over the task's training data
+        self.attribute_values: set[tuple[int, ...]] = set()
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Set the targets of all outputs for all that the task trains on."""
+        material = super().begin_task(train, buffer)
+        self.means = self.full_means = None
+        logits = teach(self, material)
+        self.is_old = torch.zeros(logits.current.shape[1], device=train.y.device)
+        self.is_old[list(self.old)] = 1
+
+        def targets(samples: Samples, said: Tensor) -> Tensor:
+            hard = one_hot(samples.y, len(self.is_old))
+            return torch.where(self.is_old > 0, said.sigmoid(), hard)
+
+        memory = None
+        if material.memory is not None and logits.memory is not None:
+            memory = targets(material.memory, logits.memory)
+        self.targets = Teacher(targets(train, logits.current), memory)
+        return material
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Take both batches through the net at once."""
+        assert self.targets is not None
+        losses = binary_cross_entropy_with_logits(
+            self.net(batch.x), self.targets.of(batch), reduction="none"
+        ) / len(self.is_old)  # so that a sum over outputs is their mean
+        current, memory = batch.split(losses)
+        kept = (current @ self.is_old).sum() / max(len(current), 1)
+        loss = batch.weighted_mean(current @ (1 - self.is_old)) + kept
+        return loss if batch.memory is None else loss + self.settings.tau * memory.sum(1).mean()
+
+    def remember(
+        self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
+    ) -> ReplayBuffer:
+        """Herd exemplars of each group, or of each class and cut the lists of the others."""
+        del weights
+        features = normalize(features_of(self.net, train.x))
+        if self.settings.prototypes == "all":
+            self.full_means = class_means(features, train.y, len(self.is_old))
+        if self.settings.quota == "group":
+            return buffer.with_samples(train.take(herd_each(features, train.keys(), buffer.quota)))
+        values, _ = unique_rows(train.keys()[:, 1:])
+        self.attribute_values |= {tuple(row) for row in values.tolist()}
+        total = buffer.quota * len(self.is_old) * len(self.attribute_values)
+        count = total // len(self.old + self.new)
+        kept = None if buffer.samples is None else first_of_each_class(buffer.samples, count)
+        chosen = herd_each(features, train.keys(by_attribute=False), count)
+        return ReplayBuffer(buffer.quota, kept).with_samples(train.take(chosen))
+
+    def end_task(self, buffer: ReplayBuffer) -> None:
+        """Take the means of the exemplars, as the net sees them now."""
+        if buffer.samples is None:
+            return
+        features = normalize(features_of(self.net, buffer.samples.x))
+        self.means = class_means(features, buffer.samples.y, len(self.is_old))
+        if self.full_means is not None:
+            self.means = torch.where(self.full_means.isnan(), self.means, self.full_means)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return minus the squared distances from the means; −inf for a class without one."""
+        if self.means is None:
+            return super().logits(x)
+        _, features = with_features(self.net, find_head(self.net, x), x)
+        features = normalize(features)
+        # −‖φ − μ‖²; a mean of no exemplars is NaN.
+        lengths = features.square().sum(dim=1, keepdim=True) + self.means.square().sum(dim=1)
+        return (2 * features @ self.means.T - lengths).nan_to_num(nan=-torch.inf)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Return the logits chunk by chunk: threads would catch each other's features."""
+        self.net.eval()
+        with torch.no_grad():
+            return torch.cat([self.logits(part) for part in torch.split(x, chunk_size(x.device))])
+
+
+def class_means(features: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Return the mean of each class's features, scaled to length 1; NaN for an absent class.
+
+    Parameters
+    ----------
+    features : Tensor, shape (n, d)
+    y : Tensor of int64, shape (n,)
+    classes : int
+
+    Returns
+    -------
+    Tensor, shape (classes, d)
+    """
+    members = one_hot(y, classes).to(features.dtype)
+    return normalize(members.T @ features / members.sum(dim=0)[:, None])

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from learning import buffer_of, new_learner, random_samples
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from faircil.learners.bic import LEAST_DECAY, BiasCorrection, fit_correction
+from faircil.samples import Samples, concatenate
+
+NEW = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0])
+
+
+def of_classes(n: int, classes: list[int], seed: int) -> Samples:
+    samples = random_samples(n, len(classes), seed=seed)
+    return Samples(samples.x, torch.tensor(classes)[samples.y])
+
+
+def biased_logits(n: int, noise: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Logits that find the class but for noise, and favour the new ones."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(5, (n,), generator=generator)
+    logits = noise * torch.randn(n, 5, generator=generator)
+    logits[torch.arange(n), y] += 3
+    return logits + NEW * (0.5 * logits + 2), y
+
+
+def objective(logits: Tensor, y: Tensor, fit: Tensor, decay: float) -> Tensor:
+    """Correct one logit at a time."""
+    columns = [
+        fit[0] * logits[:, k] + fit[1] if NEW[k] else logits[:, k] for k in range(logits.shape[1])
+    ]
+    pull = LEAST_DECAY * (fit[0] - 1) ** 2 + (LEAST_DECAY + decay) * fit[1] ** 2
+    return cross_entropy(torch.stack(columns, dim=1), y) + pull / 2
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.5, 6.0])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_the_fit_is_the_minimum(noise: float, decay: float) -> None:
+    logits, y = biased_logits(200, noise)
+    fit = fit_correction(logits, y, NEW, decay).requires_grad_()
+    least = objective(logits.double(), y, fit, decay)
+    (slope,) = torch.autograd.grad(least, fit)
+    assert slope.norm() < 1e-5
+    descent = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([descent], lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss = objective(logits.double(), y, descent, decay)
+        loss.backward()
+        optimizer.step()
+    assert least <= loss + 1e-9
+
+
+def test_a_known_bias_is_found() -> None:
+    generator = torch.Generator().manual_seed(0)
+    right = 2 * torch.randn(20_000, 5, generator=generator)
+    y = torch.multinomial(right.softmax(dim=1), 1, generator=generator)[:, 0]
+    biased = right + NEW * (0.5 * right + 2)  # o ↦ 1.5 o + 2
+    scale, offset = fit_correction(biased, y, NEW).tolist()
+    assert scale == pytest.approx(1 / 1.5, abs=0.03)
+    assert offset == pytest.approx(-2 / 1.5, abs=0.06)
+
+
+def test_a_buffer_without_new_samples_has_a_finite_fit() -> None:
+    logits, y = biased_logits(50, 1.0)
+    old = NEW[y] == 0
+    assert torch.isfinite(fit_correction(logits[old], y[old], NEW)).all()
+
+
+def corrected(**settings: object) -> tuple[BiasCorrection, Samples]:
+    """Make a learner at the end of its second task, and its buffer."""
+    learner = new_learner("bic", **settings)
+    assert isinstance(learner, BiasCorrection)
+    first, second = of_classes(40, [0, 2, 3], seed=1), of_classes(40, [1, 4], seed=2)
+    learner.begin_task(first, buffer_of(None))
+    learner.end_task(buffer_of(first))
+    assert learner.correction is None
+    learner.begin_task(second, buffer_of(first))
+    memory = concatenate([first, second])
+    learner.end_task(buffer_of(memory))
+    return learner, memory
+
+
+def test_only_the_latest_classes_are_corrected_by_the_fit() -> None:
+    learner, memory = corrected(offset_decay=0.3)
+    logits = learner.net(memory.x).detach()
+    scale, offset = fit_correction(logits, memory.y, NEW, 0.3).float()
+    scores = learner.scores(memory.x)
+    new = NEW.bool()
+    torch.testing.assert_close(scores[:, ~new], logits[:, ~new])
+    torch.testing.assert_close(scores[:, new], scale * logits[:, new] + offset)
+    assert not torch.allclose(scores[:, new], logits[:, new], atol=0.01)
+    assert cross_entropy(scores, memory.y) < cross_entropy(logits, memory.y)
+
+
+def test_the_corrected_net_teaches_and_the_next_task_starts_without_correction() -> None:
+    learner, memory = corrected()
+    third = of_classes(10, [1], seed=3)
+    taught = torch.softmax(learner.scores(third.x)[:, [0, 2, 3, 1, 4]] / 2, dim=1)
+    learner.begin_task(third, buffer_of(memory))
+    assert learner.targets is not None
+    torch.testing.assert_close(learner.targets.current, taught)
+    torch.testing.assert_close(learner.scores(third.x), learner.net(third.x).detach())
+
+
+def test_a_task_without_new_classes_needs_no_correction() -> None:
+    learner, memory = corrected()
+    learner.begin_task(of_classes(10, [1], seed=3), buffer_of(memory))
+    learner.end_task(buffer_of(memory))
+    assert learner.correction is None

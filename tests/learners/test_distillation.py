@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from learning import batch_of, buffer_of, gradient, new_learner, random_samples
+from torch import Tensor
+
+from faircil.learners import Batch
+from faircil.learners.distillation import Distilling
+from faircil.samples import Samples
+
+TEMPERATURE = 3.0
+
+
+def moved(learner: Distilling) -> None:
+    """Let the net change, so that it is not its own teacher."""
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        for parameter in learner.net.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+
+
+def of_classes(n: int, classes: list[int], seed: int) -> Samples:
+    samples = random_samples(n, len(classes), seed=seed)
+    return Samples(samples.x, torch.tensor(classes)[samples.y])
+
+
+def naive_loss(
+    learner: Distilling, old: list[int], share: float, batch: Batch, teacher: Tensor
+) -> Tensor:
+    """One sample at a time; teacher: logits, (b + k, classes)."""
+    weights = [1.0] * len(batch.current) if batch.weight is None else batch.weight.tolist()
+    weights += [1.0] * (len(batch.x) - len(weights))
+    total = torch.zeros(())
+    for x, y, weight, said in zip(batch.x, batch.y, weights, teacher, strict=True):
+        logits = learner.net(x[None])[0]
+        total = total - (1 - share) * weight * torch.log(torch.softmax(logits, dim=0)[y])
+        if old:
+            target = torch.softmax(said[old] / TEMPERATURE, dim=0)
+            mine = torch.softmax(logits[old] / TEMPERATURE, dim=0)
+            total = total - share * sum(t * torch.log(p) for t, p in zip(target, mine, strict=True))
+    return total / len(batch.x)
+
+
+@pytest.mark.parametrize("method", ["wa", "bic"])
+@pytest.mark.parametrize("current", [0, 6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_loss_and_gradient_are_those_of_the_formula(
+    method: str, current: int, weighted: bool
+) -> None:
+    learner = new_learner(method, temperature=TEMPERATURE)
+    assert isinstance(learner, Distilling)
+    first, second = of_classes(30, [3, 1, 0], seed=1), of_classes(20, [4], seed=2)
+    memory = first.take(slice(9))
+    learner.begin_task(first, buffer_of(None))
+    learner.begin_task(second, buffer_of(memory))
+    said = learner.net(torch.cat([second.x, memory.x])).detach()
+    moved(learner)
+    rows, memory_rows = torch.arange(19, 19 - current, -1), torch.tensor([8, 2, 5])
+    weight = torch.rand(current, generator=torch.Generator().manual_seed(0)) if weighted else None
+    batch = Batch(second.take(rows), rows, weight, memory.take(memory_rows), memory_rows)
+    loss = learner.loss(batch)
+    teacher = torch.cat([said[rows], said[20 + memory_rows]])
+    expected = naive_loss(learner, [0, 1, 3], 3 / 4, batch, teacher)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradient(learner.net, loss), gradient(learner.net, expected))
+
+
+@pytest.mark.parametrize("method", ["wa", "bic"])
+def test_the_first_task_is_cross_entropy(method: str) -> None:
+    learner = new_learner(method)
+    assert isinstance(learner, Distilling)
+    samples = random_samples(12)
+    learner.begin_task(samples, buffer_of(None))
+    batch = batch_of(samples, torch.linspace(0, 1, 12))
+    expected = naive_loss(learner, [], 0.0, batch, torch.zeros(12, 5))
+    torch.testing.assert_close(learner.loss(batch), expected)

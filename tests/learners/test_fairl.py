@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from learning import batch_of, buffer_of, new_learner, parameters, random_samples
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from faircil.errors import UsageError
+from faircil.generators import Generators
+from faircil.learners import LEARNERS, Batch
+from faircil.learners.fairl import Fairl, FairlOptions
+from faircil.nets import build_mlp
+from faircil.samples import Samples
+
+WEIGHTS = {"beta": 0.3, "gamma": 0.7, "eta": 0.2, "tau": 3.0}
+CURRENT = Samples(random_samples(12).x, torch.tensor([3, 4] * 6), torch.tensor([0, 1, 1] * 4))
+MEMORY = Samples(
+    random_samples(9, seed=1).x, torch.tensor([0, 1, 2] * 3), torch.tensor([0] * 5 + [1] * 4)
+)
+
+
+def begun(current: Samples = CURRENT, memory: Samples | None = MEMORY, **settings: object) -> Fairl:
+    learner = new_learner("fairl", **{**WEIGHTS, **settings})
+    assert isinstance(learner, Fairl)
+    learner.begin_task(current, buffer_of(memory))
+    return learner
+
+
+def without_attribute(samples: Samples) -> Samples:
+    return Samples(samples.x, samples.y)
+
+
+def features_of(learner: Fairl, x: Tensor) -> Tensor:
+    """All layers of the net before the reader, one after the other."""
+    projector = learner.net.head[0]  # type: ignore[index]
+    features: Tensor = projector(learner.net.features(x))  # type: ignore[operator]
+    return features
+
+
+def naive_rate(part: Tensor) -> Tensor:
+    n, width = part.shape
+    return torch.logdet(torch.eye(width) + 2 * width / n * part.T @ part) / 2
+
+
+def naive_reduction(rows: Tensor, keys: Tensor) -> Tensor:
+    """One group at a time."""
+    reduction = naive_rate(rows)
+    for key in set(keys.tolist()):
+        part = rows[keys == key]
+        reduction = reduction - len(part) / len(rows) * naive_rate(part)
+    return reduction
+
+
+def naive_drift(rows: Tensor, before: Tensor, keys: Tensor) -> Tensor:
+    """One group at a time."""
+    total = torch.zeros(())
+    for key in set(keys.tolist()):
+        now, then = rows[keys == key], before[keys == key]
+        apart = naive_rate(now) / 2 + naive_rate(then) / 2
+        total = total + naive_rate(torch.cat([now, then])) - apart
+    return total
+
+
+@pytest.mark.parametrize("rate_on", ["current", "all"])
+@pytest.mark.parametrize("attribute", [False, True])
+def test_loss_of_the_features_is_that_of_the_formula(rate_on: str, attribute: bool) -> None:
+    current, memory = CURRENT, MEMORY
+    if not attribute:
+        current, memory = without_attribute(current), without_attribute(memory)
+    learner = begun(current, memory, rate_on=rate_on)
+    before = features_of(learner, memory.x).detach()
+    learner.step(batch_of(current, None, memory))
+    new, old = features_of(learner, current.x), features_of(learner, memory.x)
+    expected = WEIGHTS["gamma"] * naive_drift(old, before, memory.y)
+    if rate_on == "all":
+        both = torch.cat([current.y, memory.y])
+        expected = expected - naive_reduction(torch.cat([new, old]), both)
+    else:
+        expected = expected - naive_reduction(new, current.y)
+    if current.z is not None and memory.z is not None:
+        found = learner.adversary
+        assert found is not None
+        expected = expected + WEIGHTS["beta"] * naive_reduction(found(new), current.z)
+        expected = expected + WEIGHTS["eta"] * naive_reduction(found(old), memory.z)
+    batch = batch_of(current, None, memory)
+    loss = learner.feature_loss(batch, torch.cat([new, old]))
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
+    for one, other in zip(
+        torch.autograd.grad(loss, [new, old]),
+        torch.autograd.grad(expected, [new, old]),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_the_features_before_are_those_of_the_rows_in_the_memory() -> None:
+    learner = begun(beta=0, eta=0, gamma=1)
+    rows = torch.tensor([7, 2, 5])
+    part = MEMORY.take(rows)
+    batch = Batch(CURRENT, torch.arange(12), None, part, rows)
+    features = features_of(learner, batch.x)
+    still = learner.feature_loss(batch, features)
+    torch.testing.assert_close(still, -naive_reduction(features[:12], CURRENT.y))
+
+
+def test_the_reader_sees_the_buffer_and_passes_no_gradient_on() -> None:
+    learner = begun()
+    batch = batch_of(CURRENT, None, MEMORY)
+    features = features_of(learner, batch.x)
+    logits = learner.reader(features)
+    expected = cross_entropy(logits[:12], CURRENT.y) + 3 * cross_entropy(logits[12:], MEMORY.y)
+    torch.testing.assert_close(learner.reader_loss(batch, features), expected)
+
+    alone = begun(lr=1e-9)
+    learner.step(batch)
+    alone.step(batch)
+    projector, same = learner.net.head[0], alone.net.head[0]  # type: ignore[index]
+    assert torch.equal(parameters(projector), parameters(same))
+    assert not torch.equal(parameters(learner.reader), parameters(alone.reader))
+
+
+def test_a_step_of_the_features_is_one_of_adam_on_their_loss() -> None:
+    learner, twin = begun(), begun()
+    batch = batch_of(CURRENT, None, MEMORY)
+    twin.train_adversary(batch, features_of(twin, batch.x).detach())
+    weights = [*twin.net.features.parameters(), *twin.net.head[0].parameters()]  # type: ignore[union-attr, index]
+    adam = torch.optim.Adam(weights, 1e-4, (0.5, 0.999))
+    twin.feature_loss(batch, features_of(twin, batch.x)).backward()  # type: ignore[no-untyped-call]
+    adam.step()
+    learner.step(batch)
+    torch.testing.assert_close(features_of(learner, batch.x), features_of(twin, batch.x))
+
+
+def test_the_adversary_finds_more_of_the_attribute_and_the_features_hide_it() -> None:
+    learner = begun(beta=100, gamma=0, eta=0, feature_lr=0.003)
+    batch, adversary = batch_of(CURRENT, None, MEMORY), learner.adversary
+    assert adversary is not None
+    attribute = torch.tensor([0, 1, 1] * 4)
+
+    def found() -> float:
+        return naive_reduction(adversary(features_of(learner, CURRENT.x)), attribute).item()
+
+    before, untouched = found(), features_of(learner, CURRENT.x)
+    learner.train_adversary(batch, untouched.detach())
+    after = found()
+    assert after > before
+    assert torch.equal(features_of(learner, CURRENT.x), untouched)
+    weights = parameters(adversary)
+    learner.optimizer.zero_grad()
+    learner.feature_loss(batch, features_of(learner, batch.x)).backward()  # type: ignore[no-untyped-call]
+    learner.optimizer.step()
+    assert found() < after
+    assert torch.equal(parameters(adversary), weights)
+
+
+def test_every_task_gets_a_new_adversary_and_none_without_an_attribute() -> None:
+    learner = begun()
+    first = learner.adversary
+    learner.begin_task(CURRENT, buffer_of(MEMORY))
+    assert first is not None
+    assert learner.adversary is not None
+    assert not torch.equal(parameters(first), parameters(learner.adversary))
+    assert begun(without_attribute(CURRENT), without_attribute(MEMORY)).adversary is None
+
+
+def test_the_features_are_normalised_whatever_the_net() -> None:
+    net = nn.Sequential(nn.Linear(6, 7), nn.Sequential(nn.ReLU(), nn.Linear(7, 5)))
+    for given in (net, build_mlp(6, 5, (8,), seed=0), nn.Linear(6, 5)):
+        learner = new_learner("fairl", given)
+        assert isinstance(learner, Fairl)
+        seen: list[Tensor] = []
+        learner.reader.register_forward_pre_hook(
+            lambda _, inputs, seen=seen: seen.append(inputs[0])
+        )
+        learner.begin_task(CURRENT, buffer_of(None))
+        assert learner.scores(CURRENT.x).shape == (12, 5)
+        torch.testing.assert_close(seen[-1].mean(dim=1), torch.zeros(12), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            seen[-1].var(dim=1, correction=0), torch.ones(12), atol=0.02, rtol=0
+        )
+
+
+def test_a_net_that_does_not_end_in_its_last_linear_layer_is_refused() -> None:
+    net = nn.Sequential(nn.Linear(6, 5), nn.Softmax(dim=1))
+    learner = LEARNERS["fairl"](net, FairlOptions(), Generators.from_seed(0))
+    with pytest.raises(UsageError, match="logits"):
+        learner.begin_task(CURRENT, buffer_of(None))

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
+from small_runs import TASKS, small_config, small_stream
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from whole_gradients import unit_rows, whole_gradients
+
+from faircil.experiment import run
+from faircil.learners.ocs import CANDIDATES, Ocs, balanced
+from faircil.samples import Samples, group_counts
+from faircil.state import RunState, load_state, save_state
+
+NETS = {
+    "linear": lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5)),
+    "other": lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 5)),
+}
+PICKS = {"pick": 4, "warm_up": 0, "affinity": 0.7, "tau": 3.0}
+
+
+def begun(train: Samples, memory: Samples | None, net: str = "linear", **settings: object) -> Ocs:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        learner = new_learner("ocs", NETS[net](), **{**PICKS, **settings})
+    assert isinstance(learner, Ocs)
+    learner.begin_task(train, buffer_of(memory))
+    return learner
+
+
+def slow_typicality(net: nn.Module, samples: Samples) -> Tensor:
+    own = whole_gradients(net, samples)
+    unit = unit_rows(own)
+    similarity = unit @ unit_rows(own.mean(0, keepdim=True)).squeeze(0)
+    return similarity - torch.stack([(unit @ row).mean() for row in unit])
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("replayed", [0, 9])
+def test_a_step_trains_on_the_samples_with_the_largest_scores(
+    net: str, weighted: bool, replayed: int
+) -> None:
+    train = random_samples(12)
+    memory = random_samples(replayed, seed=1) if replayed else None
+    learner = begun(train, memory, net)
+    before = parameters(learner.net)
+    weight = torch.linspace(0.1, 1, 12) if weighted else torch.ones(12)
+    score = slow_typicality(learner.net, train)
+    if memory is not None:
+        reference = whole_gradients(learner.net, memory).sum(0, keepdim=True)
+        own = unit_rows(whole_gradients(learner.net, train))
+        score = score + 0.7 * (own @ unit_rows(reference).squeeze(0))
+    picked = score.argsort(descending=True)[:4]
+    losses = cross_entropy(learner.net(train.x), train.y, reduction="none")
+    loss = (weight * losses)[picked].mean()
+    batch = batch_of(train, weight if weighted else None)
+    if memory is not None:
+        # The memory batch is a part of the buffer.
+        few, rows = memory.take(slice(2, 7)), torch.arange(2, 7)
+        loss = loss + 3 * cross_entropy(learner.net(few.x), few.y)
+        batch = type(batch)(batch.current, batch.rows, batch.weight, few, rows)
+    expected = before - 0.1 * gradient(learner.net, loss)
+    learner.step(batch)
+    assert sorted(learner.picks[0].tolist()) == sorted(picked.tolist())
+    torch.testing.assert_close(parameters(learner.net), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_affinity_decides_where_it_is_large() -> None:
+    train, memory = random_samples(12), random_samples(9, seed=1)
+    picks = []
+    for affinity in (0.0, 1000.0):
+        learner = begun(train, memory, affinity=affinity)
+        own = unit_rows(whole_gradients(learner.net, train))
+        reference = whole_gradients(learner.net, memory).sum(0)
+        learner.step(batch_of(train, None, memory))
+        picks.append(sorted(learner.picks[0].tolist()))
+    assert picks[0] != picks[1]
+    assert picks[1] == sorted((own @ reference).argsort(descending=True)[:4].tolist())
+
+
+def test_the_first_steps_pick_at_random() -> None:
+    train = random_samples(12)
+    learner = begun(train, None, warm_up=20)
+    for _ in range(20):
+        learner.step(batch_of(train))
+    assert all(len(set(rows.tolist())) == 4 for rows in learner.picks)
+    assert len({tuple(rows.tolist()) for rows in learner.picks}) > 15
+    assert set(torch.cat(learner.picks).tolist()) == set(range(12))
+    scored = slow_typicality(learner.net, train).argsort(descending=True)[:4]
+    learner.step(batch_of(train))
+    assert sorted(learner.picks[-1].tolist()) == sorted(scored.tolist())
+
+
+def test_a_batch_that_is_no_larger_than_the_picks_is_taken_whole() -> None:
+    learner, train = begun(random_samples(12), None), random_samples(3)
+    learner.step(batch_of(train))
+    assert sorted(learner.picks[0].tolist()) == [0, 1, 2]
+
+
+def test_picks_of_the_last_epoch_stay_first() -> None:
+    train = random_samples(60, classes=2)
+    learner = begun(train, None)
+    learner.picks = [torch.arange(50)]
+    learner.begin_epoch(2, 2)
+    picked = torch.cat([torch.nonzero(train.y == y).squeeze(1)[-3:] for y in (0, 1)])
+    learner.picks.append(picked)
+    kept = learner.remember(train, None, buffer_of(None, 5)).samples
+    assert kept is not None
+    assert group_counts(kept) == {(0,): 5, (1,): 5}
+    assert {tuple(row) for row in train.x[picked].tolist()} <= set(map(tuple, kept.x.tolist()))
+
+
+def test_only_so_many_picks_are_candidates() -> None:
+    train = random_samples(CANDIDATES + 500, classes=1)
+    learner = begun(train, None)
+    learner.picks = list(torch.randperm(len(train)).split(64))
+    kept = learner.remember(train, None, buffer_of(None, CANDIDATES)).samples
+    assert kept is not None
+    expected = train.x[torch.cat(learner.picks)[:CANDIDATES]]
+    assert sorted(kept.x.tolist()) == sorted(expected.tolist())
+
+
+def test_the_original_rule_divides_the_whole_buffer_among_the_tasks_so_far() -> None:
+    first, second = random_samples(60, classes=2), random_samples(60, classes=2, seed=1)
+    second = Samples(second.x, second.y + 2)
+    learner = begun(first, None, quota="total")
+    buffer = learner.remember(first, None, buffer_of(None, 4))  # 4 for each of 5 classes
+    assert buffer.samples is not None
+    assert group_counts(buffer.samples) == {(0,): 10, (1,): 10}
+    learner.begin_task(second, buffer)
+    score = slow_typicality(learner.net.eval(), buffer.samples)
+    best = [score * (buffer.samples.y == y) + -9.0 * (buffer.samples.y != y) for y in (0, 1)]
+    rows = torch.cat([part.argsort(descending=True)[:5] for part in best])
+    again = learner.remember(second, None, buffer).samples
+    assert again is not None
+    assert group_counts(again) == {(0,): 5, (1,): 5, (2,): 5, (3,): 5}
+    kept = again.x[again.y < 2].tolist()
+    assert sorted(kept) == sorted(buffer.samples.x[rows].tolist())
+
+
+def test_balance_takes_the_first_of_each_class() -> None:
+    y, order = torch.tensor([3, 1, 3, 1, 1, 3]), torch.tensor([5, 4, 3, 2, 1, 0])
+    assert sorted(balanced(y, order, 5).tolist()) == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("quota", ["group", "total"])
+def test_a_run_that_scores_goes_on_from_a_saved_state(quota: str) -> None:
+    saved, states = io.BytesIO(), list[RunState]()
+
+    def save(state: RunState) -> None:
+        states.append(state)
+        if (state.epochs[-1].task, state.epochs[-1].epoch) == (3, 1):
+            save_state(state, saved)
+
+    config = small_config("ocs", attribute=True, pick=5, warm_up=2, quota=quota)
+    stream = small_stream(attribute=True)
+    whole = run(config, 0, stream=stream, checkpoint=save)
+    saved.seek(0)
+    rest = run(config, 0, stream=stream, state=load_state(saved))
+    assert rest.per_task == whole.per_task
+    assert whole.per_task[0].accuracy > 0.6
+    learner = states[-1].learner
+    assert isinstance(learner, Ocs)
+    if quota == "total":
+        assert len(learner.sizes) == len(TASKS)
+        assert states[-1].buffer.samples is not None
+        assert len(states[-1].buffer.samples) == sum(learner.sizes)
