@@ -28,9 +28,10 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_docs.py
 
-# Every figure of docs/benchmarks.md: needs FAIRCIL_DATA, takes about an hour on two cores.
+# Every figure of docs/benchmarks.md and docs/methods.md: needs FAIRCIL_DATA, takes hours on two cores.
 figures: setup
 	$(BIN)/python benchmarks/figures.py
+	$(BIN)/python benchmarks/methods.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
