@@ -8,6 +8,7 @@ the data files (``faircil data fetch mnist fashion-mnist drug``).
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from rows import (
 from faircil.learners import ALIASES, LEARNERS
 from faircil.report import COLUMNS, format_value
 from faircil.results.summary import RunSummary, over_seeds
-from faircil.settings import own_settings
+from faircil.settings import own_settings, settings_of
 
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "methods.md"
@@ -135,13 +136,13 @@ def dataset_table(rows: Sequence[Result]) -> str:
     """Write one row per configuration: all metrics, steps, seconds and settings."""
     statistics = [over_seeds(runs) for _, runs in rows]
     metrics = [m for m in COLUMNS if any(means[m] is not None for means, _ in statistics)]
-    header = ("method", "weighting", *metrics, "steps", "seconds", "settings")
+    header = ("method", "weighting", *metrics, "steps", "seconds", "on", "settings")
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for (_, runs), (means, deviations) in zip(rows, statistics, strict=True):
         cells = [runs[0].config["method"], weighting_of(runs[0])]
         cells += [format_value(means[m], deviations[m]) for m in metrics]
         cells += [f"{means['steps']:,.0f}", f"{means['seconds']['total']:.0f}"]
-        lines.append("| " + " | ".join([*cells, settings_text(runs[0])]) + " |")
+        lines.append("| " + " | ".join([*cells, device_of(runs), settings_text(runs[0])]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -154,12 +155,25 @@ def weighting_of(run: RunSummary) -> str:
 
 
 def settings_text(run: RunSummary) -> str:
-    """Write the settings that differ between methods."""
+    """Write learning rate, epochs, τ, and what differs from the method's defaults."""
     settings: dict[str, Any] = run.config["settings"]
-    names = ["lr", "epochs", *(["batch_size"] if settings["batch_size"] != 64 else [])]
-    names += [name for name in own_settings(run.config["method"]) if name != "buffer_rule"]
-    values = (str(settings[name]).lower() for name in names)
-    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+    method = run.config["method"]
+    defaults = {name: field.default for name, field in settings_of(method).model_fields.items()}
+    common = {"lr", "epochs", "tau"} | ({"batch_size"} if settings["batch_size"] != 64 else set())
+    shown = common | {name for name in own_settings(method) if settings[name] != defaults[name]}
+    values = {name: value for name, value in settings.items() if name in shown}
+    return ", ".join(f"{name}={_plain(value)}" for name, value in values.items())
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def device_of(runs: Sequence[RunSummary]) -> str:
+    """Say where the runs were made."""
+    environments = [json.loads((Path(run.dir) / "environment.json").read_text()) for run in runs]
+    names = {env["gpu"] or "CPU" for env in environments}
+    return ", ".join(sorted(name.removeprefix("NVIDIA ") for name in names))
 
 
 def published_table(results: Sequence[Result], published: dict[str, Any]) -> str:
@@ -193,7 +207,7 @@ def time_table(results: Sequence[Result], published: dict[str, Any]) -> str:
     lines = ["| method | seconds | at most | paper, RTX A6000 |", "|---|---|---|---|"]
     for bench, runs in results:
         method = bench.kind.removeprefix("--method ")
-        if bench.dataset == "biased-mnist" and method in LEARNERS:
+        if bench.dataset == "biased-mnist" and method in LEARNERS and device_of(runs) == "CPU":
             seconds = over_seeds(runs)[0]["seconds"]["total"]
             most = MOST_SECONDS.get(method, 180)
             theirs = published.get(method, {}).get("seconds", "–")

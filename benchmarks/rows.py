@@ -63,10 +63,14 @@ class Benchmark:
         return RUNS / self.dataset / name.replace(" ", "_").replace("=", "-")
 
     @property
+    def method(self) -> str:
+        """Its method."""
+        return self.options.split()[1]
+
+    @property
     def cost(self) -> tuple[bool, bool]:
-        """How long it takes, roughly."""
-        method = self.options.split()[1]
-        return self.dataset in DEAR_DATASETS, method in DEAR_METHODS
+        """How long it takes, roughly; the least comes first."""
+        return self.dataset not in DEAR_DATASETS, self.method not in DEAR_METHODS
 
 
 Result = tuple[Benchmark, list[RunSummary]]
@@ -87,20 +91,21 @@ def results_of(rows: Sequence[Benchmark], description: str | None) -> list[Resul
     parser = argparse.ArgumentParser(description=(description or "").split("\n")[0])
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
     parser.add_argument("--only", nargs="+", choices=TITLES, help="datasets to run (default: all)")
+    parser.add_argument("--methods", nargs="+", help="methods to run (default: all)")
     parser.add_argument("--page", action="store_true", help="only write the page, run nothing")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     arguments = parser.parse_args()
     if not arguments.page:
         chosen = [row for row in rows if row.dataset in (arguments.only or TITLES)]
+        chosen = [row for row in chosen if row.method in (arguments.methods or (row.method,))]
         run_all(chosen, arguments.jobs, arguments.device)
     return [(row, find_runs([row.folder])) for row in rows if row.folder.is_dir()]
 
 
 def run_all(rows: Sequence[Benchmark], jobs: int, device: str = "cpu") -> None:
     """Run all seeds of all rows."""
-    work = [
-        (row, seed) for row in sorted(rows, key=lambda row: row.cost)[::-1] for seed in row.seeds
-    ]
+    longest_first = sorted(rows, key=lambda row: row.cost)
+    work = [(row, seed) for row in longest_first for seed in row.seeds]
     # Threads inside a process would only be in the way of the others.
     os.environ |= {"OMP_NUM_THREADS": "1"} if jobs > 1 else {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faircil.config import RunConfig, resolve
+from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.errors import DataError, UsageError
+from faircil.learners import LEARNERS
+from faircil.settings import learner_options, settings_of
 
 
 @pytest.mark.parametrize(
@@ -34,6 +39,32 @@ def test_shipped_settings(dataset: str, measure: str, expected: dict[str, Any]) 
 def test_all_methods_but_joint_share_the_learning_rate_of_a_dataset() -> None:
     rates = {m: resolve(dataset="mnist", method=m).settings.lr for m in ("er", "finetune", "joint")}
     assert rates == {"er": 0.001, "finetune": 0.001, "joint": 0.01}
+
+
+def test_every_row_of_the_table_names_settings_that_its_methods_have() -> None:
+    table = tomllib.loads((files("faircil") / "settings.toml").read_text(encoding="utf-8"))
+    for row in table["row"]:
+        assert set(row.get("dataset", [])) <= DATASETS.keys()
+        assert set(row.get("method", [])) <= LEARNERS.keys()
+        for method in row.get("method", []):
+            assert row["set"].keys() <= settings_of(method).model_fields.keys(), row
+        every = {name for method in LEARNERS for name in settings_of(method).model_fields}
+        assert row["set"].keys() <= every
+
+
+@pytest.mark.parametrize("method", LEARNERS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_method_has_settings_for_every_dataset(dataset: str, method: str) -> None:
+    config = resolve(dataset=dataset, method=method)
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    assert isinstance(learner_options(method, config.settings), LEARNERS[method].options)
+
+
+def test_settings_of_another_method_are_an_error_that_says_whose_they_are() -> None:
+    with pytest.raises(UsageError, match=r"method 'er' has no setting 'distill'; .* to der\+\+"):
+        resolve(dataset="toy", method="er", overrides=["distill=2"])
+    with pytest.raises(UsageError, match="unknown setting 'distil'.*did you mean 'distill'"):
+        resolve(dataset="toy", method="der++", overrides=["distil=2"])
 
 
 def test_overrides_win_over_the_table_and_have_types() -> None:

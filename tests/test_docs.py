@@ -60,10 +60,11 @@ def test_makefile_and_readme_agree():
         assert target in targets
 
 
-def test_settings_command_of_every_benchmark_resolves():
+@pytest.mark.parametrize("page", ["benchmarks.md", "methods.md"])
+def test_settings_command_of_every_benchmark_resolves(page):
     from faircil.config import resolve
 
-    for command in commands(ROOT / "docs" / "benchmarks.md"):
+    for command in commands(ROOT / "docs" / page):
         arguments = build_parser().parse_args(shlex.split(command)[1:])
         resolve(
             dataset=arguments.dataset,

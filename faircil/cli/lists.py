@@ -71,17 +71,18 @@ def _settings() -> Listing:
     from faircil.learners import LEARNERS
     from faircil.settings import Settings, own_settings
 
-    fields = [(name, field, "all") for name, field in Settings.model_fields.items()]
-    owners: dict[str, list[str]] = {}
-    for method in LEARNERS:
+    owners: dict[tuple[str, str, str], list[str]] = {
+        (name, _plain(field.default), _line(field.description)): ["all"]
+        for name, field in Settings.model_fields.items()
+    }
+    for method, learner in LEARNERS.items():
         for name in own_settings(method):
-            owners.setdefault(name, []).append(method)
-    for name, methods in owners.items():
-        field = LEARNERS[methods[0]].options.model_fields[name]
-        fields.append((name, field, ", ".join(methods)))
+            field = learner.options.model_fields[name]
+            what = (name, _plain(field.default), _line(field.description))
+            owners.setdefault(what, []).append(method)
     return ("name", "default", "methods", "what"), [
-        (name, _plain(field.default), methods, field.description or "")
-        for name, field, methods in fields
+        (name, default, ", ".join(methods), what)
+        for (name, default, what), methods in owners.items()
     ]
 
 
@@ -104,7 +105,16 @@ def _plain(value: object) -> str:
     """Write a default as ``--set`` takes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value or "–")
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _line(text: str | None) -> str:
+    """Write a description that may be broken into lines as one."""
+    return " ".join((text or "").split())
 
 
 _TABLES = {

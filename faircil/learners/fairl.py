@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
 from faircil.learners.features import with_features
-from faircil.learners.options import NonNegative, Positive, ReplayOptions
+from faircil.learners.options import Count, NonNegative, Positive, ReplayOptions
+from faircil.learners.projector import normalised_mlp, with_projector
 from faircil.learners.rates import drift, rate_reduction
+from faircil.learners.reader import fit_reader
 from faircil.learners.replay import Buffered
-from faircil.nets import build_mlp
 from faircil.samples import Samples
+from faircil.threads import chunk_size, chunks_of
 from faircil.weighting.head import evaluating, find_head
-
-BETAS = (0.9, 0.999)  # the usual ones of Adam
 
 
 class FairlOptions(ReplayOptions):
@@ -29,6 +29,8 @@ class FairlOptions(ReplayOptions):
 
     lr: Positive = 0.001
     """learning rate of Adam, for the reader of the features"""
+    passes: Count = 5
+    """passes of the reader over the task, after the features are trained"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """β₁ of Adam, for the features and for the adversary"""
     feature_lr: Positive = 0.0001
@@ -43,8 +45,8 @@ class FairlOptions(ReplayOptions):
     """weight of what the adversary can tell of the attribute from buffer samples"""
     rate_on: Literal["current", "all"] = "current"
     """whose classes the features are to tell apart: those of current samples, or of all"""
-    reader: Literal["mlp", "linear"] = "mlp"
-    """what finds the class in the features: an MLP with one hidden layer, or a linear layer"""
+    reader: Literal["linear", "mlp"] = "linear"
+    """what finds the class in the features: a linear layer, or an MLP with one hidden layer"""
 
 
 class Fairl(Buffered):
@@ -52,17 +54,15 @@ class Fairl(Buffered):
 
     The net's last layer gives way to a projector, an MLP of three layers with a normalised output,
     and a reader. ``Z`` are the projected features of the current batch, ``Z_M`` those of the memory
-    batch, and ``D`` is an adversary, a net like the projector, made anew for each task. A step does
-    three things:
+    batch, and ``D`` is an adversary, a net like the projector, made anew for each task. In a step,
 
     - ``D`` goes up ``ΔR(D(Z), z)``: it looks for the attribute in the features;
     - the net up to the reader goes up ``ΔR(Z, y) − β ΔR(D(Z), z) − η ΔR(D(Z_M), z_M)`` and down γ
-      times the drift of ``Z_M`` from what it was when the task began, class by class;
-    - the reader goes down the cross-entropy of the current batch plus τ times that of the memory
-      batch, and passes no gradient on.
+      times the drift of ``Z_M`` from what it was when the task began, class by class.
 
-    Rate reduction gives every class a subspace of its own, filled to all sides, so that the means
-    of the classes say little: a linear reader fails where the features are trained well.
+    The reader is fitted when the task ends, to the cross-entropy of the task plus τ times that of
+    the buffer. Trained along with the features it lags behind: rates do not change when all
+    features turn together, and so nothing holds them still.
 
     Without an attribute there is no adversary: what is left is rate reduction with replay.
     """
@@ -71,55 +71,47 @@ class Fairl(Buffered):
     source = "Chowdhury and Chaturvedi 2023"
     options = FairlOptions
     uses_attribute = True
+    graphable = False  # Adam counts its steps on the host
     no_weighting = "its features are trained by the rates of whole batches, not by sample losses"
 
     settings: FairlOptions
 
     def __init__(self, net: nn.Module, settings: FairlOptions, generators: Generators) -> None:
-        head = [module for module in net.modules() if isinstance(module, nn.Linear)][-1]
-        width = head.in_features
-        hidden = (width,) if settings.reader == "mlp" else ()
-        projector = _normalised_mlp(width, generators)
-        self.reader = build_mlp(width, head.out_features, hidden, _seed(generators))
-        tail = nn.Sequential(projector, self.reader).to(head.weight.device)
-        super().__init__(_replaced(net, head, tail), settings, generators)
+        net, self.reader = with_projector(net, settings.reader, generators.method)
+        super().__init__(net, settings, generators)
+        self.material: Material | None = None
         self.before: Tensor | None = None  # features of the buffer when the task began
         self.adversary: nn.Module | None = None
         self.adversary_optimizer: torch.optim.Optimizer | None = None
 
     def new_optimizer(self) -> torch.optim.Optimizer:
-        """Make Adam, with settings of its own for the reader."""
-        reader = list(self.reader.parameters())
-        rest = [weight for weight in self.net.parameters() if all(weight is not w for w in reader)]
-        optimizer = self._adam(rest)
-        optimizer.add_param_group({"params": reader, "lr": self.settings.lr, "betas": BETAS})
-        return optimizer
+        """Make the optimizer of all weights but the reader's."""
+        read = list(self.reader.parameters())
+        return self._adam(w for w in self.net.parameters() if all(w is not r for r in read))
 
     def _adam(self, weights: Iterable[nn.Parameter]) -> torch.optim.Adam:
-        betas = (self.settings.momentum, BETAS[1])
+        betas = (self.settings.momentum, 0.999)
         return torch.optim.Adam(weights, self.settings.feature_lr, betas, fused=True)
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Keep the features of the buffer as they are now, and make the adversary."""
         material = super().begin_task(train, buffer)
         find_head(self.net, train.x, self.reader.head)  # says so where the net ends otherwise
-        if material.memory is not None:
-            with evaluating(self.net):
-                self.before = self.features(material.memory.x)
+        self.material = material
+        self.before = None if material.memory is None else self._frozen(material.memory).x
         if train.z is not None:
             width = self.reader.head.in_features
-            self.adversary = _normalised_mlp(width, self.generators).to(train.x.device)
+            self.adversary = normalised_mlp(width, self.generators.method).to(train.x.device)
             self.adversary_optimizer = self._adam(self.adversary.parameters())
         return material
 
     def step(self, batch: Batch) -> None:
-        """Update the adversary, then the net up to the reader and the reader."""
+        """Update the adversary, then the net up to the reader."""
         self.net.train()
         features = self.features(batch.x)
         self.train_adversary(batch, features.detach())
         self.optimizer.zero_grad()
-        loss = self.feature_loss(batch, features) + self.reader_loss(batch, features.detach())
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.feature_loss(batch, features).backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
     def train_adversary(self, batch: Batch, features: Tensor) -> None:
@@ -150,33 +142,30 @@ class Fairl(Buffered):
             loss = loss + settings.gamma * drift(old, before, memory.y)
         return loss
 
-    def reader_loss(self, batch: Batch, features: Tensor) -> Tensor:
-        """Return the cross-entropy of the reader on features, (b + k, d)."""
-        losses = cross_entropy(self.reader(features), batch.y, reduction="none")
-        new, old = batch.split(losses)
-        return new.mean() if batch.memory is None else new.mean() + self.settings.tau * old.mean()
+    def end_task(self, buffer: ReplayBuffer) -> None:
+        """Fit the reader to the features as they are now."""
+        del buffer  # has the task in it, too
+        if self.material is None:
+            return
+        settings, memory = self.settings, self.material.memory
+        fit_reader(
+            self.reader,
+            self._frozen(self.material.current),
+            None if memory is None else self._frozen(memory),
+            self.generators.method,
+            lr=settings.lr,
+            tau=settings.tau,
+            passes=settings.passes,
+        )
+        self.material = None  # the task is not kept
+
+    def _frozen(self, samples: Samples) -> Samples:
+        """Put the features in place of the inputs."""
+        chunks = chunks_of(len(samples), chunk_size(samples.x.device))
+        with evaluating(self.net):
+            return replace(samples, x=torch.cat([self.features(samples.x[c]) for c in chunks]))
 
     def features(self, x: Tensor) -> Tensor:
         """Return what the reader gets, (n, d), for inputs (n, ...)."""
         entry = next(layer for layer in self.reader.modules() if isinstance(layer, nn.Linear))
         return with_features(self.net, entry, x)[1]
-
-
-def _normalised_mlp(width: int, generators: Generators) -> nn.Module:
-    """Make an MLP of three layers of the same width, its output normalised per sample."""
-    mlp = build_mlp(width, width, (width, width), _seed(generators))
-    return nn.Sequential(mlp, nn.LayerNorm(width, elementwise_affine=False))
-
-
-def _seed(generators: Generators) -> int:
-    return int(torch.randint(2**62, (), generator=generators.method))
-
-
-def _replaced(net: nn.Module, head: nn.Linear, tail: nn.Module) -> nn.Module:
-    """Put the tail where the head is, wherever that is in the net."""
-    for module in net.modules():
-        for name, child in module.named_children():
-            if child is head:
-                setattr(module, name, tail)
-                return net
-    return tail  # the net is nothing but its head

@@ -12,13 +12,13 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer, large_weight_first
 from faircil.learners.base import Learner
 from faircil.learners.batch import Batch, Material
-from faircil.learners.options import NonNegative, Options
+from faircil.learners.options import TauOptions
 from faircil.learners.pool import Pool
+from faircil.learners.replay import replay_loss
 from faircil.learners.sample_gradients import GradientMeter, cosines
 from faircil.samples import Samples, concatenate
 from faircil.weighting.groups import find_groups
@@ -27,11 +27,9 @@ FIRST_SCORE = 0.1  # of samples that find the pool empty
 GLANCE = 2  # mini-batches that are looked at first: one that points the same way is enough
 
 
-class GssOptions(Options):
+class GssOptions(TauOptions):
     """Settings of GSS."""
 
-    tau: NonNegative = 2.0
-    """weight of the replay loss"""
     quota: Literal["group", "task"] = "group"
     """who shares places in the buffer: each group has buffer_size of its own, or the groups of a
     task have as many together, in any proportion (the original rule)"""
@@ -65,10 +63,7 @@ class Gss(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of plain replay."""
-        losses = cross_entropy(self.net(batch.x), batch.y, reduction="none")
-        new, old = batch.split(losses)
-        loss = batch.weighted_mean(new)
-        return loss if batch.memory is None else self.settings.tau * old.mean() + loss
+        return replay_loss(self.net, batch, self.settings.tau)
 
     def step(self, batch: Batch) -> None:
         """Update the net, then the pool."""

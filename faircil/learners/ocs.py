@@ -13,13 +13,13 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer, large_weight_first
 from faircil.learners.base import Learner
 from faircil.learners.batch import Batch, Material
 from faircil.learners.buffer_gradient import BufferGradient
-from faircil.learners.options import Count, NonNegative, Options
+from faircil.learners.options import Count, NonNegative, TauOptions
+from faircil.learners.replay import replay_loss
 from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
 from faircil.samples import Samples, concatenate
 from faircil.weighting.groups import rows_of_groups, unique_rows
@@ -27,11 +27,9 @@ from faircil.weighting.groups import rows_of_groups, unique_rows
 CANDIDATES = 1000  # picks of a task's last epoch that may stay in the buffer
 
 
-class OcsOptions(Options):
+class OcsOptions(TauOptions):
     """Settings of OCS."""
 
-    tau: NonNegative = 2.0
-    """weight of the replay loss"""
     pick: Count = 32
     """how many samples of each batch are trained on"""
     affinity: NonNegative = 1000.0
@@ -73,10 +71,7 @@ class Ocs(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of plain replay."""
-        losses = cross_entropy(self.net(batch.x), batch.y, reduction="none")
-        new, old = batch.split(losses)
-        loss = batch.weighted_mean(new)
-        return loss if batch.memory is None else self.settings.tau * old.mean() + loss
+        return replay_loss(self.net, batch, self.settings.tau)
 
     def step(self, batch: Batch) -> None:
         """Pick, and update the net."""

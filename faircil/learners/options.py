@@ -33,8 +33,12 @@ class BufferOptions(Options):
     """which samples of a group stay in the buffer: random or large-weight-first"""
 
 
-class ReplayOptions(BufferOptions):
+class TauOptions(Options):
     """Settings of learners that add the loss of a memory batch."""
 
     tau: NonNegative = 2.0
     """weight of the replay loss"""
+
+
+class ReplayOptions(TauOptions, BufferOptions):
+    """Settings of learners that replay such a buffer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
@@ -39,7 +39,11 @@ class Replay(Buffered):
 
     def loss(self, batch: Batch) -> Tensor:
         """Take both batches through the net at once."""
-        losses = cross_entropy(self.net(batch.x), batch.y, reduction="none")
-        new, old = batch.split(losses)
-        loss = batch.weighted_mean(new)
-        return loss if batch.memory is None else self.settings.tau * old.mean() + loss
+        return replay_loss(self.net, batch, self.settings.tau)
+
+
+def replay_loss(net: nn.Module, batch: Batch, tau: float) -> Tensor:
+    """Return ``mean(w · CE of the current batch) + τ · mean(CE of the memory batch)``."""
+    new, old = batch.split(cross_entropy(net(batch.x), batch.y, reduction="none"))
+    loss = batch.weighted_mean(new)
+    return loss if batch.memory is None else tau * old.mean() + loss

@@ -4,13 +4,12 @@ import pytest
 import torch
 from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from faircil.errors import UsageError
 from faircil.generators import Generators
 from faircil.learners import LEARNERS, Batch
 from faircil.learners.fairl import Fairl, FairlOptions
-from faircil.nets import build_mlp
+from faircil.learners.reader import fit_reader
 from faircil.samples import Samples
 
 WEIGHTS = {"beta": 0.3, "gamma": 0.7, "eta": 0.2, "tau": 3.0}
@@ -104,20 +103,25 @@ def test_the_features_before_are_those_of_the_rows_in_the_memory() -> None:
     torch.testing.assert_close(still, -naive_reduction(features[:12], CURRENT.y))
 
 
-def test_the_reader_sees_the_buffer_and_passes_no_gradient_on() -> None:
-    learner = begun()
-    batch = batch_of(CURRENT, None, MEMORY)
-    features = features_of(learner, batch.x)
-    logits = learner.reader(features)
-    expected = cross_entropy(logits[:12], CURRENT.y) + 3 * cross_entropy(logits[12:], MEMORY.y)
-    torch.testing.assert_close(learner.reader_loss(batch, features), expected)
-
-    alone = begun(lr=1e-9)
-    learner.step(batch)
-    alone.step(batch)
-    projector, same = learner.net.head[0], alone.net.head[0]  # type: ignore[index]
-    assert torch.equal(parameters(projector), parameters(same))
-    assert not torch.equal(parameters(learner.reader), parameters(alone.reader))
+def test_the_reader_is_fitted_to_the_task_and_the_buffer_when_the_task_ends() -> None:
+    learner, twin = begun(passes=2, lr=0.01), begun(passes=2, lr=0.01)
+    before = parameters(learner.reader)
+    learner.step(batch_of(CURRENT, None, MEMORY))
+    twin.step(batch_of(CURRENT, None, MEMORY))
+    assert torch.equal(parameters(learner.reader), before)
+    encoder = parameters(learner.net.head[0])  # type: ignore[index]
+    learner.end_task(buffer_of(MEMORY))
+    fit_reader(
+        twin.reader,
+        Samples(features_of(twin, CURRENT.x).detach(), CURRENT.y),
+        Samples(features_of(twin, MEMORY.x).detach(), MEMORY.y),
+        twin.generators.method,
+        lr=0.01,
+        tau=3.0,
+        passes=2,
+    )
+    torch.testing.assert_close(parameters(learner.reader), parameters(twin.reader))
+    assert torch.equal(parameters(learner.net.head[0]), encoder)  # type: ignore[index]
 
 
 def test_a_step_of_the_features_is_one_of_adam_on_their_loss() -> None:
@@ -162,23 +166,6 @@ def test_every_task_gets_a_new_adversary_and_none_without_an_attribute() -> None
     assert learner.adversary is not None
     assert not torch.equal(parameters(first), parameters(learner.adversary))
     assert begun(without_attribute(CURRENT), without_attribute(MEMORY)).adversary is None
-
-
-def test_the_features_are_normalised_whatever_the_net() -> None:
-    net = nn.Sequential(nn.Linear(6, 7), nn.Sequential(nn.ReLU(), nn.Linear(7, 5)))
-    for given in (net, build_mlp(6, 5, (8,), seed=0), nn.Linear(6, 5)):
-        learner = new_learner("fairl", given)
-        assert isinstance(learner, Fairl)
-        seen: list[Tensor] = []
-        learner.reader.register_forward_pre_hook(
-            lambda _, inputs, seen=seen: seen.append(inputs[0])
-        )
-        learner.begin_task(CURRENT, buffer_of(None))
-        assert learner.scores(CURRENT.x).shape == (12, 5)
-        torch.testing.assert_close(seen[-1].mean(dim=1), torch.zeros(12), atol=1e-5, rtol=0)
-        torch.testing.assert_close(
-            seen[-1].var(dim=1, correction=0), torch.ones(12), atol=0.02, rtol=0
-        )
 
 
 def test_a_net_that_does_not_end_in_its_last_linear_layer_is_refused() -> None:

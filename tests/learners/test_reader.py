@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from learning import batch_of, parameters, random_samples
+from torch import Tensor, nn
+
+from faircil.learners.reader import fit_reader, reader_loss
+from faircil.nets import build_mlp
+from faircil.samples import Samples
+
+
+def mean_loss(reader: nn.Module, samples: Samples) -> Tensor:
+    """One sample at a time."""
+    total = torch.zeros(())
+    for x, y in zip(samples.x, samples.y, strict=True):
+        total = total - torch.log_softmax(reader(x[None])[0], dim=0)[y]
+    return total / len(samples)
+
+
+def fitted(current: Samples, memory: Samples | None, hidden: tuple[int, ...] = ()) -> nn.Module:
+    reader = build_mlp(6, 5, hidden, seed=0)
+    generator = torch.Generator().manual_seed(0)
+    fit_reader(reader, current, memory, generator, lr=0.03, tau=2.0, passes=100)
+    return reader
+
+
+@pytest.mark.parametrize("replayed", [0, 9])
+def test_loss_is_that_of_the_formula(replayed: int) -> None:
+    reader, current = build_mlp(6, 5, (), seed=0), random_samples(7)
+    memory = random_samples(replayed, seed=1) if replayed else None
+    expected = mean_loss(reader, current)
+    if memory is not None:
+        expected = expected + 3 * mean_loss(reader, memory)
+    torch.testing.assert_close(reader_loss(reader, batch_of(current, None, memory), 3.0), expected)
+
+
+def test_passes_are_steps_of_adam_over_task_and_buffer() -> None:
+    current, memory = random_samples(40), random_samples(30, seed=1)
+    reader = build_mlp(6, 5, (), seed=0)
+    adam = torch.optim.Adam(reader.parameters(), 0.03)
+    for _ in range(100):  # both fit in one batch: their order does not matter
+        adam.zero_grad()
+        (mean_loss(reader, current) + 2 * mean_loss(reader, memory)).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    torch.testing.assert_close(
+        parameters(fitted(current, memory)), parameters(reader), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_the_buffer_keeps_old_classes_readable() -> None:
+    both = random_samples(300, 2)
+    both.x[:, 0] += 6.0 * both.y
+    old, new = both.take(both.y == 0), both.take(both.y == 1)
+    assert (fitted(new, None)(old.x).argmax(dim=1) == 1).float().mean() > 0.5
+    assert (fitted(new, old.take(slice(32)))(old.x).argmax(dim=1) == 0).float().mean() > 0.9
+
+
+def test_an_mlp_reads_two_subspaces_and_a_linear_layer_cannot() -> None:
+    generator = torch.Generator().manual_seed(0)
+    subspace = torch.randint(2, (256,), generator=generator)
+    features = 2 * torch.randn(256, 6, generator=generator)
+    features[:, :3] *= subspace[:, None]
+    features[:, 3:] *= 1 - subspace[:, None]
+    samples = Samples(features, subspace)
+
+    def errors(hidden: tuple[int, ...]) -> float:
+        predicted = fitted(samples, None, hidden)(features).argmax(dim=1)
+        return (predicted != subspace).float().mean().item()
+
+    assert errors(()) > 0.25
+    assert errors((6,)) < 0.1
