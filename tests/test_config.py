@@ -63,7 +63,7 @@ def test_every_method_has_settings_for_every_dataset(dataset: str, method: str) 
 def test_settings_of_another_method_are_an_error_that_says_whose_they_are() -> None:
     with pytest.raises(UsageError, match=r"method 'er' has no setting 'distill'; .* to der\+\+"):
         resolve(dataset="toy", method="er", overrides=["distill=2"])
-    with pytest.raises(UsageError, match="unknown setting 'distil'.*did you mean 'distill'"):
+    with pytest.raises(UsageError, match=r"unknown setting 'distil'.*did you mean 'distill'"):
         resolve(dataset="toy", method="der++", overrides=["distil=2"])
 
 
