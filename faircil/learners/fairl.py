@@ -61,8 +61,8 @@ class Fairl(Buffered):
       times the drift of ``Z_M`` from what it was when the task began, class by class.
 
     The reader is fitted when the task ends, to the cross-entropy of the task plus τ times that of
-    the buffer. Trained along with the features it lags behind: rates do not change when all
-    features turn together, and so nothing holds them still.
+    the buffer. One that is trained along with the features can be much worse (first task of mnist,
+    ``feature_lr`` .001: accuracy .53 along with them, .98 fitted afterwards).
 
     Without an attribute there is no adversary: what is left is rate reduction with replay.
     """
