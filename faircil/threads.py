@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TypeVar
 
@@ -24,15 +25,33 @@ Result = TypeVar("Result")
 CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
 LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
 OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
+_outside = ContextVar("outside", default=1)  # threads that were allowed outside of one_thread
 
 
 @contextmanager
 def one_thread() -> Iterator[int]:
     """Let torch use one thread in the block; gives the number it had."""
     before = torch.get_num_threads()
+    outside = _outside.set(max(before, _outside.get()))
     torch.set_num_threads(1)
     try:
         yield before
+    finally:
+        torch.set_num_threads(before)
+        _outside.reset(outside)
+
+
+@contextmanager
+def many_threads() -> Iterator[None]:
+    """Let torch use in the block what it might before :func:`one_thread`.
+
+    For a large pass inside a step whose operations give whole rows to threads, so that the result
+    is the same with any number of them.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(before, _outside.get()))
+    try:
+        yield
     finally:
         torch.set_num_threads(before)
 

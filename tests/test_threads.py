@@ -2,19 +2,41 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
 
-from faircil.threads import map_chunks, one_thread, thread_safe
+from faircil.threads import many_threads, map_chunks, one_thread, thread_safe
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
 def three_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(3):
+        yield
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_a_large_pass_inside_a_step_gets_back_what_the_step_put_aside() -> None:
+    found = []
+    with one_thread(), one_thread():
+        found.append(torch.get_num_threads())
+        with many_threads():
+            found.append(torch.get_num_threads())
+        found.append(torch.get_num_threads())
+    with many_threads():
+        found.append(torch.get_num_threads())
+    assert found == [1, 3, 1, 3]
+    with torch_threads(1), many_threads():
+        assert torch.get_num_threads() == 1
 
 
 @pytest.mark.parametrize("threads", [True, False])

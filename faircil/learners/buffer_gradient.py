@@ -84,11 +84,12 @@ class BufferGradient:
             if products is not None:
                 cross = products.cross.index_select(0, rows)
                 inner += torch.linalg.vecdot(delta @ old_delta.T, cross)
-                square += torch.sum((old_delta @ old_delta.T).mul_(products.within))
+                # By rows first: a sum over all would depend on the number of threads.
+                square += torch.linalg.vecdot(old_delta @ old_delta.T, products.within).sum()
                 continue
             matrix = old_delta.T @ old_h
             inner += torch.linalg.vecdot(h @ matrix.T, delta)
-            square += matrix.square().sum()
+            square += matrix.square().sum(dim=1).sum()
             if bias:
                 column = old_delta.sum(dim=0)
                 inner += delta @ column

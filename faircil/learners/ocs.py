@@ -22,6 +22,7 @@ from faircil.learners.options import Count, NonNegative, TauOptions
 from faircil.learners.replay import replay_loss
 from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
 from faircil.samples import Samples, concatenate
+from faircil.threads import many_threads
 from faircil.weighting.groups import rows_of_groups, unique_rows
 
 CANDIDATES = 1000  # picks of a task's last epoch that may stay in the buffer
@@ -81,6 +82,11 @@ class Ocs(Learner):
             picked = torch.randperm(n, generator=self.generators.method)[:size]
             self._train_on(batch, picked.to(batch.rows.device))
             return
+        with many_threads():  # the whole buffer passes through the net
+            self._pick_and_train(batch)
+
+    def _pick_and_train(self, batch: Batch) -> None:
+        size = self.settings.pick
         new = self.meter.of_samples(batch.current.x, batch.current.y)
         score, old = typicality(new), None
         if self.buffer_gradient is not None:

@@ -11,9 +11,12 @@ from torch.nn.functional import cross_entropy
 from whole_gradients import unit_rows, whole_gradients
 
 from faircil.experiment import run
+from faircil.learners import Batch
 from faircil.learners.ocs import CANDIDATES, Ocs, balanced
+from faircil.nets import build_mlp
 from faircil.samples import Samples, group_counts
 from faircil.state import RunState, load_state, save_state
+from faircil.threads import one_thread
 
 NETS = {
     "linear": lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5)),
@@ -169,3 +172,20 @@ def test_a_run_that_scores_goes_on_from_a_saved_state(quota: str) -> None:
         assert len(learner.sizes) == len(TASKS)
         assert states[-1].buffer.samples is not None
         assert len(states[-1].buffer.samples) == sum(learner.sizes)
+
+
+def test_steps_are_alike_to_the_bit_with_any_number_of_threads() -> None:
+    train, memory = (random_samples(n, features=700, seed=n) for n in (200, 300))
+    before, nets = torch.get_num_threads(), []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        learner = new_learner("ocs", build_mlp(700, 5, (64, 64), seed=0), **PICKS)
+        learner.begin_task(train, buffer_of(memory))
+        learner.begin_epoch(1, 1)
+        with one_thread():
+            for rows in torch.arange(200).split(50):
+                old = torch.arange(32)
+                learner.step(Batch(train.take(rows), rows, None, memory.take(old), old))
+        nets.append(parameters(learner.net))
+    torch.set_num_threads(before)
+    assert torch.equal(*nets)
