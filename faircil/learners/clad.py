@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from torch import Tensor, nn
-from torch.nn.functional import cosine_similarity, cross_entropy
+from torch.nn.functional import cosine_similarity
 
 from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
@@ -16,7 +16,7 @@ from faircil.learners.batch import Batch, Material
 from faircil.learners.conflicts import Conflicts, find_conflicts
 from faircil.learners.features import with_features
 from faircil.learners.options import NonNegative, Options, ReplayOptions, Share
-from faircil.learners.replay import Replay
+from faircil.learners.replay import Replay, replay_loss
 from faircil.samples import Samples
 
 
@@ -67,14 +67,13 @@ class Clad(Replay):
         if conflicts is None or batch.memory_rows is None or len(batch.current) == 0:
             return super().loss(batch)
         logits, features = with_features(self.net, conflicts.head, batch.x)
-        new, old = batch.split(cross_entropy(logits, batch.y, reduction="none"))
         current, replayed = batch.split(features)
         if self.settings.variant == "class":
             apart = class_similarity(current, batch.current.y, conflicts)
         else:
             in_conflict = conflicts.in_conflict.index_select(0, batch.memory_rows)
             apart = batch_similarity(current, replayed, in_conflict, conflicts.centre)
-        return batch.weighted_mean(new) + self.settings.tau * old.mean() + self.settings.eta * apart
+        return replay_loss(logits, batch, self.settings.tau) + self.settings.eta * apart
 
 
 def batch_similarity(

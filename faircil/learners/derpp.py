@@ -10,13 +10,13 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import mse_loss
 
 from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
 from faircil.learners.options import NonNegative, Options, ReplayOptions
-from faircil.learners.replay import Replay
+from faircil.learners.replay import Replay, replay_loss
 from faircil.samples import Samples
 
 
@@ -65,10 +65,9 @@ class DarkReplay(Replay):
     def loss(self, batch: Batch) -> Tensor:
         """Take both batches through the net at once."""
         logits = self.net(batch.x)
-        new, old = batch.split(cross_entropy(logits, batch.y, reduction="none"))
-        loss = batch.weighted_mean(new)
+        loss = replay_loss(logits, batch, self.settings.tau)
         if self.targets is None or batch.memory_rows is None:
             return loss
         targets = self.targets.index_select(0, batch.memory_rows)
         distilled = mse_loss(batch.split(logits)[1], targets)
-        return loss + self.settings.tau * old.mean() + self.settings.distill * distilled
+        return loss + self.settings.distill * distilled

@@ -63,7 +63,7 @@ class Gss(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of plain replay."""
-        return replay_loss(self.net, batch, self.settings.tau)
+        return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
     def step(self, batch: Batch) -> None:
         """Update the net, then the pool."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
 from faircil.learners.options import NonNegative, Options, ReplayOptions
-from faircil.learners.replay import Replay
+from faircil.learners.replay import Replay, replay_loss
 from faircil.samples import Samples
 
 NOTHING = 1e-9
@@ -71,11 +70,7 @@ class LogitAdjustment(Replay):
 
     def loss(self, batch: Batch) -> Tensor:
         """Take both batches through the net at once."""
-        logits = self.net(batch.x) + self.log_prior
-        losses = cross_entropy(logits, batch.y, reduction="none")
-        new, old = batch.split(losses)
-        loss = batch.weighted_mean(new)
-        return loss if batch.memory is None else self.settings.tau * old.mean() + loss
+        return replay_loss(self.net(batch.x) + self.log_prior, batch, self.settings.tau)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return plain logits; −inf for classes that were not seen."""

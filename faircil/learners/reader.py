@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import nn
 
 from faircil.buffer import ReplayBatches
 from faircil.learners.batch import Batch
+from faircil.learners.replay import replay_loss
 from faircil.samples import Samples
 from faircil.threads import one_thread
 
@@ -46,11 +46,6 @@ def fit_reader(
                 old, old_rows = (None, None) if replay is None else replay.next()
                 batch = Batch(current.take(rows), rows, None, old, old_rows)
                 adam.zero_grad()
-                reader_loss(reader, batch, tau).backward()  # type: ignore[no-untyped-call]
+                loss = replay_loss(reader(batch.x), batch, tau)
+                loss.backward()  # type: ignore[no-untyped-call]
                 adam.step()
-
-
-def reader_loss(reader: nn.Module, batch: Batch, tau: float) -> Tensor:
-    """Return the cross-entropy of the current features plus τ times that of the replayed ones."""
-    new, old = batch.split(cross_entropy(reader(batch.x), batch.y, reduction="none"))
-    return new.mean() if batch.memory is None else new.mean() + tau * old.mean()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
@@ -39,11 +39,19 @@ class Replay(Buffered):
 
     def loss(self, batch: Batch) -> Tensor:
         """Take both batches through the net at once."""
-        return replay_loss(self.net, batch, self.settings.tau)
+        return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
 
-def replay_loss(net: nn.Module, batch: Batch, tau: float) -> Tensor:
-    """Return ``mean(w · CE of the current batch) + τ · mean(CE of the memory batch)``."""
-    new, old = batch.split(cross_entropy(net(batch.x), batch.y, reduction="none"))
+def replay_loss(logits: Tensor, batch: Batch, tau: float) -> Tensor:
+    """Return ``mean(w · CE of the current batch) + τ · mean(CE of the memory batch)``.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (b + k, classes)
+        Of the current samples, then of the replayed ones.
+    batch : Batch
+    tau : float
+    """
+    new, old = batch.split(cross_entropy(logits, batch.y, reduction="none"))
     loss = batch.weighted_mean(new)
     return loss if batch.memory is None else tau * old.mean() + loss

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
 import torch
-from learning import batch_of, parameters, random_samples
+from learning import parameters, random_samples
 from torch import Tensor, nn
 
-from faircil.learners.reader import fit_reader, reader_loss
+from faircil.learners.reader import fit_reader
 from faircil.nets import build_mlp
 from faircil.samples import Samples
 
@@ -23,16 +22,6 @@ def fitted(current: Samples, memory: Samples | None, hidden: tuple[int, ...] = (
     generator = torch.Generator().manual_seed(0)
     fit_reader(reader, current, memory, generator, lr=0.03, tau=2.0, passes=100)
     return reader
-
-
-@pytest.mark.parametrize("replayed", [0, 9])
-def test_loss_is_that_of_the_formula(replayed: int) -> None:
-    reader, current = build_mlp(6, 5, (), seed=0), random_samples(7)
-    memory = random_samples(replayed, seed=1) if replayed else None
-    expected = mean_loss(reader, current)
-    if memory is not None:
-        expected = expected + 3 * mean_loss(reader, memory)
-    torch.testing.assert_close(reader_loss(reader, batch_of(current, None, memory), 3.0), expected)
 
 
 def test_passes_are_steps_of_adam_over_task_and_buffer() -> None:
