@@ -15,6 +15,7 @@ from pathlib import Path
 
 from faircil.report import format_value
 from faircil.results.folder import find_runs
+from faircil.results.reuse import seed_folder
 from faircil.results.summary import RunSummary, over_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,20 +93,29 @@ def results_of(rows: Sequence[Benchmark], description: str | None) -> list[Resul
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
     parser.add_argument("--only", nargs="+", choices=TITLES, help="datasets to run (default: all)")
     parser.add_argument("--methods", nargs="+", help="methods to run (default: all)")
+    parser.add_argument(
+        "--missing", action="store_true", help="leave runs alone that other code has made"
+    )
     parser.add_argument("--page", action="store_true", help="only write the page, run nothing")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     arguments = parser.parse_args()
     if not arguments.page:
         chosen = [row for row in rows if row.dataset in (arguments.only or TITLES)]
         chosen = [row for row in chosen if row.method in (arguments.methods or (row.method,))]
-        run_all(chosen, arguments.jobs, arguments.device)
+        run_all(chosen, arguments.jobs, arguments.device, missing=arguments.missing)
     return [(row, find_runs([row.folder])) for row in rows if row.folder.is_dir()]
 
 
-def run_all(rows: Sequence[Benchmark], jobs: int, device: str = "cpu") -> None:
-    """Run all seeds of all rows."""
+def run_all(
+    rows: Sequence[Benchmark], jobs: int, device: str = "cpu", *, missing: bool = False
+) -> None:
+    """Run all seeds of all rows, or those that have no result."""
     longest_first = sorted(rows, key=lambda row: row.cost)
     work = [(row, seed) for row in longest_first for seed in row.seeds]
+    if missing:
+        work = [(row, seed) for row, seed in work if not seed_folder(row.folder, seed).is_dir()]
+    if not work:
+        return
     # Threads inside a process would only be in the way of the others.
     os.environ |= {"OMP_NUM_THREADS": "1"} if jobs > 1 else {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
