@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
 
-from rows import DEAR_DATASETS, DEAR_METHODS, MEASURES, ROOT, TITLES
+from rows import DEAR_DATASETS, DEAR_METHODS, MEASURES, ROOT, TITLES, in_processes
 
 from faircil.errors import FaircilError
 from faircil.report import format_value
@@ -70,10 +67,8 @@ def main() -> None:
         for seed in SEEDS
     ]
     if not arguments.page:
-        os.environ |= {"OMP_NUM_THREADS": "1"} if arguments.jobs > 1 else {}
-        with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
-            make = partial(make_trial, arguments.device)
-            list(pool.map(make, sorted(trials, key=cost, reverse=True)))
+        make, longest_first = partial(make_trial, arguments.device), sorted(trials, key=cost)[::-1]
+        in_processes(make, longest_first, arguments.jobs)
     PAGE.write_text(page(), encoding="utf-8")
 
 

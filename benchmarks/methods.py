@@ -27,6 +27,7 @@ from rows import (
     target_table,
 )
 
+from faircil.cli.lists import plain
 from faircil.learners import ALIASES, LEARNERS
 from faircil.report import COLUMNS, format_value
 from faircil.results.summary import RunSummary, over_seeds
@@ -162,11 +163,7 @@ def settings_text(run: RunSummary) -> str:
     common = {"lr", "epochs", "tau"} | ({"batch_size"} if settings["batch_size"] != 64 else set())
     shown = common | {name for name in own_settings(method) if settings[name] != defaults[name]}
     values = {name: value for name, value in settings.items() if name in shown}
-    return ", ".join(f"{name}={_plain(value)}" for name, value in values.items())
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+    return ", ".join(f"{name}={plain(value)}" for name, value in values.items())
 
 
 def device_of(runs: Sequence[RunSummary]) -> str:

@@ -6,12 +6,13 @@ import argparse
 import contextlib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 from faircil.report import format_value
 from faircil.results.folder import find_runs
@@ -75,6 +76,8 @@ class Benchmark:
 
 
 Result = tuple[Benchmark, list[RunSummary]]
+Work = TypeVar("Work")
+Outcome = TypeVar("Outcome")
 
 
 def at_least(value: float) -> tuple[float, float]:
@@ -116,20 +119,24 @@ def run_all(
         work = [(row, seed) for row, seed in work if not seed_folder(row.folder, seed).is_dir()]
     if not work:
         return
-    # Threads inside a process would only be in the way of the others.
-    os.environ |= {"OMP_NUM_THREADS": "1"} if jobs > 1 else {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        failed = [
-            name for name in pool.map(partial(run_seed, device), *zip(*work, strict=True)) if name
-        ]
+    failed = [name for name in in_processes(partial(run_seed, device), work, jobs) if name]
     if failed:
         raise SystemExit("failed:\n" + "\n".join(failed))
 
 
-def run_seed(device: str, row: Benchmark, seed: int) -> str | None:
+def in_processes(do: Callable[[Work], Outcome], work: Sequence[Work], jobs: int) -> list[Outcome]:
+    """Do all pieces of work, begun in order, ``jobs`` at a time in processes of their own."""
+    # Threads inside a process would only be in the way of the others.
+    os.environ |= {"OMP_NUM_THREADS": "1"} if jobs > 1 else {}
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(do, work))
+
+
+def run_seed(device: str, work: tuple[Benchmark, int]) -> str | None:
     """Run one seed of a row; return its command if it failed."""
     from faircil.cli import main
 
+    row, seed = work
     command = ["run", "--dataset", row.dataset, *shlex.split(row.options), "--seeds", str(seed)]
     command += ["--device", device, "--out", str(row.folder), "--quiet"]
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):

@@ -6,7 +6,8 @@ message without a traceback. Anything else that escapes is a bug and keeps its t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 MOST_NAMES = 30  # that a message lists
@@ -52,6 +53,15 @@ def shortened(names: Sequence[str], most: int = 5) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+@contextmanager
+def collecting(mistakes: list[str]) -> Iterator[None]:
+    """Note a mistake in how a command is used and go on, so that the user sees all at once."""
+    try:
+        yield
+    except UsageError as error:
+        mistakes.append(str(error))
 
 
 def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:

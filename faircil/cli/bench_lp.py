@@ -64,16 +64,14 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.bench.lp.programs import read_programs
     from faircil.bench.machine import busy
     from faircil.cli.device import choose_device
-    from faircil.errors import UsageError, raise_all
+    from faircil.errors import collecting, raise_all
     from faircil.results.reuse import claim
 
     mistakes: list[str] = []
     options = _options(arguments, mistakes)
     device = None
-    try:
+    with collecting(mistakes):
         device = choose_device(arguments.device)
-    except UsageError as error:
-        mistakes.append(str(error))
     cases, notes = usable_cases(arguments.solvers, mistakes, device)
     programs = read_programs(arguments.files, mistakes)
     raise_all(mistakes)

@@ -73,7 +73,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.bench.run.contenders import METHODS, contenders, missing_files
     from faircil.bench.run.scaling import FACTORS
     from faircil.cli.device import choose_device
-    from faircil.errors import DataError, UsageError, raise_all, unknown_name
+    from faircil.errors import DataError, collecting, raise_all, unknown_name
     from faircil.results.reuse import claim
 
     mistakes: list[str] = []
@@ -82,10 +82,8 @@ def command(arguments: argparse.Namespace) -> None:
         mistakes.append(f"--repeats is {arguments.repeats}, expected at least 1")
     factors = list(FACTORS) if arguments.scale == [] else arguments.scale or []
     mistakes += [unknown_name("factor", name, FACTORS) for name in factors if name not in FACTORS]
-    try:
+    with collecting(mistakes):
         device = choose_device(arguments.device)
-    except UsageError as error:
-        mistakes.append(str(error))
     raise_all(mistakes)
     raise_all(missing_files(arguments.dataset), DataError)
     claim(arguments.out)

@@ -72,13 +72,13 @@ def _settings() -> Listing:
     from faircil.settings import Settings, own_settings
 
     owners: dict[tuple[str, str, str], list[str]] = {
-        (name, _plain(field.default), _line(field.description)): ["all"]
+        (name, plain(field.default), _line(field.description)): ["all"]
         for name, field in Settings.model_fields.items()
     }
     for method, learner in LEARNERS.items():
         for name in own_settings(method):
             field = learner.options.model_fields[name]
-            what = (name, _plain(field.default), _line(field.description))
+            what = (name, plain(field.default), _line(field.description))
             owners.setdefault(what, []).append(method)
     return ("name", "default", "methods", "what"), [
         (name, default, ", ".join(methods), what)
@@ -101,7 +101,7 @@ def _solvers() -> Listing:
     ]
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
     """Write a default as ``--set`` takes it."""
     if isinstance(value, bool):
         return str(value).lower()

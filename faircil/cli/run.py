@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from faircil.cli.console import say, show_table
 from faircil.cli.own import add_own_arguments, own_data
 from faircil.cli.seeds import parse_seeds
-from faircil.errors import UsageError
+from faircil.errors import collecting
 
 HELP = "train a method over a stream of tasks and measure accuracy and fairness"
 EPILOG = """examples:
@@ -89,9 +87,9 @@ def command(arguments: argparse.Namespace) -> None:
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
-    with _collecting(mistakes):
+    with collecting(mistakes):
         seeds = parse_seeds(arguments.seeds)
-    with _collecting(mistakes):
+    with collecting(mistakes):
         device = choose_device(arguments.device)
     # Raises if there is any mistake: below, both names are bound.
     config = resolve(
@@ -116,12 +114,3 @@ def command(arguments: argparse.Namespace) -> None:
         show_table(seed_table(runs))
     if not quiet:
         say(f"saved in {folder}")
-
-
-@contextmanager
-def _collecting(mistakes: list[str]) -> Iterator[None]:
-    """Note a mistake and go on, so that the user sees all of them at once."""
-    try:
-        yield
-    except UsageError as error:
-        mistakes.append(str(error))

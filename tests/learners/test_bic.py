@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import buffer_of, new_learner, random_samples
+from learning import buffer_of, new_learner, of_classes
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -10,11 +10,6 @@ from faircil.learners.bic import LEAST_DECAY, BiasCorrection, fit_correction
 from faircil.samples import Samples, concatenate
 
 NEW = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0])
-
-
-def of_classes(n: int, classes: list[int], seed: int) -> Samples:
-    samples = random_samples(n, len(classes), seed=seed)
-    return Samples(samples.x, torch.tensor(classes)[samples.y])
 
 
 def biased_logits(n: int, noise: float, seed: int = 0) -> tuple[Tensor, Tensor]:

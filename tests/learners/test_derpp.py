@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, random_samples
+from learning import batch_of, buffer_of, gradient, moved, new_learner, random_samples
 from small_runs import small_config, small_stream
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -20,14 +20,6 @@ def dark(**settings: object) -> DarkReplay:
     learner = new_learner("der++", tau=TAU, distill=DISTILL, **settings)
     assert isinstance(learner, DarkReplay)
     return learner
-
-
-def moved(learner: DarkReplay) -> None:
-    """Let the net change, so that its logits now are not its targets."""
-    generator = torch.Generator().manual_seed(9)
-    with torch.no_grad():
-        for parameter in learner.net.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
 
 
 def targets_after_two_tasks(rule: str) -> tuple[Tensor, Tensor, Tensor]:

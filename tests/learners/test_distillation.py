@@ -2,27 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, random_samples
+from learning import batch_of, buffer_of, gradient, moved, new_learner, of_classes, random_samples
 from torch import Tensor
 
 from faircil.learners import Batch
 from faircil.learners.distillation import Distilling
-from faircil.samples import Samples
 
 TEMPERATURE = 3.0
-
-
-def moved(learner: Distilling) -> None:
-    """Let the net change, so that it is not its own teacher."""
-    generator = torch.Generator().manual_seed(9)
-    with torch.no_grad():
-        for parameter in learner.net.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
-
-
-def of_classes(n: int, classes: list[int], seed: int) -> Samples:
-    samples = random_samples(n, len(classes), seed=seed)
-    return Samples(samples.x, torch.tensor(classes)[samples.y])
 
 
 def naive_loss(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
+from learning import batch_of, buffer_of, gradient, new_learner, of_classes, parameters
 from small_runs import small_config, small_stream
 from torch import Tensor
 
@@ -16,17 +16,12 @@ TAU = 3.0
 OLD, NEW = (0, 3), (1, 2)  # class 4 is not yet seen
 
 
-def of_classes(classes: tuple[int, ...], n: int, seed: int = 0) -> Samples:
-    samples = random_samples(n, len(classes), seed=seed)
-    return Samples(samples.x, torch.tensor(classes)[samples.y])
-
-
 @pytest.fixture
 def learner() -> Learner:
     """In its second task, with classes 0 and 3 behind it."""
     learner = new_learner("er-ace", tau=TAU)
-    learner.begin_task(of_classes(OLD, 20), buffer_of(None))
-    learner.begin_task(of_classes(NEW, 20), buffer_of(of_classes(OLD, 8)))
+    learner.begin_task(of_classes(20, OLD), buffer_of(None))
+    learner.begin_task(of_classes(20, NEW), buffer_of(of_classes(8, OLD)))
     return learner
 
 
@@ -56,8 +51,8 @@ def test_loss_and_gradient_are_those_of_the_formula(
 ) -> None:
     if n + replayed == 0:
         pytest.skip("no batch is empty")
-    current = of_classes(classes, n, seed=1)
-    memory = of_classes((0, 1, 2, 3), replayed, seed=2) if replayed else None
+    current = of_classes(n, classes, seed=1)
+    memory = of_classes(replayed, (0, 1, 2, 3), seed=2) if replayed else None
     weight = None if weights is None else torch.tensor(weights[:n])
     loss = learner.loss(batch_of(current, weight, memory))
     expected = naive_loss(learner, current, (weights or [1.0] * 4)[:n], memory)
@@ -66,7 +61,7 @@ def test_loss_and_gradient_are_those_of_the_formula(
 
 
 def test_current_samples_leave_the_logits_of_old_classes_alone(learner: Learner) -> None:
-    learner.loss(batch_of(of_classes(NEW, 6))).backward()
+    learner.loss(batch_of(of_classes(6, NEW))).backward()
     bias = learner.net.head.bias.grad
     assert bias is not None
     assert bias[list(OLD)].tolist() == [0, 0]
@@ -75,7 +70,7 @@ def test_current_samples_leave_the_logits_of_old_classes_alone(learner: Learner)
 
 def test_in_the_first_task_all_classes_count() -> None:
     learner, plain = new_learner("er-ace"), new_learner("er")
-    current, memory = of_classes(OLD, 6), of_classes(OLD, 5, seed=2)
+    current, memory = of_classes(6, OLD), of_classes(5, OLD, seed=2)
     learner.begin_task(current, buffer_of(None))
     batch = batch_of(current, None, memory)
     torch.testing.assert_close(learner.loss(batch), plain.loss(batch))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from learning import buffer_of, gradient, new_learner, random_samples
+from learning import buffer_of, gradient, moved, new_learner, of_classes, random_samples
 from small_runs import small_config, small_stream
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -27,22 +27,9 @@ def icarl(**settings: object) -> Icarl:
     return learner
 
 
-def of_classes(n: int, classes: list[int], seed: int, attribute: bool = False) -> Samples:
-    samples = random_samples(n, len(classes), seed=seed, attribute=attribute)
-    return Samples(samples.x, torch.tensor(classes)[samples.y], samples.z)
-
-
 def features(learner: Icarl, x: Tensor) -> Tensor:
     assert isinstance(learner.net, MLP)
     return normalize(learner.net.features(x)).detach()
-
-
-def moved(learner: Icarl) -> None:
-    """Let the net change, so that it is not its own teacher."""
-    generator = torch.Generator().manual_seed(9)
-    with torch.no_grad():
-        for parameter in learner.net.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
 
 
 def naive_loss(

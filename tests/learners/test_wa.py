@@ -2,27 +2,21 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, new_learner, random_samples
+from learning import batch_of, buffer_of, new_learner, of_classes
 from torch import Tensor
 
 from faircil.learners.wa import WeightAligning
-from faircil.samples import Samples
 
 OLD, NEW, UNSEEN = [0, 2], [1, 4], [3]
-
-
-def of_classes(classes: list[int], seed: int) -> Samples:
-    samples = random_samples(16, len(classes), seed=seed)
-    return Samples(samples.x, torch.tensor(classes)[samples.y])
 
 
 def two_tasks(**settings: object) -> WeightAligning:
     """Make a learner in its second task, with rows of any length in its last layer."""
     learner = new_learner("wa", **settings)
     assert isinstance(learner, WeightAligning)
-    learner.begin_task(of_classes(OLD, 1), buffer_of(None))
+    learner.begin_task(of_classes(16, OLD, 1), buffer_of(None))
     learner.end_task(buffer_of(None))
-    learner.begin_task(of_classes(NEW, 2), buffer_of(of_classes(OLD, 1)))
+    learner.begin_task(of_classes(16, NEW, 2), buffer_of(of_classes(16, OLD, 1)))
     assert learner.head is not None
     with torch.no_grad():
         learner.head.weight *= torch.tensor([[1.0], [9.0], [2.0], [100.0], [3.0]])
@@ -58,9 +52,9 @@ def test_new_rows_become_as_long_as_old_ones(align_bias: bool) -> None:
 def test_the_first_task_is_not_aligned() -> None:
     learner = new_learner("wa")
     assert isinstance(learner, WeightAligning)
-    learner.begin_task(of_classes(OLD, 1), buffer_of(None))
+    learner.begin_task(of_classes(16, OLD, 1), buffer_of(None))
     before, _ = head_of(learner)
-    learner.end_task(buffer_of(of_classes(OLD, 1)))
+    learner.end_task(buffer_of(of_classes(16, OLD, 1)))
     assert torch.equal(head_of(learner)[0], before)
 
 
@@ -69,7 +63,7 @@ def test_alignment_can_be_put_off_until_after_the_evaluation() -> None:
     before, _ = head_of(learner)
     learner.end_task(buffer_of(None))
     assert torch.equal(head_of(learner)[0], before)
-    third, memory = of_classes(UNSEEN, 3), of_classes(OLD + NEW, 4)
+    third, memory = of_classes(16, UNSEEN, 3), of_classes(16, OLD + NEW, 4)
     learner.begin_task(third, buffer_of(memory))
     torch.testing.assert_close(head_of(learner)[0][NEW], gamma_of(before) * before[NEW])
     assert learner.targets is not None
@@ -81,7 +75,7 @@ def test_alignment_can_be_put_off_until_after_the_evaluation() -> None:
 def test_weights_of_the_last_layer_are_clipped_after_each_step() -> None:
     free, clipped = two_tasks(clip_nonneg=False), two_tasks()
     for learner in (free, clipped):
-        learner.step(batch_of(of_classes(NEW, 2), None, of_classes(OLD, 1)))
+        learner.step(batch_of(of_classes(16, NEW, 2), None, of_classes(16, OLD, 1)))
     assert (head_of(free)[0] < 0).any()
     torch.testing.assert_close(head_of(clipped)[0], head_of(free)[0].clamp(min=0))
     assert torch.equal(head_of(clipped)[1], head_of(free)[1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -51,6 +53,20 @@ def random_samples(
         torch.randint(classes, (n,), generator=generator),
         z,
     )
+
+
+def of_classes(n: int, classes: Sequence[int], seed: int = 0, attribute: bool = False) -> Samples:
+    """Draw n samples of these classes."""
+    samples = random_samples(n, len(classes), seed=seed, attribute=attribute)
+    return Samples(samples.x, torch.tensor(classes)[samples.y], samples.z)
+
+
+def moved(learner: Learner) -> None:
+    """Let the net change, so that it is not its own teacher."""
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        for parameter in learner.net.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
 
 
 def gradient(net: nn.Module, loss: Tensor) -> Tensor:
