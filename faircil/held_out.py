@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from faircil.rows import rows_of_groups
 from faircil.samples import Samples
-from faircil.weighting.groups import find_groups, rows_of_groups
+from faircil.weighting.groups import find_groups
 
 SMALLEST_PART = 4  # at most every fourth sample of a group is held out
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from faircil.errors import DataError, raise_all
+from faircil.rows import unique_rows
 
 
 @dataclass(frozen=True)
@@ -104,5 +105,6 @@ def concatenate(parts: Sequence[Samples]) -> Samples:
 
 def group_counts(samples: Samples) -> dict[tuple[int, ...], int]:
     """Count the samples of each group, keyed ``(y,)`` or ``(y, z, ...)``."""
-    keys, counts = torch.unique(samples.keys(), dim=0, return_counts=True)
-    return {tuple(key): count for key, count in zip(keys.tolist(), counts.tolist(), strict=True)}
+    keys, index = unique_rows(samples.keys())
+    counts = torch.bincount(index, minlength=len(keys)).tolist()
+    return {tuple(key): count for key, count in zip(keys.tolist(), counts, strict=True)}

@@ -8,6 +8,7 @@ import torch
 
 from faircil.data.holdout import draw_test
 from faircil.data.stream import Task, TaskStream
+from faircil.rows import unique_rows
 
 SHARE = 0.1
 
@@ -26,7 +27,7 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
     """
 
     def parted(task: Task) -> Task:
-        _, group = torch.unique(task.train.keys(), dim=0, return_inverse=True)
+        _, group = unique_rows(task.train.keys())
         held_out = torch.from_numpy(draw_test(group.numpy(), share, seed))
         return Task(task.classes, task.train.take(~held_out), task.train.take(held_out))
 

@@ -92,6 +92,13 @@ class Learner:
         losses = cross_entropy(self.net(batch.current.x), batch.current.y, reduction="none")
         return batch.weighted_mean(losses)
 
+    def prepared(self, batch: Batch) -> Batch:
+        """Return the batch with the random numbers that its step needs, drawn on the host.
+
+        A step that is recorded draws nothing by itself: it would repeat the draws.
+        """
+        return batch
+
     def step(self, batch: Batch) -> None:
         """Update the net once: one forward and one backward pass."""
         self.net.train()

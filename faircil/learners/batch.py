@@ -42,6 +42,8 @@ class Batch:
         k replayed samples.
     memory_rows : Tensor of int64, shape (k,), or None
         Their rows in the material's memory.
+    noise : Tensor or None
+        Random numbers that the learner has drawn for the step, see ``Learner.prepared``.
     """
 
     current: Samples
@@ -49,6 +51,7 @@ class Batch:
     weight: Tensor | None = None
     memory: Samples | None = None
     memory_rows: Tensor | None = None
+    noise: Tensor | None = None
 
     @property
     def x(self) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from faircil.rows import rows_of_groups, unique_rows
 from faircil.samples import Samples
-from faircil.weighting.groups import rows_of_groups, unique_rows
 
 
 def herd(features: Tensor, count: int) -> Tensor:

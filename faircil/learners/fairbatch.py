@@ -12,8 +12,8 @@ from faircil.learners.batch import Material
 from faircil.learners.draws import draw_by_share
 from faircil.learners.options import BufferOptions, Options, Share
 from faircil.learners.replay import Buffered
+from faircil.rows import rows_of_groups, unique_rows
 from faircil.samples import Samples, concatenate
-from faircil.weighting.groups import rows_of_groups, unique_rows
 
 
 class FairBatchOptions(BufferOptions):

@@ -71,7 +71,6 @@ class Fairl(Buffered):
     source = "Chowdhury and Chaturvedi 2023"
     options = FairlOptions
     uses_attribute = True
-    graphable = False  # Adam counts its steps on the host
     no_weighting = "its features are trained by the rates of whole batches, not by sample losses"
 
     settings: FairlOptions
@@ -90,8 +89,11 @@ class Fairl(Buffered):
         return self._adam(w for w in self.net.parameters() if all(w is not r for r in read))
 
     def _adam(self, weights: Iterable[nn.Parameter]) -> torch.optim.Adam:
-        betas = (self.settings.momentum, 0.999)
-        return torch.optim.Adam(weights, self.settings.feature_lr, betas, fused=True)
+        weights, betas = list(weights), (self.settings.momentum, 0.999)
+        # On a GPU it counts its steps there: a recorded step could not count on the host.
+        there = weights[0].is_cuda
+        lr = self.settings.feature_lr
+        return torch.optim.Adam(weights, lr, betas, fused=True, capturable=there)
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Keep the features of the buffer as they are now, and make the adversary."""

@@ -39,6 +39,7 @@ class GraphedStep:
 
     def __call__(self, batch: Batch) -> None:
         """Update the net once."""
+        batch = self._learner.prepared(batch)
         arrays = _arrays(batch)
         shapes = tuple(None if array is None else tuple(array.shape) for array in arrays)
         if shapes == self._recorded:
@@ -78,16 +79,16 @@ def _arrays(batch: Batch) -> Arrays:
     memory = batch.memory
     old = (None, None, None) if memory is None else (memory.x, memory.y, memory.z)
     new = (batch.current.x, batch.current.y, batch.current.z)
-    return (*new, batch.rows, batch.weight, *old, batch.memory_rows)
+    return (*new, batch.rows, batch.weight, *old, batch.memory_rows, batch.noise)
 
 
 def _batch(arrays: Arrays) -> Batch:
     """Put a batch together again."""
-    x, y, z, rows, weight, memory_x, memory_y, memory_z, memory_rows = arrays
+    x, y, z, rows, weight, memory_x, memory_y, memory_z, memory_rows, noise = arrays
     assert x is not None
     assert y is not None
     assert rows is not None
     memory = None
     if memory_x is not None and memory_y is not None:
         memory = Samples(memory_x, memory_y, memory_z)
-    return Batch(Samples(x, y, z), rows, weight, memory, memory_rows)
+    return Batch(Samples(x, y, z), rows, weight, memory, memory_rows, noise)

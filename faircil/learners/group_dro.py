@@ -12,8 +12,8 @@ from faircil.learners.batch import Batch, Material
 from faircil.learners.draws import draw_by_share
 from faircil.learners.options import BufferOptions, NonNegative, Options
 from faircil.learners.replay import Buffered
+from faircil.rows import unique_rows
 from faircil.samples import Samples
-from faircil.weighting.groups import unique_rows
 
 
 class GroupDroOptions(BufferOptions):

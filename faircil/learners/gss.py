@@ -8,6 +8,7 @@ may take the places of others, rather of those whose score is large.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -42,7 +43,6 @@ class Gss(Learner):
     source = "Aljundi et al. 2019"
     options = GssOptions
     replays = True
-    graphable = False
 
     settings: GssOptions
     train: Samples
@@ -65,30 +65,46 @@ class Gss(Learner):
         """Return the loss of plain replay."""
         return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
+    def prepared(self, batch: Batch) -> Batch:
+        """Draw what a step needs: an order of the pool, and the luck of those who compete."""
+        if batch.noise is not None or not len(batch.current):
+            return batch
+        count = 2 * len(self.pool) + len(batch.current)
+        noise = torch.rand(count, generator=self.generators.method)
+        return replace(batch, noise=noise.to(batch.rows.device))
+
     def step(self, batch: Batch) -> None:
         """Update the net, then the pool."""
         super().step(batch)
         if len(batch.current):
-            self._select(batch)
+            self._select(self.prepared(batch))
 
     def _select(self, batch: Batch) -> None:
+        assert batch.noise is not None
+        order, chances = batch.noise[: len(self.pool)], batch.noise[len(self.pool) :]
         enters, competes = self.pool.candidates(batch.rows)
-        parts = self._mini_batches(len(batch.current))
-        # The batch is against all mini-batches, or else it does not matter against how many.
-        if not enters.any() and self._scores(batch, competes, parts[:GLANCE])[1] >= 0:
-            return
+        parts = self._mini_batches(len(batch.current), order)
+        # The batch is against all mini-batches, or else it does not matter against how many. The
+        # host of a GPU does not wait to know.
+        if not (batch.noise.is_cuda or enters.any()):
+            _, whole = self._scores(batch, competes, parts[:GLANCE])
+            if whole >= 0:
+                return
         scores, whole = self._scores(batch, competes, parts)
         self.pool.enter(batch.rows, enters, scores)
-        if whole < 0:
-            self.pool.compete(batch.rows, competes, scores, self.generators.method)
+        self.pool.compete(batch.rows, competes & (whole < 0), scores, chances)
 
-    def _mini_batches(self, size: int) -> Tensor:
-        """Draw up to 2 · size mini-batches of the pool that share no sample, (k, size)."""
-        rows = self.pool.rows
-        size = max(1, min(size, len(rows)))
-        order = torch.randperm(len(rows), generator=self.generators.method)
-        order = order[: min(2 * size, len(rows) // size) * size]
-        return rows[order.to(rows.device)].view(-1, size)
+    def _mini_batches(self, size: int, order: Tensor) -> Tensor:
+        """Draw up to 2 · size mini-batches of the pool that share no sample, (k, size); −1: none.
+
+        They are complete, but for the first where the pool has fewer samples.
+        """
+        size = max(1, min(size, len(self.pool)))
+        rows = self.pool.shuffled(order)
+        parts = rows[: min(2 * size, len(rows) // size) * size].view(-1, size)
+        complete = (parts >= 0).all(dim=1, keepdim=True)
+        complete[:1] = True
+        return torch.where(complete, parts, -1)
 
     def _scores(self, batch: Batch, competes: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
         """Compare the batch with mini-batches of the pool.
@@ -100,7 +116,7 @@ class Gss(Learner):
         competes : Tensor of bool, shape (b,)
             Those that count as the batch as a whole.
         parts : Tensor of int64, shape (k, size)
-            Rows of the mini-batches.
+            Rows of the mini-batches; −1: none.
 
         Returns
         -------
@@ -109,19 +125,20 @@ class Gss(Learner):
         whole : Tensor, shape ()
             That of the mean gradient of those that compete; 0 if none does.
         """
-        b, k = len(competes), len(parts)
-        if k == 0:
-            scores = batch.current.x.new_full((b,), FIRST_SCORE)
-            return scores, scores[0]
-        both = concatenate([batch.current, self.train.take(parts.flatten())])
+        b, (k, size) = len(competes), parts.shape
+        there = parts >= 0
+        both = concatenate([batch.current, self.train.take(parts.clamp(min=0).flatten())])
         gradients = self.meter.of_samples(both.x, both.y)
         norms = gradients.norms
         each = torch.eye(b, len(both), dtype=norms.dtype, device=norms.device)
         whole = each.new_zeros(1, len(both))
         whole[0, :b] = competes * norms[:b]
         means = each.new_zeros(k, len(both))
-        means[:, b:] = torch.eye(k).to(means).repeat_interleave(parts.shape[1], dim=1) * norms[b:]
-        largest = cosines(gradients.gram(), torch.cat([each, whole]), means).amax(dim=1)
+        block = torch.eye(k, dtype=norms.dtype, device=norms.device).repeat_interleave(size, dim=1)
+        means[:, b:] = block * (there.flatten() * norms[b:])
+        found = cosines(gradients.gram(), torch.cat([each, whole]), means)
+        largest = torch.where(there.any(dim=1), found, -1.0).amax(dim=1)
+        largest = torch.where(there.any(), largest, FIRST_SCORE)
         return largest[:b], largest[b]
 
     def remember(

@@ -8,6 +8,7 @@ the factors of the gradients that were compared, so it takes no further pass.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
@@ -21,9 +22,9 @@ from faircil.learners.buffer_gradient import BufferGradient
 from faircil.learners.options import Count, NonNegative, TauOptions
 from faircil.learners.replay import replay_loss
 from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
+from faircil.rows import rows_of_groups, unique_rows
 from faircil.samples import Samples, concatenate
 from faircil.threads import many_threads
-from faircil.weighting.groups import rows_of_groups, unique_rows
 
 CANDIDATES = 1000  # picks of a task's last epoch that may stay in the buffer
 
@@ -49,67 +50,90 @@ class Ocs(Learner):
     source = "Yoon et al. 2022"
     options = OcsOptions
     replays = True
-    graphable = False
 
     settings: OcsOptions
     meter: GradientMeter
     buffer_gradient: BufferGradient | None
-    steps: int  # of the task so far
-    picks: list[Tensor]  # rows that the steps of the epoch have picked
+    steps: Tensor  # number of those of the task so far, counted where the net is
+    picked: Tensor  # rows that the steps of the epoch have picked, and a spare place
+    count: Tensor  # how many
     sizes: tuple[int, ...] = ()  # how many samples of the buffer are of each task
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Get ready to compare gradients."""
         self.meter, old = GradientMeter(self.net, train.x, training=True), buffer.samples
         self.buffer_gradient = None if old is None else BufferGradient(self.meter, old, train)
-        self.steps, self.picks = 0, []
+        self.steps, self.count = train.y.new_zeros(()), train.y.new_zeros(())
+        self.picked = train.y.new_zeros(CANDIDATES + 1)
         return super().begin_task(train, buffer)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Forget the picks of the epoch before."""
         del epoch, epochs
-        self.picks = []
+        self.count.zero_()
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of plain replay."""
         return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
+    @property
+    def picks(self) -> Tensor:
+        """Rows that the steps of the epoch have picked, the first of them."""
+        return self.picked[: min(int(self.count), CANDIDATES)]
+
+    def prepared(self, batch: Batch) -> Batch:
+        """Draw an order of the batch, for steps that pick at random."""
+        if batch.noise is not None:
+            return batch
+        noise = torch.rand(len(batch.current), generator=self.generators.method)
+        return replace(batch, noise=noise.to(batch.rows.device))
+
     def step(self, batch: Batch) -> None:
         """Pick, and update the net."""
+        batch, size = self.prepared(batch), self.settings.pick
+        assert batch.noise is not None
         self.steps += 1
-        n, size = len(batch.current), self.settings.pick
-        if n <= size or self.steps <= self.settings.warm_up:
-            picked = torch.randperm(n, generator=self.generators.method)[:size]
-            self._train_on(batch, picked.to(batch.rows.device))
+        small = len(batch.current) <= size
+        # The host of a GPU does not wait to know the number of the step: there, scores that are not
+        # needed are measured as well.
+        if small or not (batch.noise.is_cuda or self.steps > self.settings.warm_up):
+            self._train_on(batch, torch.argsort(batch.noise)[:size])
             return
         with many_threads():  # the whole buffer passes through the net
-            self._pick_and_train(batch)
+            self._pick_and_train(batch, batch.noise)
 
-    def _pick_and_train(self, batch: Batch) -> None:
-        size = self.settings.pick
+    def _pick_and_train(self, batch: Batch, noise: Tensor) -> None:
         new = self.meter.of_samples(batch.current.x, batch.current.y)
         score, old = typicality(new), None
         if self.buffer_gradient is not None:
             old = self.buffer_gradient.measure()
             score += self.settings.affinity * self.buffer_gradient.cosines(old, new, batch.rows)
-        picked = score.topk(size).indices
+        score = torch.where(self.steps > self.settings.warm_up, score, -noise)
+        picked = score.topk(self.settings.pick).indices
         if self.meter.layers is None:
             self._train_on(batch, picked)
         else:
             self._train_by(batch, picked, new, old)
 
+    def _note(self, rows: Tensor) -> None:
+        """Note what a step has picked; once there are enough, in the spare place."""
+        place = self.count + torch.arange(len(rows), device=rows.device)
+        self.picked[place.clamp(max=CANDIDATES)] = rows
+        self.count += len(rows)
+
     def _train_on(self, batch: Batch, picked: Tensor) -> None:
         """Step with a pass of its own."""
-        self.picks.append(batch.rows[picked])
+        rows = batch.rows[picked]
+        self._note(rows)
         weight = None if batch.weight is None else batch.weight[picked]
-        current, rows = batch.current.take(picked), batch.rows[picked]
+        current = batch.current.take(picked)
         super().step(Batch(current, rows, weight, batch.memory, batch.memory_rows))
 
     def _train_by(
         self, batch: Batch, picked: Tensor, new: SampleGradients, old: SampleGradients | None
     ) -> None:
         """Step by gradients that are known: those of the batch, and of the whole buffer."""
-        self.picks.append(batch.rows[picked])
+        self._note(batch.rows[picked])
         weight = torch.ones_like(new.norms) if batch.weight is None else batch.weight
         parts = [(new, picked, weight[picked] / len(picked))]
         if old is not None and batch.memory_rows is not None:
@@ -124,7 +148,7 @@ class Ocs(Learner):
         """Add samples picked in the last epoch, at random; others where these are too few."""
         del weights
         candidate = torch.zeros(len(train), device=train.y.device)
-        candidate[torch.cat([train.y[:0], *self.picks])[:CANDIDATES]] = 1
+        candidate[self.picks] = 1
         generator = self.generators.buffer
         if self.settings.quota == "group":
             return buffer.with_task(train, candidate, generator, "large-weight-first")

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from faircil.errors import UsageError
+from faircil.rows import rows_of_groups
 from faircil.threads import CHUNK
 from faircil.weighting.gradients import LastLayer, cosines, feature_lengths, unit
 from faircil.weighting.group_sums import group_sums
-from faircil.weighting.groups import rows_of_groups
 
 BATCH = 1024  # samples that move the centres together
 ROUNDS = 10  # batches per group

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 import torch
@@ -68,7 +69,7 @@ def test_a_step_trains_on_the_samples_with_the_largest_scores(
         batch = type(batch)(batch.current, batch.rows, batch.weight, few, rows)
     expected = before - 0.1 * gradient(learner.net, loss)
     learner.step(batch)
-    assert sorted(learner.picks[0].tolist()) == sorted(picked.tolist())
+    assert sorted(learner.picks.tolist()) == sorted(picked.tolist())
     torch.testing.assert_close(parameters(learner.net), expected, rtol=1e-4, atol=1e-6)
 
 
@@ -80,7 +81,7 @@ def test_affinity_decides_where_it_is_large() -> None:
         own = unit_rows(whole_gradients(learner.net, train))
         reference = whole_gradients(learner.net, memory).sum(0)
         learner.step(batch_of(train, None, memory))
-        picks.append(sorted(learner.picks[0].tolist()))
+        picks.append(sorted(learner.picks.tolist()))
     assert picks[0] != picks[1]
     assert picks[1] == sorted((own @ reference).argsort(descending=True)[:4].tolist())
 
@@ -90,27 +91,29 @@ def test_the_first_steps_pick_at_random() -> None:
     learner = begun(train, None, warm_up=20)
     for _ in range(20):
         learner.step(batch_of(train))
-    assert all(len(set(rows.tolist())) == 4 for rows in learner.picks)
-    assert len({tuple(rows.tolist()) for rows in learner.picks}) > 15
-    assert set(torch.cat(learner.picks).tolist()) == set(range(12))
+    picks = learner.picks.view(20, 4).tolist()
+    assert all(len(set(rows)) == 4 for rows in picks)
+    assert len(set(map(tuple, picks))) > 15
+    assert {row for rows in picks for row in rows} == set(range(12))
     scored = slow_typicality(learner.net, train).argsort(descending=True)[:4]
     learner.step(batch_of(train))
-    assert sorted(learner.picks[-1].tolist()) == sorted(scored.tolist())
+    assert sorted(learner.picks[-4:].tolist()) == sorted(scored.tolist())
 
 
 def test_a_batch_that_is_no_larger_than_the_picks_is_taken_whole() -> None:
     learner, train = begun(random_samples(12), None), random_samples(3)
     learner.step(batch_of(train))
-    assert sorted(learner.picks[0].tolist()) == [0, 1, 2]
+    assert sorted(learner.picks.tolist()) == [0, 1, 2]
 
 
 def test_picks_of_the_last_epoch_stay_first() -> None:
     train = random_samples(60, classes=2)
     learner = begun(train, None)
-    learner.picks = [torch.arange(50)]
+    learner.step(batch_of(train))
     learner.begin_epoch(2, 2)
     picked = torch.cat([torch.nonzero(train.y == y).squeeze(1)[-3:] for y in (0, 1)])
-    learner.picks.append(picked)
+    for few in picked.split(3):
+        learner.step(Batch(train.take(few), few))
     kept = learner.remember(train, None, buffer_of(None, 5)).samples
     assert kept is not None
     assert group_counts(kept) == {(0,): 5, (1,): 5}
@@ -120,10 +123,12 @@ def test_picks_of_the_last_epoch_stay_first() -> None:
 def test_only_so_many_picks_are_candidates() -> None:
     train = random_samples(CANDIDATES + 500, classes=1)
     learner = begun(train, None)
-    learner.picks = list(torch.randperm(len(train)).split(64))
+    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
+    for few in order.split(4):
+        learner.step(Batch(train.take(few), few))
     kept = learner.remember(train, None, buffer_of(None, CANDIDATES)).samples
     assert kept is not None
-    expected = train.x[torch.cat(learner.picks)[:CANDIDATES]]
+    expected = train.x[order[:CANDIDATES]]
     assert sorted(kept.x.tolist()) == sorted(expected.tolist())
 
 
@@ -189,3 +194,22 @@ def test_steps_are_alike_to_the_bit_with_any_number_of_threads() -> None:
         nets.append(parameters(learner.net))
     torch.set_num_threads(before)
     assert torch.equal(*nets)
+
+
+def test_scores_that_are_not_needed_do_not_matter() -> None:
+    """On a GPU a step that picks at random measures scores as well."""
+    train, memory = random_samples(12), random_samples(9, seed=1)
+    rows = torch.arange(5)
+    batch = replace(batch_of(train), memory=memory.take(rows), memory_rows=rows)
+    nets = []
+    for measured in (False, True):
+        learner = begun(train, memory, warm_up=9)
+        full = learner.prepared(batch)
+        if measured:
+            assert full.noise is not None
+            learner.steps += 1
+            learner._pick_and_train(full, full.noise)
+        else:
+            learner.step(full)
+        nets.append(parameters(learner.net))
+    torch.testing.assert_close(*nets)

@@ -13,6 +13,12 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def compete(pool: Pool, rows: list[int], scores: list[float], draws: torch.Generator) -> None:
+    everyone = torch.ones(len(rows), dtype=torch.bool)
+    noise = torch.rand(len(pool) + len(rows), generator=draws)
+    pool.compete(torch.tensor(rows), everyone, torch.tensor(scores), noise)
+
+
 def enter(pool: Pool, rows: list[int], scores: list[float]) -> tuple[Tensor, Tensor]:
     index = torch.tensor(rows)
     enters, competes = pool.candidates(index)
@@ -46,8 +52,7 @@ def test_samples_enter_in_order_while_their_group_has_room() -> None:
 def test_a_place_is_taken_by_a_sample_of_its_own_group_only() -> None:
     for seed in range(30):
         pool = full_pool([0.5, 0.6, 0.7, 0.8, 0.9])
-        rows = torch.tensor([6, 8, 10, 11, 5])
-        pool.compete(rows, torch.ones(5, dtype=torch.bool), torch.zeros(5) - 0.9, generator(seed))
+        compete(pool, [6, 8, 10, 11, 5], [-0.9] * 5, generator(seed))
         assert len(set(pool.rows.tolist())) == 5
         assert (GROUP[pool.rows[:3]] == 0).all()
         assert (GROUP[pool.rows[3:]] == 1).all()
@@ -56,8 +61,8 @@ def test_a_place_is_taken_by_a_sample_of_its_own_group_only() -> None:
 
 def test_who_does_not_compete_gets_nothing_and_who_leaves_may_come_back() -> None:
     pool = full_pool([0.5, 0.6, 0.7, 0.8, 0.9])
-    rows = torch.tensor([6, 8])
-    pool.compete(rows, torch.tensor([True, False]), torch.tensor([-1.0, -1.0]), generator())
+    rows, noise = torch.tensor([6, 8]), torch.rand(7, generator=generator())
+    pool.compete(rows, torch.tensor([True, False]), torch.tensor([-1.0, -1.0]), noise)
     assert 6 in pool.rows  # a score of −1 always wins
     assert 8 not in pool.rows
     left = next(row for row in (2, 4) if row not in pool.rows)
@@ -67,7 +72,7 @@ def test_who_does_not_compete_gets_nothing_and_who_leaves_may_come_back() -> Non
 
 def test_equal_scores_leave_everyone_in_place() -> None:
     pool = full_pool([0.5] * 5)
-    pool.compete(torch.tensor([6]), torch.tensor([True]), torch.tensor([-1.0]), generator())
+    compete(pool, [6], [-1.0], generator())
     assert pool.rows.tolist() == [0, 2, 4, 1, 3]
 
 
@@ -76,7 +81,7 @@ def test_places_are_drawn_and_taken_with_the_chances_of_the_rule() -> None:
     trials, draws = 1200, generator()
     for _ in range(trials):
         pool = full_pool([-0.5, 0.0, 0.5, 0.0, 0.0])
-        pool.compete(torch.tensor([6]), torch.tensor([True]), torch.tensor([0.2]), draws)
+        compete(pool, [6], [0.2], draws)
         counts += pool.rows[:3] == 6
     drawn = torch.tensor([0.0, 0.5, 1.0]) / 1.5  # (score − min) / (max − min + .01), normed
     there = torch.tensor([0.5, 1.0, 1.5])
@@ -88,7 +93,13 @@ def test_two_samples_draw_two_places() -> None:
     first, draws, trials = 0, generator(), 400
     for _ in range(trials):
         pool = full_pool([-0.5, 0.0, 0.5, 0.0, 0.0])
-        pool.compete(torch.tensor([6, 8]), torch.ones(2) > 0, torch.tensor([-1.0, -1.0]), draws)
+        compete(pool, [6, 8], [-1.0, -1.0], draws)
         assert set(pool.rows[1:3].tolist()) == {6, 8}
         first += int(pool.rows[2] == 6)
     assert abs(first / trials - 2 / 3) < 0.07
+
+
+def test_shuffled_rows_follow_the_noise_and_free_places_come_last() -> None:
+    pool = Pool(GROUP, PLACES)
+    enter(pool, [2, 0, 5], [0.1, 0.2, 0.3])
+    assert pool.shuffled(torch.tensor([0.5, 0.2, 0.0, 0.9, 0.1])).tolist() == [0, 2, 5, -1, -1]

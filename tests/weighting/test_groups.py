@@ -11,7 +11,7 @@ from oracles import make_samples
 
 from faircil.errors import DataError
 from faircil.samples import Samples
-from faircil.weighting.groups import Seen, find_groups, rows_of_groups, unique_rows
+from faircil.weighting.groups import Seen, find_groups
 
 quick = settings(deadline=None, max_examples=60)
 # (class, value of one attribute, value of another); few samples, so groups are often absent.
@@ -63,26 +63,6 @@ def test_no_memory_is_an_empty_memory() -> None:
         assert np.array_equal(value, getattr(empty.groups, name))
     assert torch.equal(none.current, empty.current)
     assert len(none.memory) == len(empty.memory) == 0
-
-
-@pytest.mark.parametrize("far", [0, 10**12])  # values far apart are told apart another way
-@quick
-@given(triples)
-def test_unique_rows_are_numpys(far: int, rows: list[tuple[int, int, int]]) -> None:
-    keys = np.array(rows) * (1 + far) - far
-    unique, index = (result.numpy() for result in unique_rows(torch.from_numpy(keys)))
-    expected, inverse = np.unique(keys, axis=0, return_inverse=True)
-    assert np.array_equal(unique, expected)
-    assert np.array_equal(index, inverse.reshape(-1))
-
-
-@quick
-@given(st.lists(st.integers(-1, 3), max_size=20))
-def test_rows_of_groups_are_in_order(index: list[int]) -> None:
-    rows = rows_of_groups(torch.tensor(index, dtype=torch.int64), 4)
-    assert [part.tolist() for part in rows] == [
-        [i for i, g in enumerate(index) if g == group] for group in range(4)
-    ]
 
 
 def test_seen_is_counted_over_all_classes_with_the_value() -> None:
