@@ -15,6 +15,7 @@ from faircil.errors import shortened, unknown_name
 from faircil.learners import LEARNERS, Options
 from faircil.learners.options import Count, NonNegative, Positive
 from faircil.weighting.granularity import GRANULARITIES
+from faircil.weighting.losses import LOSSES
 from faircil.weighting.solver import SOLVERS
 from faircil.weighting.weights import GRADIENTS
 
@@ -45,6 +46,9 @@ class Settings(Options):
     """how many clusters of gradients to make within groups, for granularity=cluster"""
     gradient: Literal["last", "all"] = "last"
     """whose gradients are compared: those of the last layer, or of all"""
+    loss: Literal["cross-entropy", "hinge"] = "cross-entropy"
+    """loss that the program is about: cross-entropy, or hinge, on softmax outputs; training keeps
+    its own"""
     floor: bool = True
     """whether a current class may not be predicted to fall below loss 0"""
     keep: Literal["weighted", "all"] = "weighted"
@@ -130,6 +134,7 @@ def validate_settings(
         "buffer_rule": RULES,
         "granularity": GRANULARITIES,
         "gradient": GRADIENTS,
+        "loss": LOSSES,
     }
     for name, table in tables.items():
         if name in values and values[name] not in table:

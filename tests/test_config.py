@@ -102,6 +102,7 @@ def test_measure_follows_the_attribute() -> None:
             "hidden=0 is not allowed: it should be greater than or equal",
         ),
         ({"overrides": ["momentum=1"]}, "momentum=1 is not allowed: it should be less than 1"),
+        ({"overrides": ["loss=hing"]}, "unknown loss 'hing': did you mean 'hinge'?"),
         ({"overrides": ["=1"]}, "'=1' is not of the form name=value"),
         ({"mistakes": ["found before"]}, "found before"),
     ],

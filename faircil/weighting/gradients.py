@@ -1,8 +1,9 @@
 """Last-layer gradients as factors: never a matrix with a row per sample and a column per weight.
 
-For logits ``o = W h + b`` the cross-entropy gradient of sample i with respect to ``[b W]`` is the
-outer product ``δ_i h̃_iᵀ`` with ``δ_i = softmax(o_i) − onehot(y_i)`` and ``h̃_i = [1; h_i]``
-(``h̃ = h`` for a head without bias). Two consequences carry the whole package:
+For logits ``o = W h + b`` the loss gradient of sample i with respect to ``[b W]`` is the outer
+product ``δ_i h̃_iᵀ`` with δ_i the gradient at the logits, ``softmax(o_i) − onehot(y_i)`` for the
+cross-entropy (see :mod:`faircil.weighting.losses`), and ``h̃_i = [1; h_i]`` (``h̃ = h`` for a head
+without bias). Two consequences carry the whole package:
 
 - the mean gradient of a group is one small matrix product, ``Ḡ_g = Δ_gᵀ H̃_g / n_g``;
 - the cosine of a sample with a group needs no outer product either,
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from faircil.threads import chunk_size, chunks_of, map_chunks, map_tasks, thread_safe
 from faircil.weighting.head import evaluating
+from faircil.weighting.losses import Loss, cross_entropy
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class LastLayer:
     Parameters
     ----------
     losses : Tensor, shape (n,)
-        Cross-entropy.
     delta : Tensor, shape (n, classes)
         Gradient with respect to the logits.
     features : Tensor, shape (n, d)
@@ -44,9 +45,11 @@ class LastLayer:
     bias: bool
 
 
-def last_layer(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> LastLayer:
+def last_layer(
+    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: Loss = cross_entropy
+) -> LastLayer:
     """Compute the gradient factors of all samples, x (n, ...), y (n,), in one forward pass."""
-    return last_layers(net, head, [(x, y)])[0]
+    return last_layers(net, head, [(x, y)], loss=loss)[0]
 
 
 def last_layers(
@@ -54,6 +57,7 @@ def last_layers(
     head: nn.Linear,
     sets: Sequence[tuple[Tensor, Tensor]],
     visit: Callable[[int, LastLayer, slice], None] = lambda *_: None,
+    loss: Loss = cross_entropy,
 ) -> list[LastLayer]:
     """Compute the gradient factors of several sets of samples in one chunked forward pass.
 
@@ -66,6 +70,7 @@ def last_layers(
     visit : callable
         Called with the number of a set, its factors, and the rows of a chunk that has just been
         filled in and is still in cache. Chunks come in any order, on any thread.
+    loss : Loss
     """
     results = [_empty(head, len(y)) for _, y in sets]
     size = chunk_size(head.weight.device)
@@ -79,7 +84,7 @@ def last_layers(
         number, rows = task
         (x, y), result = sets[number], results[number]
         place.features = result.features[rows]
-        result.losses[rows], result.delta[rows] = logit_gradients(net(x[rows]), y[rows])
+        result.losses[rows], result.delta[rows] = loss(net(x[rows]), y[rows])
         visit(number, result, rows)
 
     hook = head.register_forward_pre_hook(record)
@@ -95,19 +100,6 @@ def _empty(head: nn.Linear, n: int) -> LastLayer:
     new = head.weight.new_empty
     delta, features = new(n, head.out_features), new(n, head.in_features)
     return LastLayer(new(n), delta, features, head.bias is not None)
-
-
-def logit_gradients(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy of n samples, (n,), and its gradient δ at the logits, (n, classes).
-
-    Exact also for samples that are almost certain.
-    """
-    log_p = torch.log_softmax(logits, dim=1)
-    label = y[:, None]
-    losses = -log_p.gather(1, label).squeeze(1)
-    # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum keeps its digits when p_y is almost 1.
-    delta = log_p.exp_().scatter_(1, label, 0.0)
-    return losses, delta.scatter_(1, label, -delta.sum(dim=1, keepdim=True))
 
 
 def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:

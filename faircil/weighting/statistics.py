@@ -9,12 +9,13 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, DivergedError, raise_all
 from faircil.samples import Samples
 from faircil.weighting.gradients import LastLayer, cosines, last_layers
 from faircil.weighting.group_sums import GroupSums
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.head import find_head
+from faircil.weighting.losses import Loss, cross_entropy
 
 
 class GroupStatistics(Protocol):
@@ -22,7 +23,7 @@ class GroupStatistics(Protocol):
 
     @property
     def losses(self) -> Floats:
-        """Mean cross-entropy of each group, (G,)."""
+        """Mean loss of each group, (G,)."""
 
     @property
     def alignment(self) -> Floats:
@@ -66,6 +67,7 @@ def group_statistics(
     memory: Samples | None,
     membership: Membership,
     head: nn.Linear | str | None = None,
+    loss: Loss = cross_entropy,
 ) -> LastLayerStatistics:
     """Measure all groups with the net as it is: one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
@@ -75,7 +77,7 @@ def group_statistics(
         sets.append((memory.x, memory.y))
         members.append(membership.memory)
     sums = [GroupSums(group, len(membership.groups)) for group in members]
-    measured = last_layers(net, layer, sets, lambda number, *chunk: sums[number].add(*chunk))
+    measured = last_layers(net, layer, sets, lambda k, *chunk: sums[k].add(*chunk), loss)
     totals = [each.total(factors) for each, factors in zip(sums, measured, strict=True)]
     gradients, losses = (sum(parts[1:], parts[0]) for parts in zip(*totals, strict=True))
     return LastLayerStatistics(mean_losses(losses, membership), measured[0], gradients)
@@ -95,7 +97,7 @@ def missing_outputs(outputs: int, membership: Membership) -> list[str]:
 def mean_losses(sums: Tensor, membership: Membership) -> Floats:
     """Divide losses that were added up within groups, (G,), by the size of the groups."""
     if not torch.isfinite(sums).all():
-        raise DataError(
+        raise DivergedError(
             "the net's losses are not finite, so it has diverged or its inputs are not finite; "
             "lower the learning rate, and check the inputs for NaN"
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from faircil.weighting.groups import rows_of_groups
+from faircil.rows import rows_of_groups
 
 KEEP_ABOVE = 0.05  # samples with smaller weights only fill the last batch
 

@@ -17,6 +17,7 @@ from faircil.weighting.choice import Choice, Question, choose, choose_on_device
 from faircil.weighting.clusters import cluster
 from faircil.weighting.granularity import GRANULARITIES, required
 from faircil.weighting.groups import Floats, Membership, Seen, find_groups
+from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES, MeasureFunction, disparity_matrix, find_measure
 from faircil.weighting.on_device import MANY
 from faircil.weighting.program import program_rows
@@ -52,6 +53,8 @@ class FairSampleWeights:
         or one weight for each cluster.
     gradient : {"last", "all"}
         Whether samples and groups are compared by the gradients of the last layer or of all.
+    loss : {"cross-entropy", "hinge"}
+        What a group's loss and gradients are of; see :mod:`faircil.weighting.losses`.
     clusters : int
         How many to make, of last-layer gradients within groups.
     floor : bool
@@ -76,6 +79,7 @@ class FairSampleWeights:
     lam: float = 0.5
     granularity: str = "sample"
     gradient: str = "last"
+    loss: str = "cross-entropy"
     clusters: int = 300
     floor: bool = True
     solver: str = "auto"
@@ -100,6 +104,8 @@ class FairSampleWeights:
                 f"granularity '{self.granularity}' clusters last-layer gradients, but gradient is "
                 "'all'; use gradient='last', or granularity 'sample' or 'group'"
             )
+        if self.loss not in LOSSES:
+            mistakes.append(unknown_name("loss", self.loss, LOSSES))
         if self.clusters < 1:
             mistakes.append(f"clusters is {self.clusters}, expected at least 1")
         if self.solver not in (*SOLVERS, "auto"):
@@ -165,10 +171,11 @@ class FairSampleWeights:
         membership: Membership,
         disparity: Floats,
     ) -> GroupStatistics:
+        loss = LOSSES[self.loss]
         if self.gradient == "all":
             combine = program_rows(disparity, membership.groups)
-            return all_layer_statistics(net, current, memory, membership, combine)
-        statistics = group_statistics(net, current, memory, membership, self.head)
+            return all_layer_statistics(net, current, memory, membership, combine, loss)
+        statistics = group_statistics(net, current, memory, membership, self.head, loss)
         if not self._on_device(membership):
             _ = statistics.alignment  # now: it is part of what is measured
         return statistics

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.optimize import linprog
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn import functional
 
 from faircil.samples import Samples
 from faircil.weighting.groups import Floats
@@ -17,6 +17,7 @@ from faircil.weighting.program import WeightProgram
 
 Key = tuple[int, ...]
 Net = TypeVar("Net", bound=nn.Module)
+PlainLoss = Callable[[Tensor, Tensor], Tensor]  # of logits, (n, classes), and labels: (n,)
 
 
 def seeded(build: Callable[[], Net], seed: int = 0) -> Net:
@@ -34,12 +35,35 @@ def make_samples(
     return Samples(x, torch.tensor(y, dtype=torch.int64), None if z is None else torch.tensor(z))
 
 
-def sample_gradients(net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor) -> list[Tensor]:
+def plain_cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """torch's own, of each sample."""
+    return functional.cross_entropy(logits, y, reduction="none")
+
+
+def plain_hinge(logits: Tensor, y: Tensor) -> Tensor:
+    """The paper's sum over all other labels, term by term, of each sample's softmax outputs."""
+    return torch.stack(
+        [
+            sum(
+                (torch.clamp(s[j] - s[label] + 1, min=0) for j in range(len(s)) if j != label),
+                start=0 * s.sum(),
+            )
+            for s, label in zip(torch.softmax(logits, dim=1), y.tolist(), strict=True)
+        ]
+    )
+
+
+PLAIN_LOSSES: dict[str, PlainLoss] = {"cross-entropy": plain_cross_entropy, "hinge": plain_hinge}
+
+
+def sample_gradients(
+    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: PlainLoss = plain_cross_entropy
+) -> list[Tensor]:
     """Gradient of each sample's loss for ``[b W]``, (classes, 1 + d), by one backward pass each."""
     gradients = []
     for i in range(len(y)):
         parameters = [head.weight] if head.bias is None else [head.bias, head.weight]
-        parts = torch.autograd.grad(cross_entropy(net(x[i : i + 1]), y[i : i + 1]), parameters)
+        parts = torch.autograd.grad(loss(net(x[i : i + 1]), y[i : i + 1]), parameters)
         gradients.append(torch.cat([part.reshape(len(part), -1) for part in parts], dim=1))
     return gradients
 
@@ -51,22 +75,27 @@ def cosine(a: Tensor, b: Tensor) -> float:
 
 
 def slow_statistics(
-    net: nn.Module, head: nn.Linear, current: Samples, memory: Samples | None, by_attribute: bool
+    net: nn.Module,
+    head: nn.Linear,
+    current: Samples,
+    memory: Samples | None,
+    by_attribute: bool,
+    loss: PlainLoss = plain_cross_entropy,
 ) -> tuple[list[Key], Floats, Floats]:
     """Keys, mean losses (G,) and cosines (G, n) of all groups, sample by sample."""
     members: dict[Key, list[Tensor]] = {}
     losses: dict[Key, list[float]] = {}
     now: set[Key] = {tuple(key) for key in current.keys(by_attribute).tolist()}
-    own = sample_gradients(net, head, current.x, current.y)
+    own = sample_gradients(net, head, current.x, current.y, loss)
     parts = [(current, own)]
     if memory is not None:
-        parts.append((memory, sample_gradients(net, head, memory.x, memory.y)))
+        parts.append((memory, sample_gradients(net, head, memory.x, memory.y, loss)))
     for part, gradients in parts:
         for i, key in enumerate(map(tuple, part.keys(by_attribute).tolist())):
             if part is current or key not in now:
-                loss = cross_entropy(net(part.x[i : i + 1]), part.y[i : i + 1])
+                own_loss = loss(net(part.x[i : i + 1]), part.y[i : i + 1])
                 members.setdefault(key, []).append(gradients[i])
-                losses.setdefault(key, []).append(loss.item())
+                losses.setdefault(key, []).append(own_loss.item())
     keys = sorted(members)
     means = [torch.stack(members[key]).mean(dim=0) for key in keys]
     return (

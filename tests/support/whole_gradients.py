@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from oracles import PlainLoss, plain_cross_entropy
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, normalize
+from torch.nn.functional import linear, normalize
 
 from faircil.samples import Samples
 from faircil.weighting.groups import Membership
 
 
-def whole_gradients(net: nn.Module, samples: Samples) -> Tensor:
+def whole_gradients(
+    net: nn.Module, samples: Samples, loss: PlainLoss = plain_cross_entropy
+) -> Tensor:
     """Gradient of each sample's loss for all trained parameters, (n, P), by a backward each."""
     trained = [p for p in net.parameters() if p.requires_grad]
     rows = torch.zeros(len(samples), sum(p.numel() for p in trained), dtype=trained[0].dtype)
     for i in range(len(samples)):
-        loss = cross_entropy(net(samples.x[i : i + 1]), samples.y[i : i + 1])
-        parts = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+        own = loss(net(samples.x[i : i + 1]), samples.y[i : i + 1])
+        parts = torch.autograd.grad(own, trained, allow_unused=True, materialize_grads=True)
         rows[i] = torch.cat([part.flatten() for part in parts])
     return rows
 
@@ -30,18 +33,22 @@ def unit_rows(vectors: Tensor) -> Tensor:
 
 
 def slow_whole_statistics(
-    net: nn.Module, current: Samples, memory: Samples | None, membership: Membership
+    net: nn.Module,
+    current: Samples,
+    memory: Samples | None,
+    membership: Membership,
+    loss: PlainLoss = plain_cross_entropy,
 ) -> tuple[Tensor, Tensor]:
     """Mean losses (G,) and cosines (G, n) of all groups, sample by sample."""
     net.eval()
-    own = whole_gradients(net, current)
+    own = whole_gradients(net, current, loss)
     parts = [(current, own, membership.current)]
     if memory is not None:
-        parts.append((memory, whole_gradients(net, memory), membership.memory))
+        parts.append((memory, whole_gradients(net, memory, loss), membership.memory))
     losses, gradients = 0, 0
     for samples, own_gradients, group in parts:
         member = (group == torch.arange(len(membership.groups))[:, None]).to(own)
-        losses += member @ cross_entropy(net(samples.x), samples.y, reduction="none").detach()
+        losses += member @ loss(net(samples.x), samples.y).detach()
         gradients += member @ own_gradients
     size = torch.from_numpy(membership.groups.size)
     return losses / size, unit_rows(gradients) @ unit_rows(own).T

@@ -10,6 +10,7 @@ from faircil.samples import Samples
 from faircil.weighting import FairSampleWeights, weights
 from faircil.weighting.choice import Question, choose_on_device
 from faircil.weighting.groups import find_groups
+from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import disparity_matrix, find_measure
 from faircil.weighting.program import formulate
 from faircil.weighting.solver import device, solve
@@ -33,8 +34,9 @@ def scene(n: int = 400) -> tuple[torch.nn.Module, Samples, Samples]:
 @pytest.mark.parametrize("floor", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("measure", ["eer", "eo"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_a_program_that_is_never_stored_has_the_same_solution(
-    measure: str, bias: bool, floor: bool, where: str, monkeypatch: pytest.MonkeyPatch
+    loss: str, measure: str, bias: bool, floor: bool, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "CHUNK", 64)
     net, current, memory = scene()
@@ -45,7 +47,7 @@ def test_a_program_that_is_never_stored_has_the_same_solution(
     net, current, memory = net.to(where), current.to(where), memory.to(where)
     found = find_measure(measure)
     membership = find_groups(current, memory, by_attribute=found.by_attribute)
-    statistics = group_statistics(net, current, memory, membership)
+    statistics = group_statistics(net, current, memory, membership, loss=LOSSES[loss])
     disparity = disparity_matrix(found, membership.groups)
     formulation = formulate(
         statistics.alignment, statistics.losses, membership.groups, disparity,
@@ -60,13 +62,15 @@ def test_a_program_that_is_never_stored_has_the_same_solution(
     assert np.allclose(choice.progress, statistics.progress(expected.weights))
 
 
-def test_many_samples_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("loss", LOSSES)
+def test_many_samples_on_a_gpu_stay_there(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.cuda.is_available():
         pytest.skip("there is no GPU")
     net, current, memory = scene()
-    expected = FairSampleWeights(measure="eo")(net, current, memory)
+    weigh = FairSampleWeights(measure="eo", loss=loss)
+    expected = weigh(net, current, memory)
     monkeypatch.setattr(weights, "MANY", 100)
-    got = FairSampleWeights(measure="eo")(net.cuda(), current.to("cuda"), memory.to("cuda"))
+    got = weigh(net.cuda(), current.to("cuda"), memory.to("cuda"))
     assert got.weights.is_cuda
     assert torch.allclose(got.weights.cpu(), expected.weights, atol=1e-9)
     assert np.allclose(got.groups.predicted_losses, expected.groups.predicted_losses)

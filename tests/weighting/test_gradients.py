@@ -6,15 +6,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import cosine, make_samples, sample_gradients, seeded
+from oracles import PLAIN_LOSSES, cosine, make_samples, sample_gradients, seeded
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from faircil import threads
 from faircil.nets import MLP
 from faircil.weighting.gradients import cosines, last_layer
 from faircil.weighting.group_sums import group_sums
 from faircil.weighting.head import find_head
+from faircil.weighting.losses import LOSSES
 
 NETS: dict[str, Callable[[], nn.Module]] = {
     "mlp": lambda: MLP(6, 4, (5, 7)),
@@ -32,15 +32,15 @@ GROUP = torch.tensor([0, 2, -1, 0, 2, 2, 0, -1, 0, 2, 0, 0, 2])  # group 1 has n
 
 
 def check_against_autograd(
-    net: nn.Module, x: Tensor, y: Tensor, group: Tensor, groups: int
+    net: nn.Module, x: Tensor, y: Tensor, group: Tensor, groups: int, loss: str
 ) -> None:
     head = find_head(net, x)
-    factors = last_layer(net, head, x, y)
+    factors = last_layer(net, head, x, y, LOSSES[loss])
     sums, losses = group_sums(factors, group, groups)
     aligned = cosines(factors, sums)
     net.eval()
-    slow = sample_gradients(net, head, x, y)
-    slow_losses = cross_entropy(net(x), y, reduction="none").detach()
+    slow = sample_gradients(net, head, x, y, PLAIN_LOSSES[loss])
+    slow_losses = PLAIN_LOSSES[loss](net(x), y).detach()
     assert torch.allclose(factors.losses, slow_losses, rtol=0, atol=1e-10)
     for g in range(groups):
         members = [slow[i] for i in range(len(y)) if group[i] == g]
@@ -51,11 +51,12 @@ def check_against_autograd(
         assert torch.allclose(aligned[g], expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", NETS)
-def test_factors_and_cosines_equal_autograd(name: str) -> None:
+def test_factors_and_cosines_equal_autograd(name: str, loss: str) -> None:
     net = seeded(NETS[name])
     net(SAMPLES.x + 1)  # in training mode: batch norm has statistics that are not the batch's
-    check_against_autograd(net, SAMPLES.x, SAMPLES.y, GROUP, 3)
+    check_against_autograd(net, SAMPLES.x, SAMPLES.y, GROUP, 3, loss)
 
 
 @settings(deadline=None, max_examples=40)
@@ -66,16 +67,17 @@ def test_factors_and_cosines_equal_autograd(name: str) -> None:
     groups=st.integers(1, 4),
     bias=st.booleans(),
     seed=st.integers(0, 1000),
+    loss=st.sampled_from(list(LOSSES)),
 )
 def test_any_shape_equals_autograd(
-    n: int, d: int, classes: int, groups: int, bias: bool, seed: int
+    n: int, d: int, classes: int, groups: int, bias: bool, seed: int, loss: str
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(n, d, generator=generator, dtype=torch.float64)
     y = torch.randint(classes, (n,), generator=generator)
     group = torch.randint(-1, groups, (n,), generator=generator)
     net = seeded(lambda: nn.Linear(d, classes, bias=bias), seed)
-    check_against_autograd(net, x, y, group, groups)
+    check_against_autograd(net, x, y, group, groups, loss)
 
 
 def test_many_chunks_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,18 +3,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from oracles import make_samples, seeded, slow_statistics
+from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 
-from faircil.errors import DataError
+from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.weighting.groups import find_groups
+from faircil.weighting.losses import LOSSES
 from faircil.weighting.statistics import group_statistics
 
 
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("by_attribute", [False, True])
 @pytest.mark.parametrize("attributes", [1, 2])
-def test_statistics_equal_autograd_sample_by_sample(by_attribute: bool, attributes: int) -> None:
+def test_statistics_equal_autograd_sample_by_sample(
+    by_attribute: bool, attributes: int, loss: str
+) -> None:
     rng = np.random.default_rng(0)
     z = rng.integers(0, 2, (20, attributes)).squeeze().tolist()
     # Class 1 is in both: it is measured on the current task.
@@ -22,8 +26,9 @@ def test_statistics_equal_autograd_sample_by_sample(by_attribute: bool, attribut
     memory = make_samples([0, 1] * 6, z[8:], seed=2)
     net = seeded(lambda: MLP(6, 4, (5,)))
     membership = find_groups(current, memory, by_attribute=by_attribute)
-    got = group_statistics(net, current, memory, membership)
-    keys, losses, aligned = slow_statistics(net, net.head, current, memory, by_attribute)
+    got = group_statistics(net, current, memory, membership, loss=LOSSES[loss])
+    plain = PLAIN_LOSSES[loss]
+    keys, losses, aligned = slow_statistics(net, net.head, current, memory, by_attribute, plain)
     assert membership.groups.label.tolist() == [key[0] for key in keys]
     assert np.allclose(got.losses, losses, rtol=0, atol=1e-10)
     assert np.allclose(got.alignment, aligned, rtol=0, atol=1e-9)
@@ -41,5 +46,5 @@ def test_diverged_net_is_named() -> None:
     torch.nn.init.constant_(net.weight, float("nan"))
     current = Samples(torch.randn(4, 3), torch.tensor([0, 0, 1, 1]))
     membership = find_groups(current, None, by_attribute=False)
-    with pytest.raises(DataError, match="has diverged"):
+    with pytest.raises(DivergedError, match="has diverged"):
         group_statistics(net, current, None, membership)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracles import make_samples, seeded, slow_statistics
+from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 from torch import Tensor, nn
 
 from faircil import FairSampleWeights
@@ -13,6 +13,7 @@ from faircil.errors import DataError, UsageError
 from faircil.nets import MLP
 from faircil.samples import Samples, concatenate, group_counts
 from faircil.weighting.groups import Floats
+from faircil.weighting.losses import LOSSES
 from faircil.weighting.weights import WeightResult
 
 
@@ -42,17 +43,20 @@ def slow_disparity(measure: str, keys: list[tuple[int, ...]], losses: Floats, se
     return total / len(values)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("granularity", ["sample", "group"])
 @pytest.mark.parametrize(
     ("measure", "attributes"), [("eer", 0), ("eer", 1), ("eo", 1), ("dp", 1), ("eo", 2), ("dp", 2)]
 )
-def test_the_result_is_the_methods_formula(measure: str, attributes: int, granularity: str) -> None:
+def test_the_result_is_the_methods_formula(
+    measure: str, attributes: int, granularity: str, loss: str
+) -> None:
     net, current, memory, seen = scene(attributes)
     alpha, lam = 0.03, 0.7
-    weigh = FairSampleWeights(measure=measure, alpha=alpha, lam=lam, granularity=granularity)
+    weigh = FairSampleWeights(measure, alpha, lam, granularity=granularity, loss=loss)
     result = weigh(net, current, memory, seen=seen, generator=torch.Generator().manual_seed(0))
-    by_attribute = measure != "eer"
-    keys, losses, aligned = slow_statistics(net, net.head, current, memory, by_attribute)
+    by_attribute, plain = measure != "eer", PLAIN_LOSSES[loss]
+    keys, losses, aligned = slow_statistics(net, net.head, current, memory, by_attribute, plain)
     weights = result.weights.numpy()
     if granularity == "group":  # what the program decides about is the shares
         assert result.shares is not None
@@ -202,11 +206,12 @@ def test_all_bad_arguments_are_named_at_once() -> None:
             alpha=-1,
             lam="much",  # type: ignore[arg-type]
             granularity="samples",
+            loss="hing",
             solver="higs",
         )
     message = str(caught.value)
-    assert message.count("\n- ") == 4
-    for part in ("'eo'?", "alpha is -1", "lam is 'much'", "'sample'?", "'highs'?"):
+    assert message.count("\n- ") == 5
+    for part in ("'eo'?", "alpha is -1", "lam is 'much'", "'sample'?", "'hinge'?", "'highs'?"):
         assert part in message
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from faircil.weighting.all_layers.logits import split_gradients
+from faircil.weighting.losses import Loss, cross_entropy
 
 PROBE = 8  # samples that show how a net uses its layers
 ROUNDING = 1e-3  # relative difference between factors and autograd that is no difference
@@ -43,7 +44,6 @@ class Factors:
     Parameters
     ----------
     losses : Tensor, shape (n,)
-        Cross-entropy.
     norms : Tensor, shape (n,)
         ``‖∇ℓ_i‖``.
     deltas : tuple of Tensor, shapes (n, out)
@@ -116,10 +116,12 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
     return tuple(call.layer for call, _ in used) or None
 
 
-def layer_factors(net: nn.Module, layers: Sequence[Layer], x: Tensor, y: Tensor) -> Factors:
+def layer_factors(
+    net: nn.Module, layers: Sequence[Layer], x: Tensor, y: Tensor, loss: Loss = cross_entropy
+) -> Factors:
     """Compute the factors of n samples, x (n, ...), y (n,), by one forward and one backward."""
     logits, calls = _run(net, layers, x)
-    at = split_gradients(logits.detach(), y)
+    at = split_gradients(logits.detach(), y, loss)
     deltas = torch.autograd.grad(logits, [call.output for call in calls], at.direction)
     inputs = [call.inputs for call in calls]
     norms = logits.new_zeros(len(y))

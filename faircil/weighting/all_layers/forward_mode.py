@@ -13,6 +13,7 @@ from faircil.weighting.all_layers.functional import FunctionalNet
 from faircil.weighting.all_layers.logits import split_gradients
 from faircil.weighting.gradients import unit
 from faircil.weighting.groups import Membership
+from faircil.weighting.losses import Loss, cross_entropy
 
 ENTRIES = 2**22  # numbers in the gradients of a chunk of samples, which then stay in cache
 TANGENTS = 256  # rows of a forward-mode product: samples of a chunk times directions
@@ -35,7 +36,9 @@ class Measured:
     at_logits: Tensor
 
 
-def measure(net: FunctionalNet, samples: Samples, group: Tensor, groups: int) -> Measured:
+def measure(
+    net: FunctionalNet, samples: Samples, group: Tensor, groups: int, loss: Loss = cross_entropy
+) -> Measured:
     """Measure n samples, given the group of each, (n,); a negative one takes no part.
 
     The gradient of every sample exists for a moment, for the sake of its norm; so the sums within
@@ -47,7 +50,7 @@ def measure(net: FunctionalNet, samples: Samples, group: Tensor, groups: int) ->
     numbers = torch.arange(groups, device=group.device)[:, None]
     for rows in _slices(len(samples), ENTRIES // net.size):
         x, member = samples.x[rows], group[rows] == numbers
-        at = split_gradients(net.logits(x), samples.y[rows])
+        at = split_gradients(net.logits(x), samples.y[rows], loss)
         parts = net.gradients(x, at.direction)
         norms = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts])
         norms = torch.linalg.vector_norm(norms, dim=0)[:, None]
@@ -108,14 +111,18 @@ class ForwardMode:
 
 
 def forward_mode(
-    net: FunctionalNet, current: Samples, memory: Samples | None, membership: Membership
+    net: FunctionalNet,
+    current: Samples,
+    memory: Samples | None,
+    membership: Membership,
+    loss: Loss = cross_entropy,
 ) -> ForwardMode:
     """Measure the current samples, and the gradients of all groups."""
     groups = len(membership.groups)
-    now = measure(net, current, membership.current, groups)
+    now = measure(net, current, membership.current, groups, loss)
     losses, gradients = now.losses, now.gradients
     if memory is not None:
-        old = measure(net, memory, membership.memory, groups)
+        old = measure(net, memory, membership.memory, groups, loss)
         losses, gradients = losses + old.losses, gradients + old.gradients
     return ForwardMode(net, current.x, now.at_logits, unit(gradients), losses)
 

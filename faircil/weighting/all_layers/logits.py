@@ -1,4 +1,4 @@
-"""Cross-entropy seen from the logits, its gradient split into direction and length."""
+"""A loss seen from the logits, its gradient split into direction and length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from faircil.weighting.gradients import logit_gradients, unit
+from faircil.weighting.gradients import unit
+from faircil.weighting.losses import Loss, cross_entropy
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,8 @@ class SplitGradients:
     Parameters
     ----------
     losses : Tensor, shape (n,)
-        Cross-entropy.
     direction : Tensor, shape (n, classes)
-        ``δ_i / ‖δ_i‖``; zero where δ is.
+        ``δ_i / ‖δ_i‖`` for the gradients δ; zero where δ is.
     length : Tensor, shape (n,)
         ``‖δ_i‖``.
     """
@@ -32,8 +32,8 @@ class SplitGradients:
     length: Tensor
 
 
-def split_gradients(logits: Tensor, y: Tensor) -> SplitGradients:
-    """Differentiate the cross-entropy of n samples by their logits, (n, classes)."""
-    losses, delta = logit_gradients(logits, y)
+def split_gradients(logits: Tensor, y: Tensor, loss: Loss = cross_entropy) -> SplitGradients:
+    """Differentiate the loss of n samples by their logits, (n, classes)."""
+    losses, delta = loss(logits, y)
     direction = unit(delta)
     return SplitGradients(losses, direction, torch.linalg.vecdot(delta, direction))

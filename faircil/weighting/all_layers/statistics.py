@@ -17,6 +17,7 @@ from faircil.weighting.all_layers.forward_mode import ForwardMode, forward_mode
 from faircil.weighting.all_layers.functional import functional_net
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.head import evaluating
+from faircil.weighting.losses import Loss, cross_entropy
 from faircil.weighting.statistics import mean_losses, missing_outputs
 
 
@@ -27,7 +28,7 @@ class AllLayerStatistics:
     Parameters
     ----------
     losses : ndarray, shape (G,)
-        Mean cross-entropy of each group.
+        Mean loss of each group.
     alignment : ndarray, shape (G, n) or (B, n)
         Cosines with the groups; with ``combine``, that matrix times the cosines.
     progress : callable
@@ -46,6 +47,7 @@ def all_layer_statistics(
     memory: Samples | None,
     membership: Membership,
     combine: Floats | None = None,
+    loss: Loss = cross_entropy,
 ) -> AllLayerStatistics:
     """Measure all groups with the net as it is, by the gradients of all trained parameters.
 
@@ -60,6 +62,7 @@ def all_layer_statistics(
     combine : ndarray, shape (B, G), optional
         Rows of a program: combinations of the groups' unit gradients that are wanted instead of
         the groups. Fewer rows than groups cost less where a row costs a forward-mode product.
+    loss : Loss
     """
     if memory is not None:
         kept = torch.nonzero(membership.memory >= 0).squeeze(1)
@@ -69,9 +72,10 @@ def all_layer_statistics(
         _check_net(net, current.x, membership)
         layers = linear_layers(net, current.x)
         if layers is not None:
-            sums, products = factored_cosines(net, layers, current, memory, membership)
+            sums, products = factored_cosines(net, layers, current, memory, membership, loss)
         else:
-            mode = forward_mode(functional_net(net, current.x), current, memory, membership)
+            function = functional_net(net, current.x)
+            mode = forward_mode(function, current, memory, membership, loss)
             sums = mode.losses
             if combine is not None and len(combine) < len(sums):
                 products = mode.products(torch.from_numpy(combine).to(mode.directions))

@@ -5,15 +5,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import make_samples, seeded
+from oracles import PLAIN_LOSSES, make_samples, seeded
 from torch import nn
 from whole_gradients import FACTORED, OTHER, Recurrent, slow_whole_statistics
 
-from faircil.errors import DataError
+from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.weighting.all_layers import all_layer_statistics, factored, forward_mode, statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
+from faircil.weighting.losses import LOSSES
 
 NETS = FACTORED | OTHER | {"recurrent": Recurrent}
 # Class 1 is in both, and measured on the current task; classes have 2 to 7 samples.
@@ -29,11 +30,13 @@ def make_net(name: str) -> nn.Module:
     return net
 
 
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", NETS)
-def test_statistics_equal_autograd_sample_by_sample(name: str) -> None:
+def test_statistics_equal_autograd_sample_by_sample(name: str, loss: str) -> None:
     net = make_net(name)
-    got = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
-    losses, cosines = slow_whole_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
+    got = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP, loss=LOSSES[loss])
+    plain = PLAIN_LOSSES[loss]
+    losses, cosines = slow_whole_statistics(net, CURRENT, MEMORY, MEMBERSHIP, plain)
     assert np.allclose(got.losses, losses, rtol=0, atol=1e-10)
     assert np.allclose(got.alignment, cosines, rtol=0, atol=1e-9)
     assert np.allclose(got.progress(WEIGHTS), cosines @ torch.from_numpy(WEIGHTS), atol=1e-9)
@@ -183,5 +186,5 @@ def test_every_mistake_of_a_net_is_named() -> None:
 def test_diverged_net_is_named(name: str) -> None:
     net = make_net(name)
     nn.init.constant_(next(net.parameters()), float("nan"))
-    with pytest.raises(DataError, match="has diverged"):
+    with pytest.raises(DivergedError, match="has diverged"):
         all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
