@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH = 160  # where no terminal sets the width, tables are not squeezed
 EDGE, BETWEEN = 1, 3  # characters of a table's frame: at its left, and per column
-CAPTION = "* best mean; lower is better but for accuracy"
+BEST = "*"
 
 
 def make_console(stderr: bool = False) -> Console:
@@ -31,10 +31,13 @@ def say(message: str) -> None:
 
 
 def show_table(table: Table) -> None:
-    """Print a table of results on stdout; the best of a column is bold and starred.
+    """Print a table of results on stdout, and below it what its marks mean.
 
-    A table that is wider than the terminal goes on below, with its first column again.
+    The proven best of a column is bold and starred. A table that is wider than the terminal goes on
+    below, with its first column again.
     """
+    from faircil.report import legend
+
     console = make_console()
     for part, columns in enumerate(_fitting(table, console.width)):
         rich = RichTable(
@@ -49,8 +52,8 @@ def show_table(table: Table) -> None:
                 *(Text(_text(row[c]), style="bold" if row[c].best else "") for c in columns)
             )
         console.print(rich)
-    if any(cell.best for row in table.cells for cell in row):
-        console.print(Text(CAPTION, style="dim italic"))
+    if caption := legend(table, best=BEST):
+        console.print(Text(caption, style="dim italic"))
 
 
 def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -64,7 +67,11 @@ def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, 
 
 
 def _text(cell: Cell) -> str:
-    return f"{cell.text} *" if cell.best else cell.text
+    from faircil.report import AMONG_BEST
+
+    if cell.best:
+        return f"{cell.text} {BEST}"
+    return f"{cell.text} {AMONG_BEST}" if cell.among_best else cell.text
 
 
 def _fitting(table: Table, width: int) -> Iterator[list[int]]:

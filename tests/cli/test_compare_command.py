@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 from cli_outcome import Cli
+from run_summaries import make_run
+
+from faircil.results.summary import RunSummary
 
 RUN = ("run", "--dataset", "toy", "--quiet", "--set", "epochs=1")
 
@@ -19,7 +22,7 @@ def runs(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-def test_one_row_per_configuration_with_the_best_starred(cli: Cli) -> None:
+def test_one_row_per_configuration(cli: Cli) -> None:
     outcome = cli("compare", "runs")
     assert outcome.code == 0
     rows = [
@@ -32,10 +35,41 @@ def test_one_row_per_configuration_with_the_best_starred(cli: Cli) -> None:
     ]  # fmt: skip
     assert "±" in rows[0][2]
     assert "±" not in rows[1][2]
-    stars = ["*" in row[2] for row in rows]
-    assert sum(stars) == 1
-    assert not stars[1]
-    assert "* best mean" in outcome.out
+
+
+def test_best_and_those_not_told_apart(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    accuracies = {
+        "er": (0.50, 0.52, 0.51),
+        "agem": (0.80, 0.83, 0.81),
+        "fsw": (0.81, 0.82, 0.82),
+        "finetune": (0.99, 0.98, 0.99),
+    }
+    runs = {
+        method: [make_run(method, seed=seed, accuracy=value) for seed, value in enumerate(values)]
+        for method, values in accuracies.items()
+    }
+
+    def find(folders: list[Path]) -> list[RunSummary]:
+        return [run for folder in folders for run in runs[folder.name]]
+
+    monkeypatch.setattr("faircil.results.folder.find_runs", find)
+    out = cli("compare", *runs).out
+    assert "│ .813 ± .015 ° │" in out
+    assert "│ .817 ± .006 ° │" in out
+    assert "│   .510 ± .010 │" in out
+    assert "│   .987 ± .006 │" in out
+    assert "°: not told apart from the best mean" in out
+    better = cli("compare", "er", "fsw", "finetune", "--markdown").out
+    assert "| **.817 ± .006** |" in better
+    assert "\n\nbold: better than all others" in better
+
+
+@pytest.mark.usefixtures("runs")
+def test_one_seed_tells_nothing(cli: Cli) -> None:
+    out = cli("compare", "runs/fsw-0.1", "runs/fsw-0.5").out
+    assert "nothing is marked: methods are told apart only over two or more common seeds" in out
+    assert "°" not in out
+    assert "*" not in out
 
 
 @pytest.mark.usefixtures("runs")

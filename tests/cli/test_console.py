@@ -14,6 +14,7 @@ TABLE = Table(
         (Cell("er"), Cell(".900 ± .001", best=True), Cell(".100")),
         (Cell("fsw lam=0.5"), Cell(".800 ± .002"), Cell("–")),
     ),
+    ranked=True,
 )
 
 
@@ -22,7 +23,37 @@ def test_table_with_a_star_and_its_meaning(capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     assert "│ er          │ .900 ± .001 * │ .100 │" in out
     assert "│ fsw lam=0.5 │   .800 ± .002 │    – │" in out
-    assert out.endswith("* best mean; lower is better but for accuracy\n")
+    assert out.splitlines()[-1] == (
+        "*: better than all others (paired t-test over seeds, Holm, 5 %; lower is better but for "
+        "accuracy)"
+    )
+
+
+def test_those_not_told_apart_have_another_mark(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(Table("numbers", ("method", "eer"), ((Cell("er"), Cell(".1", among_best=True)),)))
+    out = capsys.readouterr().out
+    assert "│ er     │ .1 ° │" in out
+    assert "°: not told apart from the best mean" in out
+    assert "*" not in out
+
+
+def test_best_is_bold_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        faircil.cli.console,
+        "make_console",
+        lambda: Console(force_terminal=True, color_system="standard", width=80),
+    )
+    show_table(TABLE)
+    out = capsys.readouterr().out
+    assert "\x1b[1m.900 ± .001 *" in out
+    assert "\x1b[1m.800" not in out
+
+
+def test_table_without_a_ranking_has_no_caption(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(Table("numbers", ("seed", "eer"), ((Cell("0"), Cell(".1")),)))
+    assert capsys.readouterr().out.rstrip().endswith("┘")
 
 
 def test_wide_output_into_a_file_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from faircil.report import Cell, Table, as_markdown, format_value, legend
+
+PROVEN, OPEN, PLAIN = Cell(".9", best=True), Cell(".8", among_best=True), Cell(".7")
+TEST = "(paired t-test over seeds, Holm, 5 %; lower is better but for accuracy)"
+
+
+def table(*cells: Cell, ranked: bool = True) -> Table:
+    return Table("numbers", ("method", "accuracy"), tuple((Cell("er"), c) for c in cells), ranked)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, ".000"), (1.0, "1.000"), (0.9996, "1.000"), (-0.0001, ".000"), (-1.25, "−1.250")],
+)
+def test_format(value: float, text: str) -> None:
+    assert format_value(value) == text
+
+
+def test_markdown_marks_values_and_keeps_bars_apart() -> None:
+    bars = Table("numbers", ("method",), ((Cell("fsw tasks=x|y"),),))
+    assert as_markdown(table(PROVEN, OPEN, PLAIN)).splitlines() == [
+        "| method | accuracy |", "|---|---|", "| er | **.9** |", "| er | .8 ° |", "| er | .7 |",
+    ]  # fmt: skip
+    assert as_markdown(bars).splitlines()[2] == r"| fsw tasks=x\|y |"
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ([PROVEN, PLAIN], f"bold: better than all others {TEST}"),
+        ([OPEN, PLAIN], f"°: not told apart from the best mean {TEST}"),
+        (
+            [PROVEN, OPEN],
+            f"bold: better than all others, °: not told apart from the best mean {TEST}",
+        ),
+        (
+            [PLAIN, PLAIN],
+            "nothing is marked: methods are told apart only over two or more common seeds",
+        ),
+    ],
+)
+def test_legend_explains_the_marks_that_are_there(cells: list[Cell], text: str) -> None:
+    assert legend(table(*cells)) == text
+
+
+def test_legend_names_the_mark_of_the_best() -> None:
+    assert legend(table(PROVEN), best="*").startswith("*: better than all others")
+
+
+def test_table_that_ranks_nothing_has_no_legend() -> None:
+    assert legend(table(PLAIN, ranked=False)) == ""

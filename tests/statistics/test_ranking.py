@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faircil.statistics import Ranking, best_of, holm
+
+NOBODY = Ranking(None, frozenset())
+p_lists = st.lists(st.floats(0, 1), min_size=1, max_size=9)
+
+
+def by_seed(numbers: Sequence[float]) -> dict[int, float]:
+    return dict(enumerate(numbers))
+
+
+def slow_holm(p_values: list[float]) -> list[float]:
+    """By definition: the adjusted p is the lowest level at which Holm's procedure rejects."""
+
+    def rejected(level: float) -> set[int]:
+        open_ones, found = set(range(len(p_values))), set()
+        while open_ones:
+            smallest = min(open_ones, key=lambda position: p_values[position])
+            if p_values[smallest] * len(open_ones) > level:
+                break
+            open_ones.remove(smallest)
+            found.add(smallest)
+        return found
+
+    levels = sorted({min(p * k, 1.0) for p in p_values for k in range(1, len(p_values) + 1)})
+    return [
+        next((level for level in levels if position in rejected(level)), 1.0)
+        for position in range(len(p_values))
+    ]
+
+
+@given(p_lists)
+def test_holm_equals_its_definition(p_values: list[float]) -> None:
+    assert holm(p_values).tolist() == slow_holm(p_values)
+
+
+@given(p_lists)
+def test_holm_keeps_the_order_and_lies_between_the_raw_value_and_bonferroni(
+    p_values: list[float],
+) -> None:
+    raw, adjusted = np.array(p_values), holm(p_values)
+    assert (raw <= adjusted).all()
+    assert (adjusted <= np.minimum(raw * len(raw), 1)).all()
+    assert (np.diff(adjusted[np.argsort(raw)]) >= 0).all()
+
+
+def test_holm_of_nothing_is_nothing() -> None:
+    assert holm([]).shape == (0,)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_best_must_beat_every_other(higher: bool) -> None:
+    sign = 1 if higher else -1
+    clear = {"a": [0.90, 0.91, 0.92], "b": [0.81, 0.81, 0.83], "c": [0.70, 0.72, 0.72]}
+    columns = {name: by_seed([sign * value for value in v]) for name, v in clear.items()}
+    assert best_of(columns, higher) == Ranking("a", frozenset())
+    columns["near"] = by_seed([sign * value for value in [0.91, 0.90, 0.91]])
+    assert best_of(columns, higher) == Ranking(None, frozenset({"a", "near"}))
+
+
+def test_holm_is_over_the_comparisons_with_the_leader() -> None:
+    """Raw p of b and c is .03: enough with one comparison, not with two."""
+    leader, other = by_seed([1.0, 1.0, 1.0, 1.0]), by_seed([0.9, 0.8, 0.85, 0.95])
+    assert best_of({"a": leader, "b": other}, True).best == "a"
+    names = frozenset({"a", "b", "c"})
+    assert best_of({"a": leader, "b": other, "c": other}, True) == Ranking(None, names)
+
+
+def test_one_seed_or_no_common_seeds_tell_nothing() -> None:
+    assert best_of({}, True) == NOBODY
+    assert best_of({"a": by_seed([0.9, 0.8])}, True) == NOBODY
+    assert best_of({"a": {0: 0.9}, "b": {0: 0.1}}, True) == NOBODY
+    assert best_of({"a": {0: 0.9, 1: 0.9}, "b": {1: 0.1, 2: 0.2}}, True) == NOBODY
+
+
+def test_who_cannot_be_compared_with_the_leader_is_not_told_apart() -> None:
+    columns = {
+        "a": by_seed([0.90, 0.91, 0.92]),
+        "b": by_seed([0.50, 0.52, 0.52]),
+        "once": {0: 0.99},
+        "elsewhere": {7: 0.1, 8: 0.2},
+    }
+    assert best_of(columns, True) == Ranking(None, frozenset({"a", "once", "elsewhere"}))
+
+
+def test_leader_that_loses_over_common_seeds_is_not_the_best() -> None:
+    a = {0: 0.50, 1: 0.51, 2: 0.50, 3: 1.0, 4: 1.0, 5: 1.0}
+    b = {0: 0.60, 1: 0.611, 2: 0.601}
+    assert best_of({"a": a, "b": b}, True) == Ranking(None, frozenset({"a", "b"}))
+
+
+def false_claims(equals: int, worse: int, tables: int = 400) -> tuple[float, float]:
+    """Return how often an equal is called the best, and how often the first equal is left out."""
+    draw = np.random.default_rng(7)
+    claimed = left_out = 0
+    for _ in range(tables):
+        noise = draw.normal(size=(equals + worse, 5)) + draw.normal(size=5)
+        noise[equals:] -= 100
+        found = best_of({str(k): by_seed(row) for k, row in enumerate(noise)}, True)
+        claimed += found.best is not None
+        left_out += "0" not in found.not_told_apart | {found.best}
+    return claimed / tables, left_out / tables
+
+
+@pytest.mark.parametrize(("equals", "worse"), [(2, 0), (3, 0), (8, 0), (2, 4)])
+def test_equal_methods_are_seldom_told_apart(equals: int, worse: int) -> None:
+    claimed, left_out = false_claims(equals, worse)
+    chance = 3 * np.sqrt(0.05 * 0.95 / 400)  # of the simulation
+    assert claimed <= 0.05 + chance
+    assert left_out <= 0.05
+
+
+def test_test_is_not_needlessly_timid() -> None:
+    """Of two equal methods one is called the best in about 5 % of tables, not in none."""
+    assert false_claims(2, 0)[0] == pytest.approx(0.05, abs=0.03)
