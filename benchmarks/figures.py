@@ -24,7 +24,7 @@ from rows import (
     target_table,
 )
 
-from faircil.report import as_markdown, compare, format_value
+from faircil.report import as_markdown, compare, format_value, legend
 from faircil.results.summary import over_seeds
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -138,7 +138,8 @@ def page(rows: Sequence[Result]) -> str:
         parts.append("### The same on twenty other seeds\n\n" + target_table(more))
     for dataset, results in by_dataset.items():
         table = compare(run for _, runs in results for run in runs)[0]
-        parts.append(f"## {TITLES[dataset]}\n\n{as_markdown(table)}\n{commands(results)}")
+        parts.append(f"## {TITLES[dataset]}\n\n{as_markdown(table)}\n{legend(table)}\n")
+        parts.append(commands(results))
     return "\n".join(parts)
 
 

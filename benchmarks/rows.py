@@ -37,7 +37,8 @@ DEAR_DATASETS, DEAR_METHODS = ("biased-mnist",), ("gss", "ocs", "fairl", "joint"
 class Benchmark:
     """A configuration, and the figures it is held against: metric → (lowest, highest).
 
-    A noisy one, whose targets are closer than its standard error, is run on more seeds as well.
+    A noisy one, whose targets are closer than its standard error, is run on more seeds as well. One
+    that is ``alone`` is there for its time: it has the machine to itself.
     """
 
     dataset: str
@@ -45,6 +46,7 @@ class Benchmark:
     targets: dict[str, tuple[float, float]] = field(default_factory=dict)
     seeds: range = range(5)
     noisy: bool = False
+    alone: bool = False
 
     @property
     def command(self) -> str:
@@ -61,7 +63,7 @@ class Benchmark:
     def folder(self) -> Path:
         """Where its runs are."""
         name = self.options.replace("--method ", "").replace("--", "").replace("set ", "")
-        name += "" if self.seeds == range(5) else " more seeds"
+        name += " alone" if self.alone else "" if self.seeds == range(5) else " more seeds"
         return RUNS / self.dataset / name.replace(" ", "_").replace("=", "-")
 
     @property
@@ -101,9 +103,11 @@ def results_of(rows: Sequence[Benchmark], description: str | None) -> list[Resul
     )
     parser.add_argument("--page", action="store_true", help="only write the page, run nothing")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
+    parser.add_argument("--alone", action="store_true", help="make the runs for times only")
     arguments = parser.parse_args()
     if not arguments.page:
         chosen = [row for row in rows if row.dataset in (arguments.only or TITLES)]
+        chosen = [row for row in chosen if row.alone == arguments.alone]
         chosen = [row for row in chosen if row.method in (arguments.methods or (row.method,))]
         run_all(chosen, arguments.jobs, arguments.device, missing=arguments.missing)
     return [(row, find_runs([row.folder])) for row in rows if row.folder.is_dir()]

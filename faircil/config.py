@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 
@@ -33,7 +34,8 @@ class RunConfig(BaseModel):
 
     ``data_sha256`` is that of the user's own file: with another content it is another run.
     ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
-    trained on but kept as its pool.
+    trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
+    data stands for the test data, which is then not looked at.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +49,7 @@ class RunConfig(BaseModel):
     postprocess: str = "none"
     epsilon: float | None = None
     held_out: int = 0
+    evaluate_on: Literal["test", "validation"] = "test"
     settings: SerializeAsAny[Settings]
 
     @field_validator("settings", mode="before")
@@ -56,6 +59,10 @@ class RunConfig(BaseModel):
         if isinstance(value, dict) and "method" in info.data:
             return settings_of(info.data["method"]).model_validate(value)
         return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as JSON: the class of a method's settings has no name."""
+        return RunConfig.model_validate_json, (self.model_dump_json(),)
 
     @property
     def label(self) -> str:
@@ -77,6 +84,7 @@ def resolve(
     postprocess: str | None = None,
     epsilon: float | None = None,
     held_out: int = 0,
+    evaluate_on: Literal["test", "validation"] = "test",
     overrides: Iterable[str] = (),
     mistakes: Iterable[str] = (),
 ) -> RunConfig:
@@ -122,6 +130,7 @@ def resolve(
         postprocess=postprocess,
         epsilon=epsilon,
         held_out=held_out,
+        evaluate_on=evaluate_on,
         settings=settings or Settings(),
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from faircil.config import RunConfig
-from faircil.results.record import WeightRecord
+from faircil.results.record import GroupWeights, WeightRecord
 from faircil.samples import Samples
 from faircil.state import RunState
 from faircil.weighting.result import WeightResult
@@ -48,6 +50,7 @@ def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> Weigh
         lam=settings.lam,
         granularity=settings.granularity,
         gradient=settings.gradient,
+        loss=settings.loss,
         clusters=settings.clusters,
         floor=settings.floor,
         solver=settings.solver,
@@ -99,4 +102,20 @@ def weight_record(result: WeightResult | None) -> WeightRecord | None:
         bound=result.bound,
         gradient=result.gradient_seconds,
         lp=result.lp_seconds,
+        groups=tuple(_group_weights(result)),
     )
+
+
+def _group_weights(result: WeightResult) -> Iterator[GroupWeights]:
+    """Yield the mean weight and the loss of each group of the current task."""
+    groups = result.groups
+    sums = torch.bincount(result.group, result.weights.double(), minlength=len(groups)).tolist()
+    for number in groups.current.nonzero()[0]:
+        samples = int(groups.size[number])
+        yield GroupWeights(
+            label=int(groups.label[number]),
+            attribute=int(groups.attribute[number]),
+            samples=samples,
+            mean=sums[number] / samples,
+            loss=float(groups.losses[number]),
+        )

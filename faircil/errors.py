@@ -29,6 +29,18 @@ class SolverError(FaircilError):
     """A linear program that could not be solved."""
 
 
+class DivergedError(FaircilError):
+    """A training that has gone to infinity: with the same settings it always will."""
+
+
+class StorageError(FaircilError):
+    """A file that cannot be written: no run can be kept until that is put right."""
+
+
+class SweepError(FaircilError):
+    """A sweep that had to stop before its end; what was finished is kept."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the sentence for a name that is not in a table.
 

@@ -13,8 +13,9 @@ from faircil.config import RunConfig
 from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
 from faircil.data.stream import TaskStream, small_groups
+from faircil.data.validation import validation_stream
 from faircil.epoch import select_samples, weigh_samples, weight_record
-from faircil.errors import FaircilError
+from faircil.errors import DivergedError
 from faircil.evaluation import evaluate_task
 from faircil.generators import Generators
 from faircil.held_out import hold_out
@@ -35,15 +36,17 @@ Step = Callable[[Batch], None]
 
 
 def load_stream(config: RunConfig, seed: int) -> TaskStream:
-    """Load the data of a run."""
+    """Load the data of a run, and put held-out training data in the place of the test data."""
     if config.own is not None:
-        return load_own(config.own, seed)
-    return load_dataset(
-        config.dataset,
-        seed,
-        shuffle_classes=config.settings.class_order == "shuffled",
-        classes_per_task=config.settings.classes_per_task,
-    )
+        stream = load_own(config.own, seed)
+    else:
+        stream = load_dataset(
+            config.dataset,
+            seed,
+            shuffle_classes=config.settings.class_order == "shuffled",
+            classes_per_task=config.settings.classes_per_task,
+        )
+    return validation_stream(stream, seed) if config.evaluate_on == "validation" else stream
 
 
 def run(
@@ -199,7 +202,7 @@ def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_s
 def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
     """Stop a run whose training has diverged: its metrics would mean nothing."""
     if not all(torch.isfinite(parameter).all() for parameter in learner.net.parameters()):
-        raise FaircilError(
+        raise DivergedError(
             f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
             f"or NaN weights; lower the learning rate (--set lr={lr / 10:g}; it was {lr:g}) or tau"
         )

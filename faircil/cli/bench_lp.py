@@ -63,7 +63,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.bench.lp.measure import measure
     from faircil.bench.lp.programs import read_programs
     from faircil.bench.machine import busy
-    from faircil.cli.device import choose_device
+    from faircil.device import choose_device
     from faircil.errors import collecting, raise_all
     from faircil.results.reuse import claim
 

@@ -72,7 +72,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.bench.machine import busy
     from faircil.bench.run.contenders import METHODS, contenders, missing_files
     from faircil.bench.run.scaling import FACTORS
-    from faircil.cli.device import choose_device
+    from faircil.device import choose_device
     from faircil.errors import DataError, collecting, raise_all, unknown_name
     from faircil.results.reuse import claim
 

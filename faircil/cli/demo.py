@@ -62,9 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run the methods, print the tables, draw the figures."""
-    from faircil.cli.device import choose_device
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.config import resolve
+    from faircil.device import choose_device
     from faircil.metrics import METRICS
     from faircil.plots import over_tasks, save
     from faircil.report import compare, group_runs

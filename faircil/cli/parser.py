@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from faircil import __version__
-from faircil.cli import bench, compare, data, demo, lists, postprocess, run
+from faircil.cli import bench, compare, data, demo, lists, postprocess, reproduce, run, tune
 from faircil.cli.commands import add_command
 from faircil.errors import UsageError, raise_all, unknown_name
 
@@ -17,6 +17,8 @@ COMMANDS = {
     "run": run,
     "compare": compare,
     "postprocess": postprocess,
+    "tune": tune,
+    "reproduce": reproduce,
     "bench": bench,
     "data": data,
     "list": lists,

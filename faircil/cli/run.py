@@ -59,6 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="samples of each group that are not trained on but kept for post-processing; without "
         "them it is fitted on the buffer, of which the net is too sure (default: 0)",
     )
+    what.add_argument(
+        "--evaluate-on",
+        choices=("test", "validation"),
+        default="test",
+        metavar="PART",
+        help="test, or validation: a tenth of each group's training data, held out, so that "
+        "settings can be compared without the test data (default: test)",
+    )
     what.add_argument("--seeds", default="0", metavar="LIST", help="3, 0-4 or 0,2,5 (default: 0)")
     what.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
@@ -78,9 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result."""
-    from faircil.cli.device import choose_device
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.config import resolve
+    from faircil.device import choose_device
     from faircil.report import seed_table
     from faircil.results.reuse import default_folder
     from faircil.results.summary import as_document
@@ -101,6 +109,7 @@ def command(arguments: argparse.Namespace) -> None:
         postprocess=arguments.postprocess,
         epsilon=arguments.epsilon,
         held_out=arguments.held_out,
+        evaluate_on=arguments.evaluate_on,
         overrides=arguments.set,
         mistakes=mistakes,
     )

@@ -9,14 +9,11 @@ from pathlib import Path
 import torch
 
 from faircil.cli.console import say
-from faircil.cli.device import enough_memory
 from faircil.cli.progress import Reporter, reporting
 from faircil.config import RunConfig
-from faircil.experiment import load_stream, run
-from faircil.results.environment import environment
-from faircil.results.folder import write_run
-from faircil.results.reuse import claim, finished_runs, remove_others, seed_folder
+from faircil.results.reuse import finished_runs, remove_others
 from faircil.results.summary import RunSummary
+from faircil.sweep.make import make_run
 
 MOST_NOTES = 10
 
@@ -72,15 +69,17 @@ def run_seeds(
 def _run_seed(
     config: RunConfig, seed: int, folder: Path, options: RunOptions, reporter: Reporter
 ) -> RunSummary:
-    with enough_memory():
-        stream = load_stream(config, seed)
-        claim(folder)
-        reporter.start(seed, len(stream.tasks))
-        result = run(config, seed, stream=stream, device=options.device, listener=reporter)
-    described = environment(options.typed, str(options.device))
-    summary = write_run(seed_folder(folder, seed), result, described)
+    summary = make_run(
+        config,
+        seed,
+        folder,
+        command=options.typed,
+        device=options.device,
+        begin=lambda stream: reporter.start(seed, len(stream.tasks)),
+        listener=reporter,
+    )
     if options.replace:
-        remove_others(folder, result.config)
+        remove_others(folder, config.model_dump(mode="json"))
     return summary
 
 

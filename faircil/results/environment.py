@@ -13,7 +13,10 @@ import faircil
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "scikit-learn")
 # What only shows results: a change there does not make a finished run another run.
-SHOWS_ONLY = ("cli", "bench", "report.py", "plots.py", "__main__.py")
+SHOWS_ONLY = (
+    *("cli", "bench", "reproduction", "tuning", "sweep"),
+    *("report", "statistics", "plots.py", "__main__.py"),
+)
 
 
 def version() -> str:

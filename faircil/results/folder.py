@@ -1,8 +1,8 @@
 """Run folders: a finished run as files that people and programs can open.
 
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
-(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``, and
-``probabilities.npz`` where post-processing can use them.
+(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
+``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these.
 A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
 """
 
@@ -18,7 +18,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from faircil.errors import DataError, FaircilError
+from faircil.errors import DataError, StorageError
+from faircil.results.checksums import write_checksums
 from faircil.results.environment import code_digest, version
 from faircil.results.probabilities import write_probabilities
 from faircil.results.record import METRIC_NAMES, RunResult
@@ -50,9 +51,10 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
             csv.writer(file).writerows(prediction_rows(result))
         if result.probabilities:
             write_probabilities(partial, result)
+        write_checksums(partial)
         _put_in_place(partial, folder)
     except OSError as error:
-        raise FaircilError(
+        raise StorageError(
             f"cannot write the run to {folder}: {error.strerror or error}; free space, or choose "
             "another folder with --out"
         ) from None

@@ -28,6 +28,20 @@ class Seconds:
 
 
 @dataclass(frozen=True)
+class GroupWeights:
+    """Weights of a group of the current task: its samples, their mean weight, and the group's loss.
+
+    ``attribute`` is 0 where the measure compares classes; the loss is that of the setting ``loss``.
+    """
+
+    label: int
+    attribute: int
+    samples: int
+    mean: float
+    loss: float
+
+
+@dataclass(frozen=True)
 class WeightRecord:
     """What the weighting of an epoch said.
 
@@ -39,6 +53,8 @@ class WeightRecord:
         Of the program, with its proven lower bound.
     gradient, lp : float
         Seconds.
+    groups : tuple of GroupWeights
+        Of the current task.
     """
 
     kept: int
@@ -48,6 +64,7 @@ class WeightRecord:
     bound: float
     gradient: float
     lp: float
+    groups: tuple[GroupWeights, ...] = ()
 
 
 @dataclass(frozen=True)

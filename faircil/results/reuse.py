@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import shutil
@@ -10,20 +11,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from faircil.errors import FaircilError
+from faircil.errors import FaircilError, StorageError
 from faircil.results.environment import code_digest
 from faircil.results.folder import identity, read_identity, read_run
 from faircil.results.summary import RunSummary
 
+ROOT = Path("runs")
 ADVICE = "choose another folder with --out"
 PARTS = {"config": "configuration", "code": "code", "faircil": "version", "seed": "seed"}
 
 
-def default_folder(config: Mapping[str, Any], label: str) -> Path:
-    """Return ``runs/DATASET/METHOD-MEASURE-HASH``: another configuration, another folder."""
-    content = json.dumps([config, code_digest()], sort_keys=True)
-    short = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return Path("runs") / str(config["dataset"]) / f"{label}-{config['measure']}-{short}"
+def default_folder(config: Mapping[str, Any], label: str, root: Path = ROOT) -> Path:
+    """Return ``runs/DATASET/METHOD-MEASURE-HASH-CODE``.
+
+    Another configuration or other code, another folder.
+    """
+    short = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
+    part = "-validation" if config.get("evaluate_on") == "validation" else ""
+    name = f"{label}-{config['measure']}{part}-{short}-{code_digest()}"
+    return root / str(config["dataset"]) / name
+
+
+def folders_of_any_code(config: Mapping[str, Any], label: str, root: Path = ROOT) -> list[Path]:
+    """Return the folders of a configuration, those of this code first, then the latest first."""
+    own = default_folder(config, label, root)
+    found = own.parent.glob(f"{glob.escape(own.name.rpartition('-')[0])}-*")
+    others = [folder for folder in found if folder != own and folder.is_dir()]
+    return [own, *sorted(others, key=lambda folder: folder.stat().st_mtime, reverse=True)]
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
@@ -75,7 +89,7 @@ def claim(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise FaircilError(
+        raise StorageError(
             f"cannot write to {folder}: {error.strerror or error}; {ADVICE}"
         ) from None
 

@@ -29,7 +29,7 @@ def test_digest_depends_on_code_that_computes_not_on_code_that_shows(
         return code_digest()
 
     first = digest("experiment.py", "1")
-    assert digest("cli/run.py", "2") == digest("report.py", "3") == first
+    assert digest("cli/run.py", "2") == digest("report/table.py", "3") == first
     settings = digest("settings.toml", "4")
     assert settings != first
     assert digest("experiment.py", "5") not in (first, settings)

@@ -27,8 +27,8 @@ def test_written_run_is_read_back(tmp_path: Path) -> None:
     assert sorted(contents(tmp_path)) == [
         f"seed-0/{name}"
         for name in (
-            "config.json", "environment.json", "epochs.jsonl", "metrics.jsonl", "predictions.csv",
-            "summary.json",
+            "SHA256SUMS", "config.json", "environment.json", "epochs.jsonl", "metrics.jsonl",
+            "predictions.csv", "summary.json",
         )
     ]  # fmt: skip
 

@@ -1,0 +1,175 @@
+"""Sweeps on the command line: their options, their progress, and what they say at the end."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from faircil.cli.console import make_console, say
+from faircil.errors import FaircilError, UsageError
+
+if TYPE_CHECKING:
+    from faircil.sweep.sweep import SweepOptions
+    from faircil.sweep.work import Outcome, Work
+
+MOST_PROBLEMS = 10
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of commands that make many runs."""
+    how = parser.add_argument_group("how to run, and what to keep")
+    how.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time on the CPU (default: 1)"
+    )
+    how.add_argument(
+        "--gpu-jobs",
+        type=int,
+        default=0,
+        metavar="N",
+        help="runs at a time that share the GPU, beside those on the CPU (default: 0)",
+    )
+    how.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept"
+    )
+    how.add_argument(
+        "--any-code",
+        action="store_true",
+        help="use finished runs that another version of faircil has made; which is said",
+    )
+    how.add_argument("--quiet", action="store_true", help="no progress and no notes")
+
+
+def sweep_options(
+    arguments: argparse.Namespace, mistakes: list[str], *, run_missing: bool = True
+) -> SweepOptions:
+    """Read the options, and add what is wrong with them to the mistakes."""
+    from faircil.device import choose_device
+    from faircil.sweep.sweep import SweepOptions
+
+    if arguments.jobs < 1:
+        mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    if arguments.gpu_jobs < 0:
+        mistakes.append(f"--gpu-jobs is {arguments.gpu_jobs}, expected 0 or more")
+    if arguments.gpu_jobs > 0:
+        try:
+            choose_device("cuda")
+        except UsageError as error:
+            mistakes.append(f"--gpu-jobs needs a GPU: {error}")
+    return SweepOptions(
+        arguments.runs, arguments.jobs, arguments.gpu_jobs, arguments.any_code, run_missing
+    )
+
+
+def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> list[Outcome]:
+    """Make all runs that are not there, show how far it is, and name what went wrong."""
+    from faircil.sweep.sweep import finish
+
+    with _progress(quiet) as progress:
+        tally = Tally(works, progress)
+        try:
+            outcomes = finish(works, options, tally.made, tally.found)
+        except (FaircilError, KeyboardInterrupt):
+            kept = f"{tally.finished} of {tally.total} runs are finished and kept in {options.root}"
+            say(f"{kept}; the same command goes on with the others")
+            raise
+    if not quiet:
+        _say_problems(outcomes)
+    return outcomes
+
+
+class Tally:
+    """Counts runs, and tells by the effort that is left when all will be done."""
+
+    def __init__(self, works: Sequence[Work], progress: Progress | Console | None) -> None:
+        from faircil.sweep.costs import effort
+
+        self._efforts = {work.key: effort(work) for work in works}
+        self._left = sum(self._efforts.values())
+        self._done = 0.0
+        self._progress, self._bar = progress, TaskID(0)
+        self._start = time.monotonic()
+        self.total, self.finished, self.failed, self.reused = len(self._efforts), 0, 0, 0
+        if isinstance(progress, Progress):
+            self._bar = progress.add_task("", total=self.total, detail="looking for finished runs")
+
+    def found(self, outcome: Outcome) -> None:
+        """Count a run that was there."""
+        self.reused += 1
+        self._count(outcome)
+
+    def made(self, outcome: Outcome) -> None:
+        """Count a run that was made, or given up."""
+        self._done += self._efforts[outcome.work.key]
+        self._count(outcome)
+
+    def _count(self, outcome: Outcome) -> None:
+        self._left -= self._efforts[outcome.work.key]
+        self.finished += outcome.run is not None
+        self.failed += outcome.run is None
+        text = f"{self.finished} of {self.total} runs"
+        text += f", {self.reused} of them were there" * bool(self.reused)
+        text += f", {self.failed} failed" * bool(self.failed)
+        if isinstance(self._progress, Progress):
+            about = f"{text}, {self._time_left()}"
+            self._progress.update(self._bar, completed=self.finished + self.failed, detail=about)
+        elif self._progress is not None and self._done:
+            line = f"{text}, {self._time_left()}: {outcome.work.name}"
+            self._progress.print(Text(line), soft_wrap=True)
+
+    def _time_left(self) -> str:
+        if not self._done or self._left <= 0:
+            return "nothing left" if self._left <= 0 else "time left unknown"
+        seconds = (time.monotonic() - self._start) * self._left / self._done
+        return f"about {_duration(seconds)} left"
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration as people say it.
+
+    Examples
+    --------
+    >>> _duration(40), _duration(400), _duration(40_000)
+    ('40 s', '7 min', '11 h 7 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress | Console | None]:
+    """Give a bar on a terminal, a console for lines elsewhere, nothing if quiet."""
+    console = make_console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None if quiet else console
+        return
+    columns = (
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}", markup=False),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield progress
+
+
+def _say_problems(outcomes: Sequence[Outcome]) -> None:
+    """Name each kind of problem once, with how many runs it cost."""
+    runs: dict[str, list[str]] = {}
+    for outcome in {outcome.work.key: outcome for outcome in outcomes}.values():
+        if outcome.problem is not None:
+            runs.setdefault(outcome.problem, []).append(outcome.work.name)
+    for problem, names in list(runs.items())[:MOST_PROBLEMS]:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        say(f"not finished: {names[0]}{more}: {problem}")
+    if len(runs) > MOST_PROBLEMS:
+        say(f"not finished: {len(runs) - MOST_PROBLEMS} more kinds of problems")

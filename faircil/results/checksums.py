@@ -1,0 +1,39 @@
+"""``SHA256SUMS`` of a run folder: whether its files are still what the run has written.
+
+The format is that of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks them as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from faircil.errors import DataError
+
+FILE = "SHA256SUMS"
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the sums of all files in a folder."""
+    lines = [f"{_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    (folder / FILE).write_text("".join(lines), encoding="utf-8")
+
+
+def check_checksums(folder: Path) -> None:
+    """Raise if a file of a folder has changed, or is gone, since the sums were written."""
+    try:
+        lines = (folder / FILE).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise DataError(f"{folder} has no readable {FILE}, so it cannot be checked") from None
+    changed = [
+        name
+        for digest, _, name in (line.partition("  ") for line in lines)
+        if not (folder / name).is_file() or _digest(folder / name) != digest
+    ]
+    if changed:
+        raise DataError(f"{folder} was altered after it was written: {', '.join(changed)}")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

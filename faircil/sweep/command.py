@@ -1,0 +1,66 @@
+"""The command line that makes a run: what a reader types to get it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from faircil.config import RunConfig, resolve
+from faircil.learners import ALIASES
+
+
+def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
+    """Return the ``faircil run`` of a configuration of a named dataset.
+
+    Settings that are the shipped ones for these names are left out.
+    """
+    method, weighting = _names(config)
+    shipped = resolve(
+        dataset=config.dataset, method=method, weighting=weighting, measure=config.measure
+    )
+    words = ["faircil", "run", "--dataset", config.dataset, "--method", method]
+    words += ["--weighting", weighting] if weighting else []
+    words += ["--measure", config.measure]
+    if config.postprocess != "none":
+        words += ["--postprocess", config.postprocess, "--epsilon", f"{config.epsilon:g}"]
+    words += ["--held-out", str(config.held_out)] if config.held_out else []
+    words += ["--evaluate-on", config.evaluate_on] if config.evaluate_on != "test" else []
+    usual = shipped.settings.model_dump()
+    changed = {
+        name: value for name, value in config.settings.model_dump().items() if value != usual[name]
+    }
+    if changed:
+        words += ["--set", *(f"{name}={written(value)}" for name, value in changed.items())]
+    return shlex.join([*words, "--seeds", seeds_text(seeds)])
+
+
+def written(value: Any) -> str:
+    """Write the value of a setting as ``--set`` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Write seeds as ``--seeds`` takes them: 3, 0-4 or 0,2,5.
+
+    Examples
+    --------
+    >>> seeds_text([0, 1, 2]), seeds_text([7]), seeds_text([0, 2])
+    ('0-2', '7', '0,2')
+    """
+    first, last = min(seeds), max(seeds)
+    if len(seeds) > 1 and sorted(seeds) == list(range(first, last + 1)):
+        return f"{first}-{last}"
+    return ",".join(map(str, sorted(seeds)))
+
+
+def _names(config: RunConfig) -> tuple[str, str | None]:
+    """Return method and weighting as people give them; no weighting where the method implies it."""
+    for alias, pair in ALIASES.items():
+        if pair == (config.method, config.weighting):
+            return alias, None
+    return config.method, None if config.weighting == "none" else config.weighting

@@ -1,0 +1,25 @@
+"""How long runs take, roughly: to begin with the longest, and to tell when all will be done."""
+
+from __future__ import annotations
+
+from faircil.learners import LEARNERS
+from faircil.sweep.work import Work
+
+# Training samples; only the proportions matter.
+SAMPLES = {"mnist": 60_000, "fashion-mnist": 60_000, "biased-mnist": 60_000, "drug": 1_300}
+OTHER_SAMPLES = 10_000
+# A step against one of plain replay.
+EFFORT = {"joint": 2.5, "gss": 3.0, "ocs": 2.0, "fairl": 2.0, "finetune": 0.5}
+WIDE = {"biased-mnist": 2.0}  # inputs of three channels
+
+
+def effort(work: Work) -> float:
+    """Return the cost of a run in steps of plain replay on MNIST."""
+    config, settings = work.config, work.config.settings
+    steps = SAMPLES.get(config.dataset, OTHER_SAMPLES) / settings.batch_size * settings.epochs
+    return steps * EFFORT.get(config.method, 1.0) * WIDE.get(config.dataset, 1.0)
+
+
+def suits_gpu(work: Work) -> bool:
+    """Whether a GPU replays the steps of a run as graphs; else CPUs are faster."""
+    return LEARNERS[work.config.method].graphable

@@ -1,0 +1,87 @@
+"""A process that makes runs one after another, as it is told over a pipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from faircil.errors import DivergedError, FaircilError, StorageError
+from faircil.results.environment import code_digest
+from faircil.sweep.command import command_of
+from faircil.sweep.make import make_run
+from faircil.sweep.store import alone, find, folder_of, note_divergence
+from faircil.sweep.streams import Streams
+from faircil.sweep.work import Outcome, Work
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker says: the outcome, None where another process is making the run.
+
+    ``stop`` says why the whole sweep cannot go on.
+    """
+
+    outcome: Outcome | None
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs are kept and computed, whether runs of other code will do, and by which code."""
+
+    root: Path
+    device: str = "cpu"
+    any_code: bool = False
+    code: str = field(default_factory=code_digest)
+
+
+def serve(pipe: Connection, place: Place) -> None:
+    """Make what comes over the pipe until it is closed."""
+    torch.set_num_threads(1)  # the processes share the cores
+    streams = Streams()
+    try:
+        while True:
+            pipe.send(answer(pipe.recv(), place, streams))
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        pass
+
+
+def answer(work: Work, place: Place, streams: Streams) -> Answer:
+    """Make a run, unless it is there or in the making."""
+    if place.code != code_digest():
+        return Answer(None, "faircil's files have changed since the sweep began; start it again")
+    try:
+        with alone(work, place.root) as mine:
+            return Answer(_make(work, place, streams) if mine else None)
+    except StorageError as error:
+        return Answer(None, str(error))
+
+
+def _make(work: Work, place: Place, streams: Streams) -> Outcome:
+    try:
+        # Another process may have been faster.
+        found = find(work, place.root, any_code=place.any_code)
+        if found is not None:
+            return found
+    except FaircilError:
+        pass  # what is there is no finished run, and is replaced
+    try:
+        run = make_run(
+            work.config,
+            work.seed,
+            folder_of(work, place.root),
+            command=command_of(work.config, [work.seed]),
+            device=torch.device(place.device),
+            load=streams,
+        )
+    except DivergedError as error:
+        note_divergence(work, place.root, str(error))
+        return Outcome(work, None, str(error), diverged=True)
+    except StorageError:
+        raise
+    except FaircilError as error:
+        return Outcome(work, None, str(error))
+    return Outcome(work, run)

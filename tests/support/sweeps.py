@@ -1,0 +1,38 @@
+"""Work that is done in a moment, and processes that end badly (importable by processes)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from small_runs import small_config
+
+from faircil.sweep import worker
+from faircil.sweep.store import alone
+from faircil.sweep.work import Work
+
+
+def small_work(seed: int = 0, method: str = "er", **settings: object) -> Work:
+    """Return a run on the toy data that takes a few hundredths of a second."""
+    return Work(small_config(method, attribute=True, epochs=1, **settings), seed)
+
+
+def may_make(work: Work, root: Path) -> bool:
+    """Return whether a process that asks now may make the run."""
+    with alone(work, root) as mine:
+        return mine
+
+
+def dies_on_seed_1(pipe: Connection, place: worker.Place) -> None:
+    """Serve as a worker does, but die on one piece of work, as when memory runs out."""
+    real = worker.answer
+
+    def answer(work: Work, place: worker.Place, streams: worker.Streams) -> worker.Answer:
+        if work.seed == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(work, place, streams)
+
+    worker.answer = answer
+    worker.serve(pipe, place)

@@ -1,0 +1,141 @@
+from pathlib import Path
+
+import pytest
+from sweeps import dies_on_seed_1, small_work
+
+from faircil.errors import StorageError, SweepError
+from faircil.results.reuse import seed_folder
+from faircil.sweep import worker
+from faircil.sweep.pool import Bench, Crew, share_work
+from faircil.sweep.store import folder_of
+from faircil.sweep.sweep import NOT_MADE, SweepOptions, finish
+from faircil.sweep.work import Outcome, Work
+from faircil.sweep.worker import Place
+
+
+def seeds_of(outcomes: list[Outcome]) -> list[int | None]:
+    return [outcome.run.seed if outcome.run else None for outcome in outcomes]
+
+
+def test_every_run_is_made_once_with_the_same_result_in_one_process_or_several(
+    tmp_path: Path,
+) -> None:
+    works = [small_work(2, "fsw"), small_work(0), small_work(2, "fsw"), small_work(1)]
+    results = []
+    for jobs in (1, 2):
+        options = SweepOptions(tmp_path / str(jobs), jobs)
+        told: list[Outcome] = []
+        outcomes = finish(works, options, told.append)
+        assert seeds_of(outcomes) == [2, 0, 2, 1]
+        assert sorted(outcome.work.seed for outcome in told) == [0, 1, 2]
+        again: list[Outcome] = []
+        found: list[Outcome] = []
+        assert finish(works, options, again.append, found.append) == outcomes
+        assert (len(again), len(found)) == (0, 3)
+        results.append([outcome.run.metrics for outcome in outcomes if outcome.run])
+    assert results[0] == results[1]
+
+
+def test_code_that_changes_under_a_sweep_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "code_digest", lambda: "newer")
+    with pytest.raises(SweepError, match="files have changed since the sweep began"):
+        finish([small_work()], SweepOptions(tmp_path))
+
+
+def test_an_altered_run_is_made_anew(tmp_path: Path) -> None:
+    work, options = small_work(), SweepOptions(tmp_path)
+    before = finish([work], options)
+    summary = seed_folder(folder_of(work, tmp_path), 0) / "summary.json"
+    text = summary.read_text()
+    summary.write_text(text.replace("0.", "1."))
+    only_read = finish([work], SweepOptions(tmp_path, run_missing=False))
+    assert "was altered" in str(only_read[0].problem)
+    after = finish([work], options)
+    assert before[0].run is not None
+    assert after[0].run is not None
+    assert after[0].run.metrics == before[0].run.metrics
+
+
+def test_what_is_missing_is_named_where_nothing_is_made(tmp_path: Path) -> None:
+    outcomes = finish([small_work()], SweepOptions(tmp_path, run_missing=False))
+    assert outcomes[0].problem == NOT_MADE
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_diverging_run_is_given_up_once_and_the_rest_goes_on(tmp_path: Path) -> None:
+    works = [small_work(0, lr=1e30), small_work(1)]
+    first = finish(works, SweepOptions(tmp_path))
+    assert "diverged" in str(first[0].problem)
+    assert first[1].run is not None
+    told: list[Outcome] = []
+    assert finish(works, SweepOptions(tmp_path), told.append) == first
+    assert not told
+
+
+def test_a_missing_dataset_is_named_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from faircil.config import resolve
+
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path / "nothing"))
+    works = [Work(resolve(dataset="drug", method="er"), 0), small_work()]
+    outcomes = finish(works, SweepOptions(tmp_path / "runs"))
+    assert "faircil data fetch drug" in str(outcomes[0].problem)
+    assert outcomes[1].run is not None
+
+
+def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish([small_work(0)], SweepOptions(tmp_path))
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("cannot write the run: No space left on device; free space")
+
+    monkeypatch.setattr(worker, "make_run", full)
+    told: list[Outcome] = []
+    with pytest.raises(SweepError, match="No space left"):
+        finish([small_work(0), small_work(1), small_work(2)], SweepOptions(tmp_path), told.append)
+    assert not told
+    monkeypatch.undo()
+    outcomes = finish([small_work(0), small_work(1)], SweepOptions(tmp_path))
+    assert seeds_of(outcomes) == [0, 1]
+
+
+def test_a_process_that_dies_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faircil.sweep.pool.serve", dies_on_seed_1)
+    told: list[Outcome] = []
+    works = [small_work(seed) for seed in (1, 0, 2)]
+    share_work(works, [Crew(Place(tmp_path), 1, lambda _: True)], told.append)
+    by_seed = {outcome.work.seed: outcome for outcome in told}
+    assert by_seed.keys() == {0, 1, 2}
+    assert by_seed[0].run is not None
+    assert by_seed[2].run is not None
+    assert "its process died 2 times, last with exit code -9" in str(by_seed[1].problem)
+
+
+def test_the_gpu_takes_what_it_replays_and_cpus_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared: list[list[str]] = []
+
+    def share(works: list[Work], crews: list[Crew], listener: object) -> None:
+        shared.extend([w.config.method for w in works if crew.takes(w)] for crew in crews)
+
+    monkeypatch.setattr("faircil.sweep.sweep.share_work", share)
+    works = [small_work(0, method) for method in ("er", "gdumb")]
+    for gpu_jobs in (0, 1):
+        with pytest.raises(KeyError):  # nothing is made
+            finish(works, SweepOptions(tmp_path, jobs=2, gpu_jobs=gpu_jobs))
+    assert [sorted(methods) for methods in shared] == [["er", "gdumb"], ["er"], ["gdumb"], ["er"]]
+
+
+def test_a_worker_stays_with_its_data() -> None:
+    works = [small_work(seed, method) for method in ("er", "wa") for seed in (0, 1)]
+    bench = Bench(list(works))
+    first = bench.next_for(lambda _: True)
+    assert first == works[0]
+    assert bench.next_for(lambda _: True, first.data) == works[2]
+    assert bench.next_for(lambda _: True, first.data) == works[1]
