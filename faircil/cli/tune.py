@@ -1,0 +1,179 @@
+"""``faircil tune``: choose settings without looking at the test data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faircil.cli.console import say, show_columns
+from faircil.cli.seeds import parse_seeds
+from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
+from faircil.errors import FaircilError, collecting, raise_all
+
+if TYPE_CHECKING:
+    from faircil.tuning.request import NotTuned, Tuned, TuneRequest
+
+HELP = "choose settings on held-out training data, with the same budget for every method"
+EPILOG = """examples:
+  faircil tune --dataset biased-mnist --method fsw --measure eo
+  faircil tune --dataset mnist --method er fsw icarl --measure eer --jobs 4
+  faircil tune --dataset drug --method fsw --objective "accuracy with eo <= 0.05" --budget 24
+  faircil tune --dataset digits --method fsw --try lr=0.001,0.003 tau=1,5 --set alpha=auto
+
+A tenth of each group's training data is held out and stands for the test data. Settings up for
+choice come from a shipped table, or from --try. Finished runs are not made again.
+"""
+WARNING = (
+    "warning: settings are chosen on the test data, as the paper did, so all figures here are too "
+    "good. Use this only to compare with choosing on held-out training data."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    what = parser.add_argument_group("what to choose settings for")
+    what.add_argument("--dataset", required=True, metavar="NAME", help="a dataset by name")
+    what.add_argument(
+        "--method", nargs="+", default=["fsw"], metavar="NAME", help="learners (default: fsw)"
+    )
+    what.add_argument("--weighting", metavar="NAME", help="fsw, random, balanced or none")
+    what.add_argument(
+        "--measure",
+        metavar="NAME",
+        help="fairness measure (default: eo with an attribute, else eer)",
+    )
+    what.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="settings that are not up for choice",
+    )
+    what.add_argument(
+        "--try",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="tried",
+        metavar="NAME=VALUE,VALUE",
+        help="settings that are, with their values (default: a shipped table)",
+    )
+    how = parser.add_argument_group("how to choose")
+    how.add_argument(
+        "--objective",
+        metavar="TEXT",
+        help="'accuracy - eo_gap', or 'accuracy with eo <= 0.05' (default: accuracy less the "
+        "disparity of the measure)",
+    )
+    how.add_argument(
+        "--strategy",
+        default="random",
+        metavar="NAME",
+        help="random, sequential (the paper's: one setting after another), grid, or optuna "
+        "(default: random)",
+    )
+    how.add_argument(
+        "--budget", type=int, default=12, metavar="N", help="configurations to try (default: 12)"
+    )
+    how.add_argument(
+        "--seed",
+        "--seeds",
+        default="10",
+        dest="seeds",
+        metavar="LIST",
+        help="seeds that each is tried on: 10 or 10-11 (default: 10)",
+    )
+    how.add_argument(
+        "--select-on",
+        choices=("validation", "test"),
+        default="validation",
+        metavar="PART",
+        help="validation; test is the way of the paper and shows too good a picture",
+    )
+    add_sweep_arguments(parser)
+    out = parser.add_argument_group("what comes out")
+    out.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the record (default: in runs/tuning)"
+    )
+    out.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Try, choose, write the record, print it."""
+    from faircil.results.reuse import claim
+    from faircil.tuning.record import as_document
+    from faircil.tuning.request import NotTuned
+    from faircil.tuning.tune import check_requests, tune_each
+
+    mistakes: list[str] = []
+    requests = _requests(arguments, mistakes)
+    options = sweep_options(arguments, mistakes)
+    check_requests(requests, mistakes)
+    folders = _folders(requests, arguments)
+    for folder in folders:
+        claim(folder)
+    if arguments.select_on == "test":
+        say(WARNING)
+    finish = partial(finish_shown, options=options, quiet=arguments.quiet)
+    found = tune_each(requests, finish)
+    for one, folder in zip(found, folders, strict=True):
+        _write(one, folder, arguments)
+    if arguments.json:
+        document = {"tuned": [as_document(one) for one in found]}
+        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
+    raise_all([one.problem for one in found if isinstance(one, NotTuned)], FaircilError)
+
+
+def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRequest]:
+    from faircil.combinations import checked_measure
+    from faircil.tuning.request import TuneRequest
+
+    seeds: list[int] = []
+    with collecting(mistakes):
+        seeds = parse_seeds(arguments.seeds)
+    return [
+        TuneRequest(
+            dataset=arguments.dataset,
+            method=method,
+            # What is wrong with it is said where the requests are checked.
+            measure=checked_measure(arguments.measure, arguments.dataset, None, []),
+            weighting=arguments.weighting,
+            fixed=tuple(arguments.set),
+            tried=tuple(arguments.tried),
+            objective=arguments.objective,
+            strategy=arguments.strategy,
+            budget=arguments.budget,
+            seeds=tuple(seeds) or (0,),
+            select_on=arguments.select_on,
+        )
+        for method in dict.fromkeys(arguments.method)
+    ]
+
+
+def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list[Path]:
+    from faircil.tuning.record import folder_name
+
+    if arguments.out is None:
+        place = arguments.runs / "tuning" / arguments.dataset
+        return [place / folder_name(request) for request in requests]
+    if len(requests) == 1:
+        return [arguments.out]
+    return [arguments.out / request.method for request in requests]
+
+
+def _write(tuned: Tuned | NotTuned, folder: Path, arguments: argparse.Namespace) -> None:
+    from faircil.tuning.page import best_trial, extent, ranking, run_command, title
+    from faircil.tuning.record import write_tuning
+
+    write_tuning(tuned, folder)
+    if not arguments.json:
+        show_columns(f"{title(tuned)}: {extent(tuned)}", *ranking(tuned))
+        if (best := best_trial(tuned)) is not None:
+            print(f"chosen: {' '.join(best.overrides)}")  # noqa: T201
+            print(f"go on with: {run_command(tuned.request, best.overrides)}\n")  # noqa: T201
+    if not arguments.quiet:
+        say(f"saved in {folder}")

@@ -1,0 +1,97 @@
+"""What is to be chosen, and what was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from faircil.config import RunConfig, resolve
+from faircil.results.summary import RunSummary
+
+Overrides = tuple[str, ...]  # ``name=value`` settings
+
+BUDGET = 12
+SEED = 10  # none of those that tables show
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """Settings to choose for a method on a dataset.
+
+    Parameters
+    ----------
+    dataset, method, measure : str
+    weighting : str or None
+        None: the method's own.
+    fixed : tuple of str
+        ``name=value`` settings that are not up for choice.
+    tried : tuple of str
+        ``name=value,value`` for each setting that is; empty: those of the shipped table.
+    objective : str or None
+        See :mod:`faircil.tuning.objective`; None: accuracy less the disparity of the measure.
+    strategy : str
+        See :mod:`faircil.tuning.strategies`.
+    budget : int
+        Configurations to try, at most.
+    seeds : tuple of int
+        That each is tried on.
+    select_on : str
+        ``validation``, a held-out part of the training data; ``test`` is the way of the paper,
+        which shows too good a picture, and is there to be compared with.
+    """
+
+    dataset: str
+    method: str
+    measure: str
+    weighting: str | None = None
+    fixed: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+    objective: str | None = None
+    strategy: str = "random"
+    budget: int = BUDGET
+    seeds: tuple[int, ...] = (SEED,)
+    select_on: Literal["validation", "test"] = "validation"
+
+    def config(self, overrides: Sequence[str]) -> RunConfig:
+        """Return the run that tries these settings."""
+        return resolve(
+            dataset=self.dataset,
+            method=self.method,
+            weighting=self.weighting,
+            measure=self.measure,
+            overrides=[*self.fixed, *overrides],
+            evaluate_on=self.select_on,
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings that were tried: their runs, and their score, None where a run failed.
+
+    ``diverged`` says that the settings are to blame for it.
+    """
+
+    overrides: Overrides
+    runs: tuple[RunSummary, ...]
+    score: float | None
+    problem: str | None = None
+    diverged: bool = False
+
+
+@dataclass(frozen=True)
+class NotTuned:
+    """All trials of a request of which none will do, and why."""
+
+    request: TuneRequest
+    trials: tuple[Trial, ...]
+    problem: str
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """All trials of a request in the order they were made, and the best of them."""
+
+    request: TuneRequest
+    trials: tuple[Trial, ...]
+    best: Trial

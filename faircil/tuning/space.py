@@ -1,0 +1,148 @@
+"""Which settings are up for choice, and their values."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from faircil.config import RunConfig
+from faircil.data.datasets import DATASETS
+from faircil.settings import parse_overrides, settings_of, validate_settings
+from faircil.sweep.command import written
+from faircil.tuning.request import Overrides, TuneRequest
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A setting and its values, as people write them."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def overrides(self) -> list[str]:
+        """Each value as ``name=value``."""
+        return [f"{self.name}={value}" for value in self.values]
+
+
+Space = tuple[Axis, ...]
+
+
+def size(space: Space) -> int:
+    """Return the number of combinations."""
+    return prod(len(axis.values) for axis in space)
+
+
+def combinations(space: Space) -> Iterator[Overrides]:
+    """Yield all combinations, the values of the last setting first."""
+    return product(*(axis.overrides for axis in space))
+
+
+def combination(space: Space, index: int) -> Overrides:
+    """Return what :func:`combinations` yields at a position, without the others."""
+    places = np.unravel_index(index, [len(axis.values) for axis in space])
+    return tuple(axis.overrides[place] for axis, place in zip(space, places, strict=True))
+
+
+def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Space:
+    """Return the settings that a request leaves open; adds to ``mistakes`` what cannot be tried.
+
+    Parameters
+    ----------
+    request : TuneRequest
+    config : RunConfig
+        Of the request without any override.
+    mistakes : list of str
+    """
+    fixed = {text.partition("=")[0] for text in request.fixed}
+    if not request.tried:
+        shipped = shipped_space(config)
+        space = tuple(axis for axis in shipped if axis.name not in fixed)
+        if not space:
+            names = ", ".join(axis.name for axis in shipped)
+            mistakes.append(
+                f"nothing is left to choose for {config.label}: --set fixes all that is up for "
+                f"choice ({names}); leave one out there, or say what to try with --try"
+            )
+        return space
+    space = _parsed(request.tried, mistakes)
+    mistakes += [
+        f"setting '{axis.name}' is both fixed and up for choice; give it once, with --set or --try"
+        for axis in space
+        if axis.name in fixed
+    ]
+    found: list[str] = []
+    values = config.settings.model_dump()
+    for override in (override for axis in space for override in axis.overrides):
+        known = parse_overrides([override], config.method, found)
+        if known:
+            validate_settings(values | known, config.method, found)
+    mistakes += dict.fromkeys(found)  # an unknown setting is one mistake, not one for each value
+    return space
+
+
+def shipped_space(config: RunConfig) -> Space:
+    """Look a run up in ``grids.toml``."""
+    row = DATASETS.get(config.dataset)
+    key: dict[str, Any] = {
+        "dataset": config.dataset,
+        "method": config.method,
+        "weighting": config.weighting,
+        "measure": config.measure,
+        "attribute": row is not None and row.attribute is not None,
+    }
+    text = (files("faircil.tuning") / "grids.toml").read_text(encoding="utf-8")
+    values: dict[str, list[Any]] = {}
+    for row in tomllib.loads(text, parse_float=str)["row"]:  # 0.00002 stays as it is written
+        if all(key[name] in row[name] for name in key if name in row):
+            values.update(row["try"])
+    known = settings_of(config.method).model_fields
+    return tuple(
+        Axis(name, tuple(map(written, choices)))
+        for name, choices in values.items()
+        if choices and name in known
+    )
+
+
+def usual(space: Space, config: RunConfig) -> Overrides:
+    """Return the settings of a configuration as a point of the space, or beside it."""
+    settings = config.settings.model_dump()
+    overrides = []
+    for axis in space:
+        own = settings[axis.name]
+        same = (value for value in axis.values if _read(config, axis.name, value) == own)
+        overrides.append(f"{axis.name}={next(same, written(own))}")
+    return tuple(overrides)
+
+
+def _read(config: RunConfig, name: str, value: str) -> Any:
+    """Return a value as the settings have it: 1 and 1.0 are the same learning rate."""
+    known = parse_overrides([f"{name}={value}"], config.method, [])
+    settings = validate_settings(config.settings.model_dump() | known, config.method, [])
+    return getattr(settings, name)
+
+
+def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:
+    """Read ``name=value,value`` texts."""
+    axes: dict[str, Axis] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        choices = tuple(dict.fromkeys(values.split(",")))
+        if not (name and equals and all(choices)):
+            mistakes.append(
+                f"'{text}' is not of the form name=value,value; write e.g. --try tau=1,5 lr=0.01"
+            )
+        elif name in axes:
+            mistakes.append(
+                f"setting '{name}' is up for choice twice; give all values in one place"
+            )
+        else:
+            axes[name] = Axis(name, choices)
+    return tuple(axes.values())

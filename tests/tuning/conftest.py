@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_summaries import make_run
+
+from faircil.config import RunConfig
+from faircil.errors import DivergedError
+from faircil.experiment import run
+from faircil.results.summary import RunSummary, summarise_run
+from faircil.sweep.work import Outcome, Work
+
+Metrics = Callable[[RunConfig, int], "dict[str, Any] | str"]
+
+
+class Pretended:
+    """Finishes runs without training: metrics, or a problem, are a function of the run."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.rounds: list[list[Work]] = []
+
+    def __call__(self, works: Sequence[Work]) -> list[Outcome]:
+        self.rounds.append(list(works))
+        return [self._outcome(work) for work in works]
+
+    def _outcome(self, work: Work) -> Outcome:
+        metrics = self._metrics(work.config, work.seed)
+        if isinstance(metrics, str):
+            return Outcome(work, None, metrics, diverged="diverged" in metrics)
+        return Outcome(work, make_run(work.config.label, seed=work.seed, **metrics))
+
+
+@pytest.fixture
+def pretend() -> Callable[[Metrics], Pretended]:
+    """Make a finish from a function of configuration and seed."""
+    return Pretended
+
+
+@pytest.fixture
+def finish_here() -> Callable[[Sequence[Work]], list[Outcome]]:
+    """Make runs one after another in this process, and keep none."""
+
+    def finish(works: Sequence[Work]) -> list[Outcome]:
+        return [_made(work) for work in works]
+
+    return finish
+
+
+def _made(work: Work) -> Outcome:
+    try:
+        summary: RunSummary = summarise_run(run(work.config, work.seed), Path("nowhere"), "code")
+    except DivergedError as error:
+        return Outcome(work, None, str(error), diverged=True)
+    return Outcome(work, summary)

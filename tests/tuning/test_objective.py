@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_summaries import make_run
+
+from faircil.errors import UsageError
+from faircil.tuning.objective import Objective, parse_objective
+
+share = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("accuracy - eo", Objective("eo")),
+        (" accuracy-eer_task ", Objective("eer_task")),
+        ("accuracy − dp", Objective("dp")),
+        ("accuracy with eo_gap <= 0.05", Objective("eo_gap", 0.05)),
+        ("accuracy with eo ≤ .1", Objective("eo", 0.1)),
+        ("accuracy with eer <= 0", Objective("eer", 0.0)),
+    ],
+)
+def test_forms(text, expected):
+    assert parse_objective(text) == expected
+    assert parse_objective(expected.text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("acc - eo", "objective 'acc - eo' cannot be read; write 'accuracy - eo' or"),
+        ("accuracy", "cannot be read"),
+        ("accuracy with eo < 0.05", "cannot be read"),
+        ("accuracy - eoo", "unknown disparity 'eoo': did you mean 'eo'?"),
+        ("accuracy - accuracy", "unknown disparity 'accuracy'"),
+        ("accuracy with eo <= five", "'five' is no bound of a disparity; write a number"),
+        ("accuracy with eo <= -1", "'-1' is no bound"),
+        ("accuracy with eo <= inf", "'inf' is no bound"),
+        ("accuracy with eo <= nan", "'nan' is no bound"),
+    ],
+)
+def test_mistakes(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_objective(text)
+    assert message in str(caught.value)
+
+
+@given(share, share, share, share, share)
+def test_a_bound_is_worth_more_than_any_accuracy(bound, accuracy, disparity, other, its_disparity):
+    objective = Objective("eo", bound)
+    one, two = objective.score(accuracy, disparity), objective.score(other, its_disparity)
+    assert objective.is_met(one) == (disparity <= bound)
+    if disparity <= bound < its_disparity:
+        assert one > two
+    elif its_disparity <= bound and disparity <= bound:
+        assert (one > two) == (accuracy > other)
+    elif min(disparity, its_disparity) > bound and disparity < its_disparity:
+        assert one >= two
+
+
+def test_accuracy_less_disparity():
+    assert Objective("eo").score(0.75, 0.5) == 0.25
+    assert Objective("eo").is_met(-1.0)
+
+
+def test_values_are_means_over_runs():
+    runs = [make_run("er", accuracy=0.5, dp=0.25), make_run("er", accuracy=1.0, dp=0.75)]
+    assert Objective("dp").values(runs) == (0.75, 0.5)
+    assert Objective("eo").values([*runs, make_run("er", eo=None)]) is None
