@@ -1,0 +1,40 @@
+"""Every table and figure of the paper by the name that ``faircil reproduce`` takes."""
+
+from __future__ import annotations
+
+from faircil.reproduction.exhibit import Exhibit
+from faircil.reproduction.exhibits import tables, times
+from faircil.reproduction.exhibits.buffer_size import BufferSize
+from faircil.reproduction.exhibits.cost import Cost
+from faircil.reproduction.exhibits.epsilon_fair import EpsilonFair
+from faircil.reproduction.exhibits.lp_time import LpTime
+from faircil.reproduction.exhibits.sequential import Sequential
+from faircil.reproduction.exhibits.taylor import Taylor
+from faircil.reproduction.exhibits.toy import Toy
+from faircil.reproduction.exhibits.tradeoff import Tradeoff
+from faircil.reproduction.exhibits.tsne import Tsne
+from faircil.reproduction.exhibits.weights import Weights
+
+EXHIBITS: dict[str, Exhibit] = {
+    "toy": Toy(),
+    "table1": tables.TABLE1,
+    "eer": tables.EER,
+    "eo": tables.EO,
+    "dp": tables.DP,
+    "tradeoff": Tradeoff(),
+    "sequential": Sequential(),
+    "weights": Weights(),
+    "ablation": tables.ABLATION,
+    "non-targeted": tables.NON_TARGETED,
+    "epsilon-fair": EpsilonFair(),
+    "buffer-size": BufferSize(),
+    "buffer-strategy": tables.BUFFER_STRATEGY,
+    "hinge": tables.HINGE,
+    "layers": times.LAYERS,
+    "solvers": tables.SOLVERS,
+    "runtime": times.RUNTIME,
+    "lp-time": LpTime(),
+    "taylor": Taylor(),
+    "cost": Cost(),
+    "tsne": Tsne(),
+}

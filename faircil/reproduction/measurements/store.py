@@ -1,0 +1,151 @@
+"""Measurements as files: addressed by their parameters and by the code that makes them.
+
+A measurement is a frozen dataclass of its parameters. What it computes, a dataclass too, is kept
+as ``ROOT/measurements/NAME-PARAMETERS-CODE.json``. A file that is damaged or altered is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from faircil.errors import DataError, StorageError
+from faircil.results.environment import code_digest
+
+FOLDER = "measurements"
+NOT_MADE = "not run: it was not measured yet, and nothing was to be run"
+
+Values = TypeVar("Values")
+
+
+@dataclass(frozen=True)
+class Measurement(ABC, Generic[Values]):
+    """Parameters of something to measure.
+
+    ``name`` begins its files, ``values`` is the dataclass that it computes, and ``sources`` are
+    modules outside of :func:`code_digest` that its result depends on, besides its own.
+    """
+
+    name: ClassVar[str]
+    values: ClassVar[type[Any]]
+    sources: ClassVar[tuple[ModuleType, ...]] = ()
+
+    @abstractmethod
+    def compute(self) -> Values:
+        """Measure; DataError where the data is not there."""
+
+
+@dataclass(frozen=True)
+class Measured(Generic[Values]):
+    """What a measurement gave, or the problem that there is nothing."""
+
+    measurement: Measurement[Values]
+    values: Values | None
+    problem: str | None = None
+
+
+def measured(
+    measurement: Measurement[Values],
+    root: Path,
+    *,
+    run_missing: bool = True,
+    any_code: bool = False,
+) -> Measured[Values]:
+    """Read a measurement, or make it and keep it.
+
+    Parameters
+    ----------
+    measurement : Measurement
+    root : Path
+        Where runs and measurements are kept.
+    run_missing : bool
+        Whether to make what is not there.
+    any_code : bool
+        Whether what other code has measured will do; that of this code goes first, then the latest.
+    """
+    own = file_of(measurement, root)
+    for file in [own, *(_others(own) if any_code else [])]:
+        values = _read(file, measurement)
+        if values is not None:
+            return Measured(measurement, values)
+    if not run_missing:
+        return Measured(measurement, None, NOT_MADE)
+    try:
+        values = measurement.compute()
+    except DataError as error:
+        return Measured(measurement, None, f"not run: files absent ({error})")
+    _write(own, measurement, values)
+    return Measured(measurement, values)
+
+
+def file_of(measurement: Measurement[Values], root: Path) -> Path:
+    """Return where a measurement is kept, with this code."""
+    parameters = _digest(_canonical(asdict(measurement)))[:10]
+    return root / FOLDER / f"{measurement.name}-{parameters}-{_code(measurement)}.json"
+
+
+def _code(measurement: Measurement[Values]) -> str:
+    """Return a short hash of what the result depends on: the library, and the measuring itself."""
+    modules = [sys.modules[type(measurement).__module__], *measurement.sources]
+    texts = [Path(str(module.__file__)).read_bytes() for module in modules]
+    return _digest(b"\0".join([code_digest().encode(), *texts]))[:12]
+
+
+def _others(own: Path) -> list[Path]:
+    """Return the files of the same parameters by other code, the latest first."""
+    found = own.parent.glob(f"{own.name.rpartition('-')[0]}-*.json")
+    times = {file: file.stat().st_mtime for file in found if file != own}
+    return sorted(times, key=lambda file: times[file], reverse=True)
+
+
+def _read(file: Path, measurement: Measurement[Values]) -> Values | None:
+    """Return the values in a file; None where it is missing, damaged, altered or another's."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["sha256"] != _digest(_canonical(content["values"])):
+            return None
+        if _canonical(content["parameters"]) != _canonical(asdict(measurement)):
+            return None
+        values: Values = TypeAdapter(measurement.values).validate_python(content["values"])
+    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        return None
+    return values
+
+
+def _write(file: Path, measurement: Measurement[Values], values: Values) -> None:
+    """Write a file under a hidden name and rename it: it appears whole or not at all."""
+    plain = TypeAdapter(measurement.values).dump_python(values, mode="json")
+    content = {
+        "parameters": asdict(measurement),
+        "sha256": _digest(_canonical(plain)),
+        "values": plain,
+    }
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(_canonical(content) + b"\n")
+        partial.replace(file)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the measurement {file}: {error.strerror or error}; free space, or "
+            "choose another folder with --runs"
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,54 @@
+"""Post-processing of finished runs, kept: it takes about a second each, and a page has many."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from faircil.reproduction.measurements.store import Measurement
+from faircil.results.folder import read_run
+from faircil.results.probabilities import FILE
+from faircil.results.processed import process_run
+from faircil.results.summary import RunSummary
+
+
+@dataclass(frozen=True)
+class Processed:
+    """All metrics of a run without post-processing, then with each ε."""
+
+    metrics: tuple[dict[str, float | None], ...]
+
+
+@dataclass(frozen=True)
+class Processing(Measurement[Processed]):
+    """A run and the ε to try.
+
+    Parameters
+    ----------
+    folder : str
+        Of the run.
+    content : str
+        SHA-256 of its probabilities: other ones, another measurement.
+    epsilons : tuple of float
+    """
+
+    name: ClassVar[str] = "epsilon-fair"
+    values: ClassVar[type[Processed]] = Processed
+
+    folder: str
+    content: str
+    epsilons: tuple[float, ...]
+
+    def compute(self) -> Processed:
+        """Post-process the run; DataError where it has no probabilities."""
+        found = process_run(read_run(Path(self.folder)), self.epsilons)
+        return Processed(tuple(dict(one.metrics) for one in found))
+
+
+def processing_of(run: RunSummary, epsilons: tuple[float, ...]) -> Processing:
+    """Return the measurement of a finished run."""
+    file = Path(run.dir) / FILE
+    content = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return Processing(run.dir, content, epsilons)

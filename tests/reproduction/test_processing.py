@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_results import make_result
+
+from faircil.postprocess.tasks import TaskProbabilities
+from faircil.reproduction import processing
+from faircil.reproduction.measurements.store import measured
+from faircil.reproduction.processing import processing_of
+from faircil.results.folder import write_run
+from faircil.results.processed import process_run
+from faircil.results.record import RunResult
+from faircil.results.summary import RunSummary
+
+
+def with_probabilities() -> RunResult:
+    result, kept = make_result(), []
+    generator = np.random.default_rng(0)
+    for predictions in result.predictions:
+        classes = np.unique(predictions.y_true)
+        test, pool = (
+            generator.dirichlet(np.ones(len(classes)), size).astype(np.float32)
+            for size in (len(predictions.y_true), 40)
+        )
+        z, counts = np.arange(40) % 2, np.array([20, 20])
+        kept.append(TaskProbabilities(classes, test, pool, z, np.ones(40), z[:2], counts))
+    return replace(result, probabilities=tuple(kept))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunSummary:
+    return write_run(tmp_path / "run" / "seed-0", with_probabilities(), {})
+
+
+def test_it_is_what_post_processing_gives_and_kept(run: RunSummary, tmp_path: Path, monkeypatch):
+    values = measured(processing_of(run, (0.0, 0.1)), tmp_path).values
+    expected = [dict(one.metrics) for one in process_run(run, (0.0, 0.1))]
+    assert values is not None
+    assert list(values.metrics) == expected
+    monkeypatch.setattr(processing, "process_run", None)  # would fail if it were called
+    again = measured(processing_of(run, (0.0, 0.1)), tmp_path).values
+    assert again == values
+
+
+def test_other_probabilities_or_other_epsilons_are_another_measurement(run: RunSummary):
+    first = processing_of(run, (0.0,))
+    assert first != processing_of(run, (0.1,))
+    (Path(run.dir) / "probabilities.npz").write_bytes(b"other")
+    assert first != processing_of(run, (0.0,))
+
+
+def test_a_run_without_probabilities_has_a_problem(tmp_path: Path):
+    run = write_run(tmp_path / "run" / "seed-0", make_result(), {})
+    found = measured(processing_of(run, (0.0,)), tmp_path)
+    assert found.values is None
+    assert "cannot be post-processed" in (found.problem or "")

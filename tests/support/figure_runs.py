@@ -1,0 +1,52 @@
+"""Made-up searches and runs for the exhibits that are figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from run_summaries import make_run
+
+from faircil.reproduction.exhibit import Exhibit, Results
+from faircil.results.summary import RunSummary
+from faircil.sweep.work import Outcome, Work
+from faircil.tuning.request import Trial, Tuned, TuneRequest
+
+Make = Callable[[Work], RunSummary | None]
+
+
+def run_of(work: Work, **metrics: Any) -> RunSummary:
+    """Make the summary of a piece of work, with these metrics and others at .5."""
+    return replace(
+        make_run(work.config.label, seed=work.seed, **metrics),
+        config=work.config.model_dump(mode="json"),
+    )
+
+
+def tuned_with(
+    request: TuneRequest, trials: Iterable[tuple[str, Mapping[str, float]]] = (("lr=0.1", {}),)
+) -> Tuned:
+    """Make a search from settings and the metrics they gave; the first is the best."""
+    made = tuple(
+        Trial(
+            (setting,),
+            tuple(run_of(Work(request.config([setting]), s), **metrics) for s in request.seeds),
+            0.5,
+        )
+        for setting, metrics in trials
+    )
+    return Tuned(request, made, made[0])
+
+
+def results_of(
+    exhibit: Exhibit, make: Make, tuned: Mapping[TuneRequest, Tuned] | None = None
+) -> Results:
+    """Make all runs of an exhibit; one that ``make`` gives None has a problem."""
+    tuned = {} if tuned is None else tuned
+    outcomes = {}
+    for work in exhibit.works(tuned):
+        run = make(work)
+        outcomes[work.key] = Outcome(work, run, None if run else "it diverged")
+    return Results(outcomes, tuned, Path("runs"))
