@@ -6,6 +6,7 @@ The format is that of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 from faircil.errors import DataError
@@ -19,16 +20,17 @@ def write_checksums(folder: Path) -> None:
     (folder / FILE).write_text("".join(lines), encoding="utf-8")
 
 
-def check_checksums(folder: Path) -> None:
-    """Raise if a file of a folder has changed, or is gone, since the sums were written."""
+def check_checksums(folder: Path, names: Collection[str]) -> None:
+    """Raise if one of these files of a folder has changed, or is gone, since it was written."""
     try:
         lines = (folder / FILE).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         raise DataError(f"{folder} has no readable {FILE}, so it cannot be checked") from None
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     changed = [
         name
-        for digest, _, name in (line.partition("  ") for line in lines)
-        if not (folder / name).is_file() or _digest(folder / name) != digest
+        for name in names
+        if not (folder / name).is_file() or _digest(folder / name) != sums.get(name)
     ]
     if changed:
         raise DataError(f"{folder} was altered after it was written: {', '.join(changed)}")

@@ -2,7 +2,8 @@
 
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
 (the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
-``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these.
+``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these. A run that
+is evaluated on validation data has no predictions.
 A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
 """
 
@@ -47,10 +48,8 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
         _write_json(partial / "summary.json", asdict(summary))
         _write_rows(partial / "metrics.jsonl", tidy_rows(result))
         _write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
-        with (partial / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(prediction_rows(result))
-        if result.probabilities:
-            write_probabilities(partial, result)
+        if result.config["evaluate_on"] == "test":  # of a trial, nobody needs them
+            _write_predictions(partial, result)
         write_checksums(partial)
         _put_in_place(partial, folder)
     except OSError as error:
@@ -122,6 +121,13 @@ def _put_in_place(new: Path, target: Path) -> None:
             old.rename(target)
         raise
     _remove(old)
+
+
+def _write_predictions(folder: Path, result: RunResult) -> None:
+    with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(prediction_rows(result))
+    if result.probabilities:
+        write_probabilities(folder, result)
 
 
 def _remove(path: Path) -> None:

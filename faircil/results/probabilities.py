@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from faircil.errors import DataError
 from faircil.postprocess.pool import Integers
 from faircil.postprocess.tasks import TaskProbabilities
+from faircil.results.checksums import FILE as SUMS
+from faircil.results.checksums import check_checksums
 from faircil.results.environment import code_digest
 from faircil.results.record import RunResult
 from faircil.results.summary import RunSummary
@@ -49,6 +51,8 @@ def write_probabilities(folder: Path, result: RunResult) -> None:
 def read_probabilities(run: RunSummary) -> list[SavedTask]:
     """Read the file of a finished run."""
     path = Path(run.dir) / FILE
+    if path.is_file() and (path.parent / SUMS).is_file():
+        check_checksums(path.parent, [FILE])
     try:
         # Opened here, since numpy leaves a damaged archive open.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:

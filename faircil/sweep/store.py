@@ -20,6 +20,9 @@ from faircil.results.reuse import claim, default_folder, folders_of_any_code, se
 from faircil.results.summary import RunSummary
 from faircil.sweep.work import Outcome, Work
 
+# The files that results are made from; larger ones are checked by whoever reads them.
+READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl")
+
 
 def folder_of(work: Work, root: Path) -> Path:
     """Return the folder of a configuration, with this code."""
@@ -83,7 +86,7 @@ def alone(work: Work, root: Path) -> Iterator[bool]:
 
 def _read(path: Path, work: Work, *, own: bool) -> RunSummary:
     """Read a run and make sure that it is the one."""
-    check_checksums(path)
+    check_checksums(path, READ)
     found, wanted = read_identity(path), identity(work.config.model_dump(mode="json"), work.seed)
     parts = ("config", "seed", "code", "faircil") if own else ("config", "seed")
     if any(found.get(part) != wanted[part] for part in parts):

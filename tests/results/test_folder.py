@@ -105,3 +105,12 @@ def test_damaged_summary(tmp_path: Path, content: bytes, message: str) -> None:
 def test_folder_without_a_summary_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"summary.json is missing, so .* is no finished run"):
         read_run(tmp_path)
+
+
+def test_a_run_on_validation_data_keeps_no_predictions(tmp_path: Path) -> None:
+    write_run(tmp_path / "seed-0", make_result(evaluate_on="validation"), {})
+    names = {path.name for path in (tmp_path / "seed-0").iterdir()}
+    assert names == {
+        *("SHA256SUMS", "config.json", "environment.json"),
+        *("epochs.jsonl", "metrics.jsonl", "summary.json"),
+    }

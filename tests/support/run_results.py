@@ -21,6 +21,7 @@ CONFIG: dict[str, Any] = {
     "method": "er",
     "weighting": "fsw",
     "measure": "eo",
+    "evaluate_on": "test",
     "settings": {"epochs": 1, "hidden": [4]},
 }
 # After the first task all is right; after the second, half of class "a" is taken for "c".

@@ -91,7 +91,7 @@ def _compare(solver: str, fit: Fit) -> Statement:
         verdict = Verdict.SAME
     else:
         verdict = Verdict.BETTER if high < paper.mean else Verdict.WORSE
-    return Statement(SAYS.format(NAMES[solver]), str(paper), written(fit.exponent), verdict)
+    return Statement(SAYS.format(NAMES[solver]), str(paper), written(fit.exponent, 3), verdict)
 
 
 def _answer(fits: Mapping[str, Fit]) -> str:
