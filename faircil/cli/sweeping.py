@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from faircil.sweep.work import Outcome, Work
 
 MOST_PROBLEMS = 10
+EVERY = 10.0  # seconds between lines of progress in a log
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +96,7 @@ class Tally:
         self._left = sum(self._efforts.values())
         self._done = 0.0
         self._progress, self._bar = progress, TaskID(0)
-        self._start = time.monotonic()
+        self._start, self._told = time.monotonic(), -EVERY
         self.total, self.finished, self.failed, self.reused = len(self._efforts), 0, 0, 0
         if isinstance(progress, Progress):
             self._bar = progress.add_task("", total=self.total, detail="looking for finished runs")
@@ -120,9 +121,16 @@ class Tally:
         if isinstance(self._progress, Progress):
             about = f"{text}, {self._time_left()}"
             self._progress.update(self._bar, completed=self.finished + self.failed, detail=about)
-        elif self._progress is not None and self._done:
-            line = f"{text}, {self._time_left()}: {outcome.work.name}"
-            self._progress.print(Text(line), soft_wrap=True)
+        elif self._progress is not None and self._done and self._is_time():
+            self._progress.print(Text(f"{text}, {self._time_left()}"), soft_wrap=True)
+
+    def _is_time(self) -> bool:
+        """Whether to write a line: at first, at the end, and every few seconds."""
+        now = time.monotonic()
+        if now - self._told < EVERY and self.finished + self.failed < self.total:
+            return False
+        self._told = now
+        return True
 
     def _time_left(self) -> str:
         if not self._done or self._left <= 0:

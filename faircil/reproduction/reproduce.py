@@ -13,6 +13,7 @@ from faircil.reproduction.index import index_markdown
 from faircil.reproduction.page import Page
 from faircil.reproduction.render import write_page, write_text
 from faircil.sweep.sweep import Finish, SweepOptions
+from faircil.sweep.work import Outcome, Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil.tuning.tune import tune_each
 
@@ -52,7 +53,13 @@ def _changed(exhibit: Any, changes: Changes) -> Exhibit:
 def collect(exhibits: Mapping[str, Exhibit], finish: Finish, options: SweepOptions) -> Results:
     """Choose all settings, then make all runs; what two exhibits share is made once."""
     requests = {request: None for e in exhibits.values() for request in e.requests()}
-    found = tune_each(list(requests), finish) if requests else []
+    # What needs no choice is made beside the trials, so that no process waits for the last of them.
+    ready = [work for e in exhibits.values() if not e.requests() for work in e.works({})]
+
+    def finish_trials(works: Sequence[Work]) -> list[Outcome]:
+        return finish([*works, *ready])[: len(works)]
+
+    found = tune_each(list(requests), finish_trials) if requests else []
     tuned: dict[TuneRequest, Tuned] = {one.request: one for one in found if isinstance(one, Tuned)}
     failed = {
         one.request: _without_subject(one.problem, one.request)

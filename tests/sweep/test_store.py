@@ -8,7 +8,7 @@ from sweeps import may_make, small_work
 
 from faircil.errors import DataError, FaircilError
 from faircil.results.reuse import seed_folder
-from faircil.sweep.store import alone, find, folder_of, note_divergence
+from faircil.sweep.store import READ, alone, find, folder_of, note_divergence
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Work
 
@@ -29,7 +29,7 @@ def test_a_finished_run_is_found_and_another_is_not(made: Work, tmp_path: Path) 
     assert find(small_work(tau=2.0), tmp_path) is None
 
 
-@pytest.mark.parametrize("file", ["summary.json", "config.json", "epochs.jsonl", "environment.json"])
+@pytest.mark.parametrize("file", READ)
 def test_an_altered_run_is_named(made: Work, tmp_path: Path, file: str) -> None:
     path = seed_folder(folder_of(made, tmp_path), 0) / file
     path.write_text(path.read_text().replace("0", "1", 1))

@@ -97,7 +97,8 @@ class ErrorSeries:
     def _closer(self, says: str, epochs: slice) -> Statement:
         first, second = (self.at(kind, epochs) for kind in ("first", "second"))
         ours = f"mean error {second.mean():.3f} against {first.mean():.3f}"
-        return statement(says, ours, above_zero(interval((first - second).tolist())))
+        holds = above_zero(interval((first - second).tolist()))
+        return statement(says, ours, holds, paper="in theory")
 
     def share_left(self) -> float:
         """Return the first-order error of second epochs over that of first ones."""
