@@ -10,7 +10,6 @@ A folder appears whole or not at all: it is written under a hidden name and rena
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from faircil.errors import DataError, StorageError
 from faircil.results.checksums import write_checksums
 from faircil.results.environment import code_digest, version
+from faircil.results.files import damaged, read_json, write_json, write_rows
 from faircil.results.probabilities import write_probabilities
 from faircil.results.record import METRIC_NAMES, RunResult
 from faircil.results.rows import prediction_rows, tidy_rows
@@ -43,11 +43,11 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
     try:
         _remove(partial)
         partial.mkdir(parents=True)
-        _write_json(partial / "config.json", identity(result.config, result.seed))
-        _write_json(partial / "environment.json", environment)
-        _write_json(partial / "summary.json", asdict(summary))
-        _write_rows(partial / "metrics.jsonl", tidy_rows(result))
-        _write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
+        write_json(partial / "config.json", identity(result.config, result.seed))
+        write_json(partial / "environment.json", environment)
+        write_json(partial / "summary.json", asdict(summary))
+        write_rows(partial / "metrics.jsonl", tidy_rows(result))
+        write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
         if result.config["evaluate_on"] == "test":  # of a trial, nobody needs them
             _write_predictions(partial, result)
         write_checksums(partial)
@@ -69,15 +69,15 @@ def identity(config: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 def read_identity(folder: Path) -> dict[str, Any]:
     """Return the identity of the run in ``folder``."""
-    found = _read_json(folder / "config.json")
+    found = read_json(folder / "config.json")
     if not isinstance(found, dict):
-        raise _damaged(folder / "config.json")
+        raise damaged(folder / "config.json")
     return found
 
 
 def read_run(folder: Path) -> RunSummary:
     """Read a finished run."""
-    values = _read_json(folder / "summary.json")
+    values = read_json(folder / "summary.json")
     try:
         run = TypeAdapter(RunSummary).validate_python({**values, "dir": str(folder)})
     except (TypeError, ValidationError):
@@ -141,29 +141,3 @@ def _is_complete(run: RunSummary) -> bool:
     """Whether a summary has all that reports read."""
     metrics = all(set(METRIC_NAMES) <= values.keys() for values in (run.metrics, *run.per_task))
     return metrics and {"dataset", "measure", "settings"} <= run.config.keys()
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
-
-
-def _write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{path} is missing, so {path.parent} is no finished run") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:  # neither JSON nor UTF-8
-        raise _damaged(path) from None
-
-
-def _damaged(path: Path) -> DataError:
-    return DataError(f"{path} is damaged, so {path.parent} is no finished run")

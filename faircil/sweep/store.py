@@ -21,7 +21,7 @@ from faircil.results.summary import RunSummary
 from faircil.sweep.work import Outcome, Work
 
 # The files that results are made from; larger ones are checked by whoever reads them.
-READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl")
+READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
 
 
 def folder_of(work: Work, root: Path) -> Path:

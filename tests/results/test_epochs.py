@@ -44,7 +44,7 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes) -> None:
     write_run(tmp_path / "run", make_result(), {})
     for file, read in (("epochs.jsonl", read_epochs), ("metrics.jsonl", read_names)):
         (tmp_path / "run" / file).write_bytes(content)
-        with pytest.raises(DataError, match=rf"{file} is damaged.*run it again"):
+        with pytest.raises(DataError, match=rf"{file} is damaged, so .* is no finished run"):
             read(tmp_path / "run")
 
 
