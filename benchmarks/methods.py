@@ -123,7 +123,8 @@ def page(results: Sequence[Result]) -> str:
     parts.append("## Methods\n\n" + methods_table())
     parts.append("## Targets\n\n" + target_table(results))
     parts.append("## Published rows beside ours\n\n" + published_table(results, published))
-    parts.append("## Time\n\n" + time_table(alone, published))
+    if alone:
+        parts.append("## Time\n\n" + time_table(alone, published))
     for dataset in DATASETS:
         rows = [result for result in results if result[0].dataset == dataset]
         if rows:

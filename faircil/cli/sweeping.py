@@ -107,8 +107,9 @@ class Tally:
         self._count(outcome)
 
     def made(self, outcome: Outcome) -> None:
-        """Count a run that was made, or given up."""
-        self._done += self._efforts[outcome.work.key]
+        """Count a run that was made, or given up; how fast it was given up tells nothing."""
+        if outcome.run is not None:
+            self._done += self._efforts[outcome.work.key]
         self._count(outcome)
 
     def _count(self, outcome: Outcome) -> None:
