@@ -85,6 +85,7 @@ def command(arguments: argparse.Namespace) -> None:
         lambda works: finish_shown(works, options, arguments.quiet),
         options,
         index=ALL in arguments.names,
+        tell=(lambda _: None) if arguments.quiet else say,
     )
     for name, page in pages.items():
         _show(exhibits[name].title, page)

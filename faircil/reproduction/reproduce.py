@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -90,6 +90,7 @@ def reproduce(
     options: SweepOptions,
     *,
     index: bool,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Page]:
     """Make the pages of exhibits and write them.
 
@@ -105,6 +106,8 @@ def reproduce(
         How it makes them.
     index : bool
         Whether these are all exhibits, so that the index can be written.
+    tell : callable
+        Is told which page is being made: some measure for minutes.
 
     Returns
     -------
@@ -113,7 +116,8 @@ def reproduce(
     """
     results = collect(exhibits, finish, options)
     pages: dict[str, Page] = {}
-    for name, exhibit in exhibits.items():
+    for number, (name, exhibit) in enumerate(exhibits.items(), start=1):
+        tell(f"page {number} of {len(exhibits)}: {exhibit.title}")
         pages[name] = _page(exhibit, results)
         write_page(folder, name, exhibit, pages[name])
     if index:
