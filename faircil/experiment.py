@@ -138,7 +138,8 @@ def _learn_task(
     """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
     learner, epochs = state.learner, config.settings.epochs
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
-    step = GraphedStep(learner) if train.y.is_cuda and learner.graphable else learner.step
+    graphable = learner.graphable and getattr(learner.net, "graphable", True)
+    step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
     while task.epoch < epochs:
         chosen = learner.begin_epoch(task.epoch + 1, epochs)
         result = weigh_samples(config, state, task.material.current)

@@ -66,7 +66,7 @@ class FairBatch(Buffered):
         keys, self.group = unique_rows(torch.cat([old[:, None], self.pool.keys()], dim=1))
         columns = 0 if train.z is None else 2  # what makes a block: nothing, or half and class
         _, self.block = unique_rows(keys[:, :columns])
-        half = torch.bincount(old).to(train.x.dtype)
+        half = torch.bincount(old).float()
         self.share = torch.bincount(self.group) / half[keys[:, 0]] / len(parts)
         return Material(self.pool)
 

@@ -74,8 +74,12 @@ def reset(net: nn.Module, seed: int) -> None:
     """Draw new weights from the seed, in place: every layer as it does when it is made.
 
     They are drawn on the CPU, so that they are the same on every device; torch's global generator
-    is left as it was.
+    is left as it was. A net that does not begin with random weights has a ``restart`` of its own.
     """
+    restart = getattr(net, "restart", None)
+    if callable(restart):
+        restart(seed)
+        return
     fresh = deepcopy(net).cpu()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

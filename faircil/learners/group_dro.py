@@ -58,7 +58,7 @@ class GroupDro(Buffered):
         parts = [train] if material.memory is None else [train, material.memory]
         keys, group = unique_rows(torch.cat([part.keys() for part in parts]))
         self.group, self.memory_group = group[: len(train)], group[len(train) :]
-        size = torch.bincount(group, minlength=len(keys)).to(train.x.dtype)
+        size = torch.bincount(group, minlength=len(keys)).float()
         self.adjustment = self.settings.size_adjustment / size.sqrt()
         self.q = torch.full_like(size, 1 / len(keys))
         return material

@@ -65,7 +65,7 @@ class LogitAdjustment(Replay):
         # stays finite.
         logs = (frequency / frequency.sum()).clamp(min=NOTHING).log()
         prior = torch.where(seen, self.settings.adjustment * logs, -torch.inf)
-        self.log_prior = prior.to(train.x.dtype)
+        self.log_prior = prior.float()
         return material
 
     def loss(self, batch: Batch) -> Tensor:

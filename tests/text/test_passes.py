@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from weakref import ref
+
+import pytest
+import torch
+from tiny_encoder import random_texts
+from torch import Tensor, nn
+
+from faircil.errors import UsageError
+from faircil.text import passes
+from faircil.text.encoders import Encoder
+from faircil.text.passes import Passing, encode
+from faircil.text.pooling import POOLINGS
+from faircil.text.tokens import tokenize
+
+Loss = Callable[[Tensor], Tensor]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+LOSSES: dict[str, Loss] = {
+    "mean over samples": lambda vectors: vectors.square().sum(dim=1).sin().mean(),
+    "squared norm of the mean": lambda vectors: vectors.mean(dim=0).square().sum(),
+    "volume": lambda vectors: torch.logdet(torch.eye(16) + vectors.T @ vectors),
+}
+
+
+@pytest.fixture(scope="module")
+def ids(tiny_encoder: Encoder) -> Tensor:
+    return tokenize(["", *random_texts(40)], tiny_encoder, 24).ids
+
+
+def one_by_one(model: nn.Module, ids: Tensor, pooling: str) -> Tensor:
+    """Pass each text alone, without padding, through the plain model."""
+    rows = []
+    for row in ids:
+        tokens = row[row != 0].long()[None]
+        hidden = model(input_ids=tokens).last_hidden_state
+        rows.append(hidden[0, 0] if pooling == "cls" else hidden[0].mean(dim=0))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("budget", [1, 60, 300, 10**6])
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_every_text_has_the_vector_that_it_has_alone(
+    tiny_encoder: Encoder, ids: Tensor, pooling: str, budget: int, kind: torch.dtype
+) -> None:
+    with torch.no_grad():
+        found = encode(tiny_encoder.model, ids.to(kind), Passing(0, pooling, budget))
+        expected = one_by_one(tiny_encoder.model, ids, pooling)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert expected.std(dim=0).mean() > 0.1  # texts differ, so the order matters
+
+
+def gradients(model: nn.Module, ids: Tensor, how: Passing, loss: Loss) -> list[Tensor]:
+    value = loss(encode(model, ids, how))
+    found = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
+    return [gradient for gradient in found if gradient is not None]
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_chunks_change_no_gradient(tiny_encoder: Encoder, ids: Tensor, loss: Loss) -> None:
+    model = tiny_encoder.model
+    whole = gradients(model, ids, Passing(0, "mean", 10**6), loss)
+    parts = gradients(model, ids, Passing(0, "mean", 100), loss)
+    value = loss(one_by_one(model, ids, "mean"))
+    plain = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
+    exact = [gradient for gradient in plain if gradient is not None]
+    assert len(parts) == len(exact) == len(list(model.parameters()))
+    for one, two, three in zip(whole, parts, exact, strict=True):
+        torch.testing.assert_close(one, three, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(two, three, rtol=1e-4, atol=1e-5)
+
+
+def contents(mask: Tensor) -> tuple[tuple[int, ...], bytes]:
+    return tuple(mask.shape), mask.numpy().tobytes()
+
+
+@pytest.mark.parametrize("budget", [100, 10**6])
+def test_dropout_is_the_same_on_the_second_way_through(
+    tiny_encoder: Encoder, ids: Tensor, budget: int
+) -> None:
+    model = deepcopy(tiny_encoder.model).train()
+    drawn: list[Tensor] = []
+    dropout = model.embeddings.dropout  # type: ignore[union-attr]
+    dropout.register_forward_hook(lambda _, __, output: drawn.append(output.detach() == 0))
+    torch.manual_seed(0)
+    vectors = encode(model, ids, Passing(0, "mean", budget))
+    first = list(drawn)
+    torch.manual_seed(1)
+    vectors.sum().backward()  # type: ignore[no-untyped-call]
+    again = drawn[len(first) :]
+    assert len(again) == (len(first) if budget == 100 else 0)
+    assert any(mask.any() for mask in first)
+    # The backward pass goes through the chunks in another order.
+    assert sorted(map(contents, again)) == (sorted(map(contents, first)) if again else [])
+
+
+def test_the_encoder_never_has_more_than_the_budget_in_hand(
+    tiny_encoder: Encoder, ids: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "CPU_CHUNK", 10**6)
+    model, sizes = deepcopy(tiny_encoder.model), list[int]()
+    alive: list[int] = []
+
+    def begin(_: nn.Module, __: object, inputs: dict[str, Tensor]) -> None:
+        sizes.append(inputs["input_ids"].numel())
+
+    model.register_forward_pre_hook(begin, with_kwargs=True)
+    kept = 0
+
+    def pack(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        kept += tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        for budget in (100, 10**6):
+            kept = 0
+            encode(model, ids, Passing(0, "cls", budget))
+            alive.append(kept)
+    assert sizes[-1] > 600
+    assert max(sizes[:-1]) <= 100
+    assert sum(sizes[:-1]) < sizes[-1]  # and it has less padding
+    assert alive[0] < alive[1] / 10
+
+
+def test_the_backward_pass_has_one_chunk_in_hand(tiny_encoder: Encoder, ids: Tensor) -> None:
+    model = deepcopy(tiny_encoder.model)
+    alive: list[int] = []
+    made: list[ref[Tensor]] = []
+
+    def count(*_: object) -> None:
+        alive.append(sum(one() is not None for one in made))
+        made.clear()
+
+    model.register_forward_pre_hook(count)
+    for layer in model.encoder.layer:  # type: ignore[union-attr]
+        layer.intermediate.register_forward_hook(lambda *parts: made.append(ref(parts[-1])))
+    value = LOSSES["squared norm of the mean"](encode(model, ids, Passing(0, "mean", 100)))
+    count()
+    assert len(alive) > 5
+    assert set(alive) == {0}
+    value.backward()  # type: ignore[no-untyped-call]
+    count()
+    assert len(alive) > 10
+    assert set(alive) == {0}
+    alive.clear()
+    value = LOSSES["squared norm of the mean"](encode(model, ids, Passing(0, "mean", 10**6)))
+    count()
+    assert alive[-1] > 0  # so what is alive is seen
+    del value
+
+
+def test_nothing_is_computed_twice_where_nothing_is_trained(
+    tiny_encoder: Encoder, ids: Tensor
+) -> None:
+    model = deepcopy(tiny_encoder.model).requires_grad_(False)
+    head = nn.Linear(16, 2)
+    calls: list[int] = []
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    head(encode(model, ids, Passing(0, "cls", 100))).sum().backward()
+    once = len(calls)
+    with torch.no_grad():
+        encode(model, ids, Passing(0, "cls", 100))
+    assert len(calls) == 2 * once
+
+
+def test_chunks_within_the_budget_keep_their_activations(
+    tiny_encoder: Encoder, ids: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "CPU_CHUNK", 100)
+    model, begun = deepcopy(tiny_encoder.model), list[int]()
+    model.register_forward_pre_hook(lambda *_: begun.append(1))
+    for budget, ways in ((10**6, 1), (300, 2)):
+        begun.clear()
+        vectors = encode(model, ids, Passing(0, "cls", budget))
+        once = len(begun)
+        assert once > 5
+        vectors.sum().backward()  # type: ignore[no-untyped-call]
+        assert len(begun) == ways * once
+
+
+def test_no_texts_are_no_vectors(tiny_encoder: Encoder, ids: Tensor) -> None:
+    assert encode(tiny_encoder.model, ids[:0], Passing(0)).shape == (0, 16)
+
+
+def test_products_can_be_in_bfloat16(tiny_encoder: Encoder, ids: Tensor) -> None:
+    exact = encode(tiny_encoder.model, ids, Passing(0, "mean", 100))
+    rough = encode(tiny_encoder.model, ids, Passing(0, "mean", 100, "bfloat16"))
+    assert rough.dtype == torch.float32
+    assert 1e-4 < (rough - exact).abs().max() < 0.1
+    rough.sum().backward()  # type: ignore[no-untyped-call]
+    tiny_encoder.model.zero_grad()
+
+
+def test_a_cpu_takes_float32_by_itself() -> None:
+    assert not Passing(0).mixed(torch.device("cpu"))
+    assert Passing(0, precision="bfloat16").mixed(torch.device("cpu"))
+    assert not Passing(0, precision="float32").mixed(torch.device("cuda"))
+
+
+def test_all_mistakes_are_said_at_once() -> None:
+    with pytest.raises(UsageError) as error:
+        Passing(0, "men", 0, "half")
+    for part in ("pooling 'men': did you mean 'mean'", "precision 'half'", "token_budget is 0"):
+        assert part in str(error.value)
+
+
+@needs_gpu
+def test_a_gpu_is_as_right_as_bfloat16_allows(tiny_encoder: Encoder, ids: Tensor) -> None:
+    model = deepcopy(tiny_encoder.model)
+    exact = encode(model, ids, Passing(0, "mean", 100))
+    there = model.to("cuda")
+    same = encode(there, ids.cuda(), Passing(0, "mean", 100, "float32"))
+    torch.testing.assert_close(same.cpu(), exact, rtol=0, atol=1e-3)
+    rough = encode(there, ids.cuda(), Passing(0, "mean", 100))
+    assert rough.dtype == torch.float32
+    assert (rough.cpu() - exact).abs().max() < 0.1
+    loss = LOSSES["squared norm of the mean"]
+    for one, two in zip(
+        gradients(there, ids.cuda(), Passing(0, "mean", 100, "float32"), loss),
+        gradients(there, ids.cuda(), Passing(0, "mean", 10**6, "float32"), loss),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
