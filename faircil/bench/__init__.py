@@ -1,1 +1,1 @@
-"""Benchmarks: the solvers of the weighting program, and whole runs with what they are made of."""
+"""Benchmarks: the solvers of the weighting program, whole runs and their parts, and sweeps."""

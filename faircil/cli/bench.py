@@ -1,19 +1,20 @@
-"""``faircil bench``: measure the solvers, or whole runs and what they are made of."""
+"""``faircil bench``: measure the solvers, whole runs and what they are made of, or sweeps."""
 
 from __future__ import annotations
 
 import argparse
 
-from faircil.cli import bench_lp, bench_run
+from faircil.cli import bench_lp, bench_run, bench_sweep
 from faircil.cli.commands import add_command
 
-ACTIONS = {"lp": bench_lp, "run": bench_run}
-HELP = "measure the solvers of the weighting program, or whole runs"
+ACTIONS = {"lp": bench_lp, "run": bench_run, "sweep": bench_sweep}
+HELP = "measure the solvers of the weighting program, whole runs, or sweeps"
 EPILOG = """examples:
   faircil bench lp --sizes 1k 12k 100k 1M
   faircil bench lp mine.npz --solvers highs
   faircil bench run --dataset mnist biased-mnist --page docs/speed.md
   faircil bench run --scale
+  faircil bench sweep --jobs 1 2 4
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """

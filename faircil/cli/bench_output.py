@@ -1,4 +1,4 @@
-"""What both benchmarks do with what they find: keep it, also when interrupted, and show it."""
+"""What all benchmarks do with what they find: keep it, also when interrupted, and show it."""
 
 from __future__ import annotations
 

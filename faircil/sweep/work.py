@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from faircil.config import RunConfig
 from faircil.results.summary import RunSummary
+from faircil.sweep.spent import Spent
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,12 @@ class Work:
 class Outcome:
     """What became of a piece of work: a finished run, or the problem that there is none.
 
-    ``diverged`` says that the problem is the training itself: these settings do not work.
+    ``diverged`` says that the problem is the training itself: these settings do not work. ``spent``
+    is what the time went to, where the run was made now.
     """
 
     work: Work
     run: RunSummary | None
     problem: str | None = None
     diverged: bool = False
+    spent: Spent | None = field(default=None, compare=False)

@@ -12,6 +12,7 @@ from faircil.errors import DivergedError, FaircilError, StorageError
 from faircil.results.environment import code_digest
 from faircil.sweep.command import command_of
 from faircil.sweep.make import make_run
+from faircil.sweep.spent import Watch
 from faircil.sweep.store import alone, find, folder_of, note_divergence
 from faircil.sweep.streams import Streams
 from faircil.sweep.work import Outcome, Work
@@ -61,6 +62,7 @@ def answer(work: Work, place: Place, streams: Streams) -> Answer:
 
 
 def _make(work: Work, place: Place, streams: Streams) -> Outcome:
+    watch = Watch()
     try:
         # Another process may have been faster.
         found = find(work, place.root, any_code=place.any_code)
@@ -68,14 +70,16 @@ def _make(work: Work, place: Place, streams: Streams) -> Outcome:
             return found
     except FaircilError:
         pass  # what is there is no finished run, and is replaced
+    device = torch.device(place.device)
     try:
         run = make_run(
             work.config,
             work.seed,
             folder_of(work, place.root),
             command=command_of(work.config, [work.seed]),
-            device=torch.device(place.device),
-            load=streams,
+            device=device,
+            listener=watch.listen,
+            load=watch.loading(streams, device),
         )
     except DivergedError as error:
         note_divergence(work, place.root, str(error))
@@ -84,4 +88,4 @@ def _make(work: Work, place: Place, streams: Streams) -> Outcome:
         raise
     except FaircilError as error:
         return Outcome(work, None, str(error))
-    return Outcome(work, run)
+    return Outcome(work, run, spent=watch.spent())

@@ -9,17 +9,22 @@ import numpy as np
 import pytest
 from bench_results import cost, small_program
 from cli_outcome import Cli
+from sweep_costs import cost as sweep_cost
 
 from faircil.bench.lp import measure as lp_measure
 from faircil.bench.lp import programs as lp_programs
 from faircil.bench.run import scaling, whole_runs
 from faircil.bench.run.contenders import Contender
 from faircil.bench.run.record import RunCost
+from faircil.bench.sweep import measure as sweep_measure
+from faircil.bench.sweep.record import Case, SweepCost
 from faircil.cli import main
 from faircil.errors import FaircilError
+from faircil.sweep.work import Work
 
 LP = ("bench", "lp", "a.npz", "--solvers", "exact", "highs", "--repeats", "1")
 RUN = ("bench", "run", "--dataset", "toy", "--methods", "er", "fsw", "--repeats", "1")
+SWEEP = ("bench", "sweep", "--dataset", "toy", "--methods", "er", "fsw", "--seeds", "0-4")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +41,19 @@ def fake_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_runs, "run_once", fake)
 
 
-@pytest.mark.parametrize("action", ["lp", "run"])
+@pytest.fixture
+def fake_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Case, list[Work]]]:
+    made: list[tuple[Case, list[Work]]] = []
+
+    def fake(works: list[Work], case: Case, repeat: int) -> SweepCost:
+        made.append((case, works))
+        return sweep_cost(case, 12.0 / case.jobs, repeat=repeat)
+
+    monkeypatch.setattr(sweep_measure, "measure_case", fake)
+    return made
+
+
+@pytest.mark.parametrize("action", ["lp", "run", "sweep"])
 def test_help(capsys: pytest.CaptureFixture[str], action: str) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["bench", action, "--help"])
@@ -209,3 +226,75 @@ def test_dataset_without_its_files(cli: Cli) -> None:
     outcome = cli("bench", "run", "--dataset", "drug")
     assert outcome.code == 1
     assert "drug_consumption.data is missing: run `faircil data fetch drug`" in outcome.err
+
+
+def test_sweep_writes_files_and_prints_tables(
+    cli: Cli, fake_sweeps: list[tuple[Case, list[Work]]], tmp_path: Path
+) -> None:
+    outcome = cli(*SWEEP, "--alone", "--set", "epochs=1", "--page", "docs/speed.md")
+    assert outcome.code == 0
+    for words in ("runs per second", "against the first", "load data", "idle at the end"):
+        assert words in outcome.out
+    for words in (
+        "10 runs each with a new process for each run, then with 1",
+        "2 processes on the",
+    ):
+        assert words in outcome.err
+    assert "\n1 process on the CPU, round 1: 10 runs in 12.0 s\n" in outcome.err
+    assert [case for case, _ in fake_sweeps] == [Case(alone=True), Case(1), Case(2)]
+    works = fake_sweeps[0][1]
+    assert {work.config.settings.epochs for work in works} == {1}
+    assert {work.config.evaluate_on for work in works} == {"validation"}
+    names = {"results.json", "results.csv", "time.png", "time.svg", "page.md"}
+    assert {file.name for file in (tmp_path / "bench" / "sweep").iterdir()} == names
+    page = (tmp_path / "docs" / "speed.md").read_text("utf-8")
+    command = (
+        "faircil bench sweep --dataset toy --methods er fsw --seeds 0-4 --alone --set epochs=1"
+    )
+    assert f"```\n{command}\n```" in page
+    assert (tmp_path / "docs" / "images" / "speed-time.svg").is_file()
+
+
+@pytest.mark.usefixtures("fake_sweeps")
+def test_sweep_json(cli: Cli) -> None:
+    outcome = cli(*SWEEP, "--jobs", "2", "4", "--repeats", "3", "--json", "--quiet")
+    assert outcome.err == ""
+    document = json.loads(outcome.out)
+    assert [row["speedup"] for row in document["summary"]] == [1.0, 2.0]
+    assert len(document["sweeps"]) == 6
+
+
+def test_all_mistakes_of_sweep_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    outcome = cli(
+        "bench", "sweep", "--dataset", "tooy", "--methods", "fws", "--seeds", "4-0", "--jobs", "0",
+        "--gpu-jobs", "1", "--repeats", "0",
+    )  # fmt: skip
+    assert outcome.code == 2
+    assert len(outcome.err.splitlines()) == 7
+    for words in ("'tooy'", "'fws'", "'4-0'", "--jobs is 0", "needs a GPU", "--repeats is 0"):
+        assert words in outcome.err
+
+
+def test_sweep_needs_the_files_of_its_datasets(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("bench", "sweep", "--dataset", "drug")
+    assert outcome.code == 1
+    assert "drug_consumption.data is missing: run `faircil data fetch drug`" in outcome.err
+    assert not (tmp_path / "bench").exists()  # found before anything is measured
+
+
+def test_sweeps_measured_so_far_stay(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(works: list[Work], case: Case, repeat: int) -> SweepCost:
+        if case.jobs == 2:
+            raise FaircilError("toy er seed 0: not enough memory")
+        return sweep_cost(case, 12.0)
+
+    monkeypatch.setattr(sweep_measure, "measure_case", stopped)
+    outcome = cli(*SWEEP, "--quiet")
+    assert outcome.code == 1
+    assert outcome.err.endswith("error: toy er seed 0: not enough memory\n")
+    document = json.loads((tmp_path / "bench" / "sweep" / "results.json").read_text("utf-8"))
+    assert document["complete"] is False
+    assert len(document["sweeps"]) == 1
