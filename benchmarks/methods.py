@@ -8,7 +8,6 @@ the data files (``faircil data fetch mnist fashion-mnist drug``).
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from rows import (
 from faircil.cli.lists import plain
 from faircil.learners import ALIASES, LEARNERS
 from faircil.report import COLUMNS, format_value
+from faircil.results.files import read_json
 from faircil.results.summary import RunSummary, over_seeds
 from faircil.settings import own_settings, settings_of
 
@@ -174,10 +174,14 @@ def settings_text(run: RunSummary) -> str:
     return ", ".join(f"{name}={plain(value)}" for name, value in values.items())
 
 
+def machine_of(run: RunSummary) -> dict[str, Any]:
+    """Read on what machine a run was made."""
+    return dict(read_json(Path(run.dir) / "environment.json"))
+
+
 def device_of(runs: Sequence[RunSummary]) -> str:
     """Say where the runs were made."""
-    environments = [json.loads((Path(run.dir) / "environment.json").read_text()) for run in runs]
-    names = {env["gpu"] or "CPU" for env in environments}
+    names = {machine_of(run)["gpu"] or "CPU" for run in runs}
     return ", ".join(sorted(name.removeprefix("NVIDIA ") for name in names))
 
 
@@ -216,7 +220,7 @@ def time_table(results: Sequence[Result], published: dict[str, Any]) -> str:
         theirs = published.get(bench.method, {}).get("seconds", "–")
         mark = "" if seconds <= most else " **missed**"
         lines.append(f"| {bench.method} | {seconds:.0f}{mark} | {most} | {theirs} |")
-    machine = json.loads((Path(results[0][1][0].dir) / "environment.json").read_text())
+    machine = machine_of(results[0][1][0])
     about = f"One run at a time on a CPU, {machine['threads']} threads ({machine['processor']})"
     return f"{about}: `python benchmarks/methods.py --alone`.\n\n" + "\n".join(lines) + "\n"
 

@@ -9,8 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.bench_output import add_output_arguments, keep, page_command
-from faircil.cli.console import say
+from faircil.cli.bench_output import add_output_arguments, begin, keep, page_command
 
 if TYPE_CHECKING:
     from faircil.bench.files import Findings
@@ -62,27 +61,22 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.bench.lp.cases import usable_cases
     from faircil.bench.lp.measure import measure
     from faircil.bench.lp.programs import read_programs
-    from faircil.bench.machine import busy
     from faircil.device import choose_device
     from faircil.errors import collecting, raise_all
-    from faircil.results.reuse import claim
 
     mistakes: list[str] = []
     options = _options(arguments, mistakes)
     device = None
     with collecting(mistakes):
         device = choose_device(arguments.device)
-    cases, notes = usable_cases(arguments.solvers, mistakes, device)
+    cases, unusable = usable_cases(arguments.solvers, mistakes, device)
     programs = read_programs(arguments.files, mistakes)
     raise_all(mistakes)
-    claim(arguments.out)
-    tell = (lambda _: None) if arguments.quiet else say
-    for note in (notes := [*busy(), *notes]):
-        tell(note)
+    tell, notes = begin(arguments, unusable)
     programs = programs or _recorded(tell)
     tell(f"{len(programs)} programs, solvers {', '.join(case.name for case in cases)}")
     outcomes = _told(measure(programs, cases, options), tell)
-    keep(outcomes, partial(_finish, arguments, options, tuple(notes)), arguments)
+    keep(outcomes, partial(_finish, arguments, options, notes), arguments)
 
 
 def _options(arguments: argparse.Namespace, mistakes: list[str]) -> LpOptions:

@@ -51,6 +51,36 @@ def page_command(typed: str) -> str:
     return shlex.join(kept)
 
 
+def begin(
+    arguments: argparse.Namespace, notes: Iterable[str] = ()
+) -> tuple[Callable[[str], None], tuple[str, ...]]:
+    """Make sure that results can be kept, and say what a reader should know.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        With ``out`` and ``quiet``.
+    notes : iterable of str
+        Besides whether the machine is busy.
+
+    Returns
+    -------
+    tell : callable
+        Says something to the user, unless they want it quiet.
+    notes : tuple of str
+        All of them.
+    """
+    from faircil.bench.machine import busy
+    from faircil.results.reuse import claim
+
+    claim(arguments.out)
+    tell: Callable[[str], None] = (lambda _: None) if arguments.quiet else say
+    told = (*busy(), *notes)
+    for note in told:
+        tell(note)
+    return tell, told
+
+
 def keep(
     outcomes: Iterable[Outcome],
     finish: Callable[[tuple[Outcome, ...], bool], Findings | None],

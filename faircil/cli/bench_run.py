@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.bench_output import add_output_arguments, keep, page_command
-from faircil.cli.console import say
+from faircil.cli.bench_output import add_output_arguments, begin, keep, page_command
 
 if TYPE_CHECKING:
     import torch
@@ -69,12 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Measure, write the files, print the tables."""
-    from faircil.bench.machine import busy
     from faircil.bench.run.contenders import METHODS, contenders, missing_files
     from faircil.bench.run.scaling import FACTORS
     from faircil.device import choose_device
     from faircil.errors import DataError, collecting, raise_all, unknown_name
-    from faircil.results.reuse import claim
 
     mistakes: list[str] = []
     runs = contenders(arguments.dataset, arguments.methods or METHODS, arguments.set, mistakes)
@@ -86,12 +83,9 @@ def command(arguments: argparse.Namespace) -> None:
         device = choose_device(arguments.device)
     raise_all(mistakes)
     raise_all(missing_files(arguments.dataset), DataError)
-    claim(arguments.out)
-    tell = (lambda _: None) if arguments.quiet else say
-    for note in (notes := busy()):
-        tell(note)
+    tell, notes = begin(arguments)
     outcomes = _told(_outcomes(runs, factors, arguments.repeats, device), tell)
-    keep(outcomes, partial(_finish, arguments, str(device), tuple(notes)), arguments)
+    keep(outcomes, partial(_finish, arguments, str(device), notes), arguments)
 
 
 def _outcomes(

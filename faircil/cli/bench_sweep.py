@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.bench_output import add_output_arguments, keep, page_command
-from faircil.cli.console import say
+from faircil.cli.bench_output import add_output_arguments, begin, keep, page_command
 from faircil.cli.seeds import parse_seeds
 
 if TYPE_CHECKING:
@@ -72,12 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Measure, write the files, print the tables."""
-    from faircil.bench.machine import busy
     from faircil.bench.run.contenders import contenders, missing_files
     from faircil.bench.sweep.cases import DATASETS, METHODS, cases_of, works_of
     from faircil.bench.sweep.measure import measure_sweeps
     from faircil.errors import DataError, collecting, raise_all
-    from faircil.results.reuse import claim
 
     mistakes: list[str] = []
     datasets = arguments.dataset or DATASETS
@@ -91,13 +88,10 @@ def command(arguments: argparse.Namespace) -> None:
         mistakes.append(f"--repeats is {arguments.repeats}, expected at least 1")
     raise_all(mistakes)
     raise_all(missing_files(datasets), DataError)
-    claim(arguments.out)
-    tell = (lambda _: None) if arguments.quiet else say
-    for note in (notes := busy()):
-        tell(note)
+    tell, notes = begin(arguments)
     tell(f"{len(works)} runs each with {', then with '.join(case.name for case in cases)}")
     costs = _told(measure_sweeps(works, cases, arguments.repeats), tell)
-    keep(costs, partial(_finish, arguments, works, tuple(notes)), arguments)
+    keep(costs, partial(_finish, arguments, works, notes), arguments)
 
 
 def _told(costs: Iterator[SweepCost], tell: Callable[[str], None]) -> Iterator[SweepCost]:

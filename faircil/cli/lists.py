@@ -102,14 +102,10 @@ def _solvers() -> Listing:
 
 
 def plain(value: object) -> str:
-    """Write a default as ``--set`` takes it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    """Write a default as ``--set`` takes it, and a dash where there is none."""
+    from faircil.sweep.command import written
+
+    return "–" if value is None else written(value)
 
 
 def _line(text: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -97,7 +98,16 @@ class Learner:
 
         A step that is recorded draws nothing by itself: it would repeat the draws.
         """
-        return batch
+        count = self.draws_for(batch)
+        if batch.noise is not None or count is None:
+            return batch
+        noise = torch.rand(count, generator=self.generators.method)
+        return replace(batch, noise=noise.to(batch.rows.device))
+
+    def draws_for(self, batch: Batch) -> int | None:
+        """Return how many random numbers the step of a batch needs; None if it draws nothing."""
+        del batch
+        return None
 
     def step(self, batch: Batch) -> None:
         """Update the net once: one forward and one backward pass."""

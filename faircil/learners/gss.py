@@ -8,7 +8,6 @@ may take the places of others, rather of those whose score is large.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -65,13 +64,9 @@ class Gss(Learner):
         """Return the loss of plain replay."""
         return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
-    def prepared(self, batch: Batch) -> Batch:
-        """Draw what a step needs: an order of the pool, and the luck of those who compete."""
-        if batch.noise is not None or not len(batch.current):
-            return batch
-        count = 2 * len(self.pool) + len(batch.current)
-        noise = torch.rand(count, generator=self.generators.method)
-        return replace(batch, noise=noise.to(batch.rows.device))
+    def draws_for(self, batch: Batch) -> int | None:
+        """Return what a step needs: an order of the pool, and the luck of those who compete."""
+        return 2 * len(self.pool) + len(batch.current) if len(batch.current) else None
 
     def step(self, batch: Batch) -> None:
         """Update the net, then the pool."""

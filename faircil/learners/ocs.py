@@ -8,7 +8,6 @@ the factors of the gradients that were compared, so it takes no further pass.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
@@ -81,12 +80,9 @@ class Ocs(Learner):
         """Rows that the steps of the epoch have picked, the first of them."""
         return self.picked[: min(int(self.count), CANDIDATES)]
 
-    def prepared(self, batch: Batch) -> Batch:
-        """Draw an order of the batch, for steps that pick at random."""
-        if batch.noise is not None:
-            return batch
-        noise = torch.rand(len(batch.current), generator=self.generators.method)
-        return replace(batch, noise=noise.to(batch.rows.device))
+    def draws_for(self, batch: Batch) -> int | None:
+        """Return what a step that picks at random needs: an order of the batch."""
+        return len(batch.current)
 
     def step(self, batch: Batch) -> None:
         """Pick, and update the net."""

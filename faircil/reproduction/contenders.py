@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from faircil.config import RunConfig, resolve
 from faircil.data.datasets import DATASETS
+from faircil.sweep.command import run_line
 from faircil.tuning.request import Tuned, TuneRequest
 
 
@@ -95,11 +96,9 @@ def config(contender: Contender, dataset: str, measure: str, tuned: Tuned | None
 
 def command(contender: Contender, dataset: str, measure: str, tuned: Tuned | None) -> str:
     """Return what a reader types for these runs, with all that was chosen."""
-    words = ["faircil run --dataset", dataset, "--method", contender.method]
-    words += ["--weighting", contender.weighting] if contender.weighting else []
-    words += ["--measure", _run_measure(contender, dataset, measure)]
-    words += ["--set", *settings] if (settings := chosen(contender, tuned)) else []
-    return " ".join([*words, "--seeds 0-4"])
+    own = _run_measure(contender, dataset, measure)
+    names = (dataset, contender.method, contender.weighting, own)
+    return run_line(*names, chosen(contender, tuned), range(5))
 
 
 def _run_measure(contender: Contender, dataset: str, measure: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from faircil.errors import DataError
 from faircil.reproduction.page import Grid, Section
+from faircil.results.files import read_json
 from faircil.results.summary import RunSummary
 
 HEADER = ("runs", "processor", "GPU", "threads", "torch", "code")
@@ -25,8 +26,8 @@ def machines_section(runs: Sequence[RunSummary]) -> Section:
 
 def _machine(folder: Path) -> tuple[str, ...]:
     try:
-        found: dict[str, Any] = json.loads((folder / "environment.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        found: dict[str, Any] = read_json(folder / "environment.json")
+    except DataError:
         return ("not known",) * (len(HEADER) - 1)
     names = ("processor", "gpu", "threads")
     versions = found.get("packages", {}).get("torch"), found.get("code")

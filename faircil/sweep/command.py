@@ -19,28 +19,53 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
     shipped = resolve(
         dataset=config.dataset, method=method, weighting=weighting, measure=config.measure
     )
-    words = ["faircil", "run", "--dataset", config.dataset, "--method", method]
-    words += ["--weighting", weighting] if weighting else []
-    words += ["--measure", config.measure]
+    options: list[str] = []
     if config.postprocess != "none":
-        words += ["--postprocess", config.postprocess, "--epsilon", f"{config.epsilon:g}"]
-    words += ["--held-out", str(config.held_out)] if config.held_out else []
-    words += ["--evaluate-on", config.evaluate_on] if config.evaluate_on != "test" else []
+        options += ["--postprocess", config.postprocess, "--epsilon", written(config.epsilon)]
+    options += ["--held-out", str(config.held_out)] if config.held_out else []
+    options += ["--evaluate-on", config.evaluate_on] if config.evaluate_on != "test" else []
     usual = shipped.settings.model_dump()
-    changed = {
-        name: value for name, value in config.settings.model_dump().items() if value != usual[name]
-    }
-    if changed:
-        words += ["--set", *(f"{name}={written(value)}" for name, value in changed.items())]
+    changed = [
+        f"{name}={written(value)}"
+        for name, value in config.settings.model_dump().items()
+        if value != usual[name]
+    ]
+    return run_line(
+        config.dataset, method, weighting, config.measure, changed, seeds, options=options
+    )
+
+
+def run_line(
+    dataset: str,
+    method: str,
+    weighting: str | None,
+    measure: str,
+    settings: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    options: Sequence[str] = (),
+) -> str:
+    """Write a ``faircil run`` from names, ``name=value`` settings and further options."""
+    words = ["faircil", "run", "--dataset", dataset, "--method", method]
+    words += ["--weighting", weighting] if weighting else []
+    words += ["--measure", measure, *options]
+    words += ["--set", *settings] if settings else []
     return shlex.join([*words, "--seeds", seeds_text(seeds)])
 
 
 def written(value: Any) -> str:
-    """Write the value of a setting as ``--set`` takes it."""
+    """Write the value of a setting as ``--set`` takes it, to the last digit.
+
+    Examples
+    --------
+    >>> written(10.0), written(0.1 + 0.2), written(True), written((256, 128))
+    ('10', '0.30000000000000004', 'true', '256,128')
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:g}"
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

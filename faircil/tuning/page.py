@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from faircil.data.validation import SHARE
 from faircil.report import format_value
 from faircil.results.summary import over_seeds
+from faircil.sweep.command import run_line
 from faircil.tuning.problem import problem_of
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
 from faircil.tuning.space import size
 
-SEEDS = "0-4"  # that the chosen settings are run on
+SEEDS = range(5)  # that the chosen settings are run on
 PARTS = {
     "validation": f"{SHARE:.0%} of each group's training data, held out of training (seen tasks "
     "only); the test data was not looked at",
@@ -22,10 +22,9 @@ PARTS = {
 
 def run_command(request: TuneRequest, overrides: Overrides) -> str:
     """Return what to type to run these settings on test data."""
-    words = ["faircil", "run", "--dataset", request.dataset, "--method", request.method]
-    words += ["--weighting", request.weighting] if request.weighting else []
-    words += ["--measure", request.measure, "--set", *request.fixed, *overrides]
-    return shlex.join([*words, "--seeds", SEEDS])
+    settings = [*request.fixed, *overrides]
+    names = (request.dataset, request.method, request.weighting, request.measure)
+    return run_line(*names, settings, SEEDS)
 
 
 def best_trial(tuned: Tuned | NotTuned) -> Trial | None:
