@@ -138,7 +138,9 @@ def _finish(
 
     described = environment(arguments.typed, arguments.device)
     typed = page_command(arguments.typed)
-    results = LpResults(outcomes, options, typed, described, notes, complete)
+    results = LpResults(
+        outcomes, options, command=typed, environment=described, notes=notes, complete=complete
+    )
     if results.measurements:
         return lp_findings(results)
     raise_all(not_measured(results.skipped) if complete else [], SolverError)

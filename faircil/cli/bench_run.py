@@ -146,4 +146,13 @@ def _finish(
         return None
     described = environment(arguments.typed, device)
     typed = page_command(arguments.typed)
-    return run_findings(RunResults(outcomes, arguments.repeats, typed, described, notes, complete))
+    return run_findings(
+        RunResults(
+            outcomes,
+            arguments.repeats,
+            command=typed,
+            environment=described,
+            notes=notes,
+            complete=complete,
+        )
+    )

@@ -119,4 +119,8 @@ def _finish(
     described = environment(arguments.typed, "cuda" if arguments.gpu_jobs else "cpu")
     names = tuple(work.name for work in works)
     typed = page_command(arguments.typed)
-    return sweep_findings(SweepResults(costs, names, typed, described, notes, complete))
+    return sweep_findings(
+        SweepResults(
+            costs, names, command=typed, environment=described, notes=notes, complete=complete
+        )
+    )

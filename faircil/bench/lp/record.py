@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+
+from faircil.bench.record import Circumstances
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class LpResults:
+class LpResults(Circumstances):
     """A benchmark of solvers.
 
     Parameters
@@ -99,22 +99,10 @@ class LpResults:
     outcomes : tuple of Measurement and Skipped
         In the order in which they came.
     options : LpOptions
-    command : str
-        To measure again, as the page shows it.
-    environment : mapping
-        The machine, see :func:`faircil.results.environment.environment`.
-    notes : tuple of str
-        What a reader should know.
-    complete : bool
-        Whether nothing interrupted it.
     """
 
     outcomes: tuple[Measurement | Skipped, ...]
     options: LpOptions
-    command: str
-    environment: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    complete: bool = True
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

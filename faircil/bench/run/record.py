@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from faircil.bench.record import Circumstances
 from faircil.results.record import Seconds
 
 
@@ -109,7 +109,7 @@ RunOutcome = RunCost | EpochCost | ScalePoint
 
 
 @dataclass(frozen=True)
-class RunResults:
+class RunResults(Circumstances):
     """A benchmark of runs.
 
     Parameters
@@ -117,22 +117,10 @@ class RunResults:
     outcomes : tuple of RunCost, EpochCost and ScalePoint
     repeats : int
         Of whole runs.
-    command : str
-        To measure again, as the page shows it.
-    environment : mapping
-        The machine, see :func:`faircil.results.environment.environment`.
-    notes : tuple of str
-        What a reader should know.
-    complete : bool
-        Whether nothing interrupted it.
     """
 
     outcomes: tuple[RunOutcome, ...]
     repeats: int
-    command: str
-    environment: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    complete: bool = True
 
     @property
     def runs(self) -> list[RunCost]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
-from typing import Any
+
+from faircil.bench.record import Circumstances
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class SweepCost:
 
 
 @dataclass(frozen=True)
-class SweepResults:
+class SweepResults(Circumstances):
     """A benchmark of sweeps.
 
     Parameters
@@ -126,19 +127,7 @@ class SweepResults:
     costs : tuple of SweepCost
     works : tuple of str
         Names of the runs that each sweep makes.
-    command : str
-        To measure again, as the page shows it.
-    environment : mapping
-        The machine, see :func:`faircil.results.environment.environment`.
-    notes : tuple of str
-        What a reader should know.
-    complete : bool
-        Whether nothing interrupted it.
     """
 
     costs: tuple[SweepCost, ...]
     works: tuple[str, ...]
-    command: str
-    environment: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    complete: bool = True
