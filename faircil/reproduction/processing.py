@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from faircil.reproduction.measurements.store import Measurement
+from faircil.results import checksums
 from faircil.results.folder import read_run
-from faircil.results.probabilities import FILE
 from faircil.results.processed import process_run
 from faircil.results.summary import RunSummary
 
@@ -28,9 +28,9 @@ class Processing(Measurement[Processed]):
     Parameters
     ----------
     folder : str
-        Of the run.
+        Of the run; it may be moved.
     content : str
-        SHA-256 of its probabilities: other ones, another measurement.
+        SHA-256 of the run's list of checksums: other files, another measurement.
     epsilons : tuple of float
     """
 
@@ -41,6 +41,10 @@ class Processing(Measurement[Processed]):
     content: str
     epsilons: tuple[float, ...]
 
+    def identity(self) -> dict[str, Any]:
+        """Return what was in the run and the ε, wherever the run is kept."""
+        return {"content": self.content, "epsilons": self.epsilons}
+
     def compute(self) -> Processed:
         """Post-process the run; DataError where it has no probabilities."""
         found = process_run(read_run(Path(self.folder)), self.epsilons)
@@ -49,6 +53,6 @@ class Processing(Measurement[Processed]):
 
 def processing_of(run: RunSummary, epsilons: tuple[float, ...]) -> Processing:
     """Return the measurement of a finished run."""
-    file = Path(run.dir) / FILE
+    file = Path(run.dir) / checksums.FILE
     content = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     return Processing(run.dir, content, epsilons)

@@ -9,7 +9,7 @@ from run_results import make_result
 
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.reproduction import processing
-from faircil.reproduction.measurements.store import measured
+from faircil.reproduction.measurements.store import file_of, measured
 from faircil.reproduction.processing import processing_of
 from faircil.results.folder import write_run
 from faircil.results.processed import process_run
@@ -46,11 +46,28 @@ def test_it_is_what_post_processing_gives_and_kept(run: RunSummary, tmp_path: Pa
     assert again == values
 
 
-def test_other_probabilities_or_other_epsilons_are_another_measurement(run: RunSummary):
-    first = processing_of(run, (0.0,))
-    assert first != processing_of(run, (0.1,))
+def test_other_epsilons_or_another_run_are_another_measurement(run: RunSummary, tmp_path: Path):
+    first = file_of(processing_of(run, (0.0,)), tmp_path)
+    assert first != file_of(processing_of(run, (0.1,)), tmp_path)
+    other = write_run(tmp_path / "other" / "seed-0", make_result(), {})
+    assert first != file_of(processing_of(other, (0.0,)), tmp_path)
+
+
+def test_a_run_that_is_moved_without_its_probabilities_keeps_what_was_measured(
+    run: RunSummary, tmp_path: Path
+):
+    values = measured(processing_of(run, (0.0,)), tmp_path).values
+    moved = Path(run.dir).rename(tmp_path / "moved")
+    (moved / "probabilities.npz").unlink()
+    again = measured(processing_of(replace(run, dir=str(moved)), (0.0,)), tmp_path).values
+    assert again == values is not None
+
+
+def test_altered_probabilities_are_not_measured(run: RunSummary, tmp_path: Path):
     (Path(run.dir) / "probabilities.npz").write_bytes(b"other")
-    assert first != processing_of(run, (0.0,))
+    found = measured(processing_of(run, (0.0,)), tmp_path)
+    assert found.values is None
+    assert "altered" in (found.problem or "")
 
 
 def test_a_run_without_probabilities_has_a_problem(tmp_path: Path):

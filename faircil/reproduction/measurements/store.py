@@ -43,6 +43,10 @@ class Measurement(ABC, Generic[Values]):
     def compute(self) -> Values:
         """Measure; DataError where the data is not there."""
 
+    def identity(self) -> dict[str, Any]:
+        """Return the parameters that its result depends on."""
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class Measured(Generic[Values]):
@@ -89,7 +93,7 @@ def measured(
 
 def file_of(measurement: Measurement[Values], root: Path) -> Path:
     """Return where a measurement is kept, with this code."""
-    parameters = _digest(_canonical(asdict(measurement)))[:10]
+    parameters = _digest(_canonical(measurement.identity()))[:10]
     return root / FOLDER / f"{measurement.name}-{parameters}-{_code(measurement)}.json"
 
 
@@ -113,7 +117,7 @@ def _read(file: Path, measurement: Measurement[Values]) -> Values | None:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content["sha256"] != _digest(_canonical(content["values"])):
             return None
-        if _canonical(content["parameters"]) != _canonical(asdict(measurement)):
+        if _canonical(content["parameters"]) != _canonical(measurement.identity()):
             return None
         values: Values = TypeAdapter(measurement.values).validate_python(content["values"])
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
@@ -125,7 +129,7 @@ def _write(file: Path, measurement: Measurement[Values], values: Values) -> None
     """Write a file under a hidden name and rename it: it appears whole or not at all."""
     plain = TypeAdapter(measurement.values).dump_python(values, mode="json")
     content = {
-        "parameters": asdict(measurement),
+        "parameters": measurement.identity(),
         "sha256": _digest(_canonical(plain)),
         "values": plain,
     }
