@@ -12,6 +12,12 @@ from faircil.weighting.measures import MEASURES
 from faircil.weighting.training import WEIGHTINGS
 
 
+def has_texts(dataset: str | None, own: OwnData | None) -> bool:
+    """Tell whether the inputs of a run are texts."""
+    row = DATASETS.get(dataset or "")
+    return own.text is not None if own else row is not None and row.texts
+
+
 def checked_method_and_weighting(
     method: str, weighting: str | None, mistakes: list[str]
 ) -> tuple[str, str]:

@@ -13,11 +13,12 @@ from faircil.combinations import (
     attribute_mistakes,
     checked_measure,
     checked_method_and_weighting,
+    has_texts,
     postprocess_mistakes,
 )
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
-from faircil.errors import DataError, raise_all, unknown_name
+from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.learners import ALIASES
 from faircil.postprocess import EPSILON
 from faircil.settings import (
@@ -25,14 +26,18 @@ from faircil.settings import (
     parse_overrides,
     settings_of,
     shipped_settings,
+    text_options,
     validate_settings,
 )
+from faircil.text.encoder_files import encoder_digest
 
 
 class RunConfig(BaseModel):
     """One run, up to its seed.
 
-    ``data_sha256`` is that of the user's own file: with another content it is another run.
+    ``data_sha256`` is that of the user's own file, ``encoder_sha256`` that of the encoder's files:
+    with another content it is another run. The latter is None without texts, and where there is
+    no such encoder, which whoever makes the run will say.
     ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
     trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
     data stands for the test data, which is then not looked at.
@@ -50,19 +55,26 @@ class RunConfig(BaseModel):
     epsilon: float | None = None
     held_out: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
+    encoder_sha256: str | None = None
     settings: SerializeAsAny[Settings]
 
     @field_validator("settings", mode="before")
     @classmethod
     def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
         """Read settings as those of the method that was read before them."""
-        if isinstance(value, dict) and "method" in info.data:
-            return settings_of(info.data["method"]).model_validate(value)
+        if isinstance(value, dict) and {"method", "dataset", "own"} <= info.data.keys():
+            texts = has_texts(info.data["dataset"], info.data["own"])
+            return settings_of(info.data["method"], texts).model_validate(value)
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel between processes as JSON: the class of a method's settings has no name."""
         return RunConfig.model_validate_json, (self.model_dump_json(),)
+
+    @property
+    def texts(self) -> bool:
+        """Whether the inputs are texts."""
+        return has_texts(self.dataset, self.own)
 
     @property
     def label(self) -> str:
@@ -112,13 +124,15 @@ def resolve(
         mistakes += attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
     elif held_out:
         mistakes += attribute_mistakes("post-processing, which --held-out is for,", dataset, own)
-    values = shipped_settings(dataset, method, weighting, measure)
-    values.update(parse_overrides(overrides, method, mistakes))
+    texts = has_texts(dataset, own)
+    given = parse_overrides(overrides, method, mistakes, texts=texts)
+    values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
+    values.update(given)
     if own and (named := {"class_order", "classes_per_task"} & values.keys()):
         mistakes.append(
             f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
         )
-    settings = validate_settings(values, method, mistakes)
+    settings = validate_settings(values, method, mistakes, texts=texts) or Settings()
     raise_all(mistakes)
     return RunConfig(
         dataset=dataset or (own.name if own else ""),
@@ -131,8 +145,16 @@ def resolve(
         epsilon=epsilon,
         held_out=held_out,
         evaluate_on=evaluate_on,
-        settings=settings or Settings(),
+        encoder_sha256=_encoder_digest(text_options(settings).encoder) if texts else None,
+        settings=settings,
     )
+
+
+def _encoder_digest(name: str) -> str | None:
+    try:
+        return encoder_digest(name)
+    except FaircilError:
+        return None
 
 
 def _digest(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +26,9 @@ def choose_device(name: str) -> torch.device:
             f"device '{name}' is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
             "use --device cpu, or install a CUDA build of torch"
         )
+    if device.type == "cuda":
+        # The thread of the first backward pass finds no context, says so, and makes one.
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
     return device
 
 
@@ -40,5 +44,5 @@ def enough_memory() -> Iterator[None]:
             raise
         raise FaircilError(
             f"not enough memory: {error}; use fewer or narrower hidden layers, a smaller "
-            "batch_size, or another --device"
+            "batch_size, with an encoder of texts a smaller token_budget, or another --device"
         ) from None

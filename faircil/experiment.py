@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from threadpoolctl import threadpool_limits
+from torch import nn
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.config import RunConfig
@@ -25,18 +27,33 @@ from faircil.metrics import TaskMetrics
 from faircil.nets import build_mlp
 from faircil.results.record import EpochRecord, Names, RunResult
 from faircil.samples import Samples, group_counts
-from faircil.settings import learner_options
+from faircil.settings import learner_options, text_options
 from faircil.state import RunState, TaskInProgress
+from faircil.text.embeddings import EmbeddingProgress
+from faircil.text.streams import encoded, kept_encoder
+from faircil.text.text_net import TextNet
 from faircil.threads import one_thread
 from faircil.weighting.training import Selection
 
-Listener = Callable[[EpochRecord | TaskMetrics], None]
+Event = EpochRecord | TaskMetrics
+Listener = Callable[[Event], None]
 Checkpoint = Callable[[RunState], None]
 Step = Callable[[Batch], None]
 
 
-def load_stream(config: RunConfig, seed: int) -> TaskStream:
-    """Load the data of a run, and put held-out training data in the place of the test data."""
+def load_stream(
+    config: RunConfig,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+) -> TaskStream:
+    """Load the data of a run as inputs of a net.
+
+    For an evaluation on validation data, held-out training data takes the place of the test data.
+    Texts become tokens or embeddings; new embeddings are computed on the device, and ``progress``
+    is told how far they are.
+    """
     if config.own is not None:
         stream = load_own(config.own, seed)
     else:
@@ -46,7 +63,11 @@ def load_stream(config: RunConfig, seed: int) -> TaskStream:
             shuffle_classes=config.settings.class_order == "shuffled",
             classes_per_task=config.settings.classes_per_task,
         )
-    return validation_stream(stream, seed) if config.evaluate_on == "validation" else stream
+    if config.evaluate_on == "validation":
+        stream = validation_stream(stream, seed)
+    if stream.texts is None:
+        return stream
+    return encoded(stream, text_options(config.settings), device=device, progress=progress)
 
 
 def run(
@@ -114,9 +135,8 @@ def run(
 def _start(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
     """Make the state of a run before its first task."""
     settings = config.settings
-    n_inputs = stream.tasks[0].train.x[0].numel()
     generators = Generators.from_seed(seed)
-    net = build_mlp(n_inputs, stream.n_classes, settings.hidden, generators.init_seed).to(device)
+    net = _build_net(config, stream, generators.init_seed).to(device)
     options = learner_options(config.method, settings)
     learner = LEARNERS[config.method](net, options, generators)
     quota = settings.buffer_size if learner.replays else 0
@@ -126,6 +146,23 @@ def _start(config: RunConfig, seed: int, stream: TaskStream, device: torch.devic
         generators,
         notes=[*stream.notes, *small_groups(stream, quota)],
     )
+
+
+def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
+    """Make the net of a run: an MLP, or the encoder of its texts with a head."""
+    settings = config.settings
+    if config.texts and (texts := text_options(settings)).finetune:
+        return TextNet(
+            kept_encoder(texts.encoder),
+            stream.n_classes,
+            seed=seed,
+            pooling=texts.pool,
+            token_budget=texts.token_budget,
+            precision=texts.precision,
+            trainable_layers=texts.trainable_layers,
+        )
+    n_inputs = stream.tasks[0].train.x[0].numel()
+    return build_mlp(n_inputs, stream.n_classes, settings.hidden, seed)
 
 
 def _learn_task(
@@ -140,12 +177,13 @@ def _learn_task(
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
     graphable = learner.graphable and getattr(learner.net, "graphable", True)
     step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
+    large = getattr(learner.net, "large", False)
     while task.epoch < epochs:
         chosen = learner.begin_epoch(task.epoch + 1, epochs)
         result = weigh_samples(config, state, task.material.current)
-        start = time.perf_counter()
+        start, tokens = time.perf_counter(), _trained_tokens(learner)
         selection = select_samples(config, state, task.material.current, result, chosen)
-        with one_thread():
+        with nullcontext() if large else one_thread():
             steps = _train_epoch(step, task, selection, config.settings.batch_size)
         task.epoch += 1
         task.weights = None if result is None else result.weights
@@ -157,6 +195,7 @@ def _learn_task(
             steps=steps,
             train=time.perf_counter() - start,
             weights=weight_record(result),
+            tokens=None if tokens is None else (_trained_tokens(learner) or 0) - tokens,
         )
         state.epochs.append(record)
         listener(record)
@@ -198,6 +237,11 @@ def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_s
     if samples.y.is_cuda:
         torch.cuda.synchronize()
     return len(rows)
+
+
+def _trained_tokens(learner: Learner) -> int | None:
+    tokens = getattr(learner.net, "trained_tokens", None)
+    return None if tokens is None else int(tokens)
 
 
 def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:

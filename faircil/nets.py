@@ -1,4 +1,9 @@
-"""Networks. The contract: ``logits = net.head(net.features(x))``."""
+"""Networks. The contract: ``logits = net.head(net.features(x))``.
+
+A net may say that its steps cannot be replayed as CUDA graphs (``graphable = False``), that they
+are large enough to be shared by threads (``large = True``), and how many tokens of texts it was
+trained on so far (``trained_tokens``).
+"""
 
 from __future__ import annotations
 

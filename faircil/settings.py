@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from pydantic import ValidationError, create_model
@@ -14,17 +15,20 @@ from faircil.buffer import RULES
 from faircil.errors import shortened, unknown_name
 from faircil.learners import LEARNERS, Options
 from faircil.learners.options import Count, NonNegative, Positive
+from faircil.text.options import TextOptions
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.solver import SOLVERS
 from faircil.weighting.weights import GRADIENTS
+
+TRUE = ("true", "1", "yes", "on", "t", "y")  # as pydantic reads a switch
 
 
 class Settings(Options):
     """Numbers and switches of a run; every field can be set with ``--set name=value``.
 
     The settings of a run are those here, which every method has, and those of its learner; see
-    :func:`settings_of`.
+    :func:`settings_of`. Runs on texts have those of :class:`faircil.text.options.TextOptions` too.
     """
 
     epochs: Count = 20
@@ -67,12 +71,23 @@ class Settings(Options):
 
 
 @cache
-def settings_of(method: str) -> type[Settings]:
-    """Return the settings of runs of a method: those of every run, and those of its learner."""
+def settings_of(method: str, texts: bool = False) -> type[Settings]:
+    """Return the settings of runs of a method: those of every run, and those of its learner.
+
+    Parameters
+    ----------
+    method : str
+    texts : bool
+        Whether the run is on texts, which have settings of their own.
+    """
     learner = LEARNERS.get(method)
-    if learner is None or learner.options is Options:
+    own: tuple[Any, ...] = (
+        () if learner is None or learner.options is Options else (learner.options,)
+    )
+    if not own and not texts:
         return Settings
-    bases: Any = (learner.options, Settings)  # in this order: a learner's own defaults win
+    # In this order: a learner's own defaults win.
+    bases: Any = (*own, *((TextOptions,) if texts else ()), Settings)
     return cast(type[Settings], create_model("Settings", __base__=bases))
 
 
@@ -82,6 +97,11 @@ def learner_options(method: str, settings: Settings) -> Options:
     return options(**{name: getattr(settings, name) for name in options.model_fields})
 
 
+def text_options(settings: Settings) -> TextOptions:
+    """Return the part of the settings of a run on texts that is about them."""
+    return TextOptions(**{name: getattr(settings, name) for name in TextOptions.model_fields})
+
+
 def own_settings(method: str) -> list[str]:
     """Return the names of the settings that runs of other methods may not have."""
     common = Settings.model_fields
@@ -89,30 +109,46 @@ def own_settings(method: str) -> list[str]:
 
 
 def shipped_settings(
-    dataset: str | None, method: str, weighting: str, measure: str
+    dataset: str | None,
+    method: str,
+    weighting: str,
+    measure: str,
+    *,
+    texts: bool = False,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Look the run up in ``settings.toml``; own data (None) has no row there.
+    """Look the run up in ``settings.toml``; own data (None) has only rows without a dataset.
 
-    A row may name settings of several methods; each takes those that it has.
+    A row may name settings of several methods; each takes those that it has. ``given`` are the
+    user's own: what suits a net depends on whether the encoder of its texts is trained.
     """
     key = {"dataset": dataset, "method": method, "weighting": weighting, "measure": measure}
     table = tomllib.loads((files("faircil") / "settings.toml").read_text(encoding="utf-8"))
     values: dict[str, Any] = {}
     for row in table["row"]:
+        trained = str(given.get("finetune", values.get("finetune", False))).lower() in TRUE
+        key["texts"] = ("fine-tuned" if trained else "frozen") if texts else None
         if all(key[name] in row[name] for name in key if name in row):
             values.update(row["set"])
-    known = settings_of(method).model_fields
+    known = settings_of(method, texts).model_fields
     return {name: value for name, value in values.items() if name in known}
 
 
-def parse_overrides(overrides: Iterable[str], method: str, mistakes: list[str]) -> dict[str, Any]:
+def parse_overrides(
+    overrides: Iterable[str], method: str, mistakes: list[str], *, texts: bool = False
+) -> dict[str, Any]:
     """Read ``name=value`` pairs for a run of the method; a comma makes a list."""
-    known = settings_of(method).model_fields
+    known = settings_of(method, texts).model_fields
     values: dict[str, Any] = {}
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name or not value:
             mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
+        elif name in TextOptions.model_fields and not texts:
+            mistakes.append(
+                f"setting '{name}' is for texts, and the data of this run has none; name their "
+                "column with --text COLUMN, or choose a dataset of texts (`faircil list datasets`)"
+            )
         elif name not in known:
             owners = [other for other in LEARNERS if name in own_settings(other)]
             mistakes.append(
@@ -126,7 +162,7 @@ def parse_overrides(overrides: Iterable[str], method: str, mistakes: list[str]) 
 
 
 def validate_settings(
-    values: Mapping[str, Any], method: str, mistakes: list[str]
+    values: Mapping[str, Any], method: str, mistakes: list[str], *, texts: bool = False
 ) -> Settings | None:
     """Check types, ranges and names of the settings of a method."""
     tables: dict[str, Iterable[str]] = {
@@ -140,7 +176,7 @@ def validate_settings(
         if name in values and values[name] not in table:
             mistakes.append(unknown_name(name.replace("_", " "), str(values[name]), table))
     try:
-        return settings_of(method).model_validate(values)
+        return settings_of(method, texts).model_validate(values)
     except ValidationError as error:
         expected: dict[str, dict[str, None]] = {}
         for problem in error.errors():

@@ -48,7 +48,8 @@ def test_every_row_of_the_table_names_settings_that_its_methods_have() -> None:
         assert set(row.get("method", [])) <= LEARNERS.keys()
         for method in row.get("method", []):
             assert row["set"].keys() <= settings_of(method).model_fields.keys(), row
-        every = {name for method in LEARNERS for name in settings_of(method).model_fields}
+        texts = "texts" in row or any(DATASETS[name].texts for name in row.get("dataset", []))
+        every = {name for method in LEARNERS for name in settings_of(method, texts).model_fields}
         assert row["set"].keys() <= every
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
 from faircil.errors import DataError, raise_all, unknown_name
+
+if TYPE_CHECKING:
+    from faircil.data.by_hand import ByHand
 
 HELP = "list, fetch and check dataset files"
 EPILOG = """examples:
@@ -15,7 +19,8 @@ EPILOG = """examples:
   faircil data fetch mnist --from ~/Downloads
   faircil data check
 
-Files live in the folder FAIRCIL_DATA, or else in the user's cache folder.
+Files live in the folder FAIRCIL_DATA, or else in the user's cache folder. Those of biasbios are not
+fetched: `faircil data fetch biasbios` says how to get them.
 """
 
 
@@ -35,53 +40,67 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """List, fetch or check."""
-    from faircil.data.sources import SOURCES
-
     if arguments.action == "list":
         _list()
     elif arguments.action == "check":
-        _check(_sources(arguments.names) if arguments.names else list(SOURCES))
+        _check(*_chosen(arguments.names))
     else:
         from faircil.data.fetch import fetch
 
-        for source in _sources(arguments.names):
+        sources, by_hand = _chosen(arguments.names)
+        for source in sources:
             folder = fetch(source, local=arguments.local, force=arguments.force, report=say)
             say(f"{source} is in {folder}")
+        raise_all(_to_do(by_hand), DataError)
+        for name in by_hand:
+            say(f"{name}: its files are in place")
 
 
-def _sources(names: list[str]) -> list[str]:
-    """Turn names of datasets or sources into sources, each once."""
+def _chosen(names: list[str]) -> tuple[list[str], dict[str, ByHand]]:
+    """Turn names of datasets or sources into sources and what a user puts in place.
+
+    Without names it is everything, but for what the user has not put in place.
+    """
     from faircil.data.datasets import DATASETS
     from faircil.data.sources import SOURCES
 
+    by_hand = {name: row.by_hand for name, row in DATASETS.items() if row.by_hand}
     known = {name: row.source for name, row in DATASETS.items()} | {name: name for name in SOURCES}
     raise_all([unknown_name("dataset", name, known) for name in names if name not in known])
+    names = names or [*SOURCES, *(n for n in by_hand if not DATASETS[n].missing_files())]
     for name in names:
-        if known[name] is None:
+        if known[name] is None and name not in by_hand:
             say(f"{name} is embedded and needs no file")
-    return list(dict.fromkeys(source for name in names if (source := known[name])))
+    sources = list(dict.fromkeys(source for name in names if (source := known[name])))
+    return sources, {name: by_hand[name] for name in names if name in by_hand}
+
+
+def _to_do(by_hand: dict[str, ByHand]) -> list[str]:
+    """Say what a user has to do about files that nothing fetches."""
+    files = [file for row in by_hand.values() for file in row.check()]
+    return list(dict.fromkeys(file.message for file in files if file.state != "ok"))
 
 
 def _list() -> None:
     from faircil.data.datasets import DATASETS
-    from faircil.data.sources import SOURCES, check_source, data_folder
+    from faircil.data.sources import SOURCES, data_folder
 
     rows = []
     for name, row in DATASETS.items():
-        states = (
-            {status.state for status in check_source(row.source)} if row.source else {"embedded"}
-        )
+        states: set[str] = {file.state for file in row.check_files()} or {"embedded"}
         state = next((s for s in ("missing", "corrupt") if s in states), states.pop())
-        rows.append((name, state, SOURCES[row.source].about if row.source else row.summary))
+        files = row.by_hand or SOURCES.get(row.source or "")
+        rows.append((name, state, files.about if files else row.summary))
     show_columns(f"datasets, files in {data_folder()}", ("name", "state", "what"), rows)
 
 
-def _check(sources: list[str]) -> None:
+def _check(sources: list[str], by_hand: dict[str, ByHand]) -> None:
     """Show the state of every file; say what to do about those that are not in order."""
     from faircil.data.sources import check_source
 
     statuses = {source: check_source(source) for source in sources}
-    rows = [(str(file.path), file.state) for files in statuses.values() for file in files]
+    shown = [*statuses.values(), *(row.check() for row in by_hand.values())]
+    rows = [(str(file.path), file.state) for files in shown for file in files]
     if rows:
         show_columns("files", ("file", "state"), rows)
     mistakes = []
@@ -92,4 +111,4 @@ def _check(sources: list[str]) -> None:
                 f"{source}: {missing} of {len(files)} files missing: run `faircil data fetch "
                 f"{source}`, or set FAIRCIL_DATA to the folder that has {source}/"
             )
-    raise_all(mistakes, DataError)
+    raise_all(mistakes + _to_do(by_hand), DataError)

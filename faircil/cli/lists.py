@@ -27,8 +27,14 @@ def command(arguments: argparse.Namespace) -> None:
 def _datasets() -> Listing:
     from faircil.data.datasets import DATASETS
 
-    return ("name", "attribute", "files", "what"), [
-        (name, row.attribute or "–", row.source or "embedded", row.summary)
+    return ("name", "inputs", "attribute", "files", "what"), [
+        (
+            name,
+            "texts" if row.texts else "numbers",
+            row.attribute or "–",
+            row.folder or "embedded",
+            row.summary,
+        )
         for name, row in DATASETS.items()
     ]
 
@@ -70,10 +76,15 @@ def _weightings() -> Listing:
 def _settings() -> Listing:
     from faircil.learners import LEARNERS
     from faircil.settings import Settings, own_settings
+    from faircil.text.options import TextOptions
 
     owners: dict[tuple[str, str, str], list[str]] = {
         (name, plain(field.default), _line(field.description)): ["all"]
         for name, field in Settings.model_fields.items()
+    }
+    owners |= {
+        (name, plain(field.default), _line(field.description)): ["all, with texts"]
+        for name, field in TextOptions.model_fields.items()
     }
     for method, learner in LEARNERS.items():
         for name in own_settings(method):

@@ -11,8 +11,14 @@ if TYPE_CHECKING:
 
 def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
     """Declare the options; those that are not given are None."""
-    parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv or .npz file")
+    parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
     parser.add_argument("--label", metavar="COLUMN", help="column of the class")
+    parser.add_argument(
+        "--text",
+        metavar="COLUMN",
+        help="column of texts, for an encoder; they are then the only input (default: all columns "
+        "without a role are features)",
+    )
     parser.add_argument("--sensitive", nargs="+", metavar="COLUMN", help="sensitive attributes")
     parser.add_argument(
         "--tasks", metavar="CLASSES", help="'a,b|c,d' (default: two per task in sorted order)"
@@ -34,7 +40,7 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
     """Read the options; None without ``--data``. Adds to ``mistakes`` what does not fit."""
     from faircil.data.own import OwnData
 
-    roles = ("label", "sensitive", "tasks", "use_sensitive", "test_column", "test_share")
+    roles = ("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share")
     given = {name: getattr(arguments, name) for name in roles}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.data is None:

@@ -15,7 +15,9 @@ from faircil.config import RunConfig
 from faircil.metrics import TaskMetrics
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
+from faircil.text.embeddings import EmbeddingProgress
 
+PAUSE = 10.0  # seconds between two lines about the same work
 # What to show while a measure is trained for.
 DISPARITY = {"eer": "eer", "eo": "eo_gap", "dp": "dp"}
 
@@ -26,6 +28,9 @@ class Reporter(Protocol):
     def start(self, seed: int, tasks: int) -> None:
         """Start a run with this seed and number of tasks."""
 
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Take note of how far the texts of the next run are embedded."""
+
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
         """Take note of an epoch or an evaluation."""
 
@@ -35,6 +40,9 @@ class Silence:
 
     def start(self, seed: int, tasks: int) -> None:
         """Ignore the start of a run."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Ignore the embedding."""
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
         """Ignore the event."""
@@ -47,10 +55,17 @@ class Lines:
         self._console, self._config = console, config
         self._seed = self._tasks = 0
         self._epochs: list[EpochRecord] = []
+        self._told = 0.0
 
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run."""
         self._seed, self._tasks = seed, tasks
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Write a line now and then, and at the end."""
+        if progress.seconds - self._told > PAUSE or progress.rows == progress.total:
+            self._told = progress.seconds
+            self._console.print(Text(_embedded(progress)), soft_wrap=True)
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
         """Collect epochs; write a line when a task has been evaluated."""
@@ -92,6 +107,10 @@ class Bars:
         total = self._runs * tasks * self._config.settings.epochs
         self._progress.update(self._bar, total=total)
 
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Say below the bar how far it is: it belongs to no epoch."""
+        self._progress.update(self._bar, detail=_embedded(progress))
+
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
         """Move the bar."""
         if isinstance(event, EpochRecord):
@@ -132,10 +151,21 @@ def _seconds(epoch: EpochRecord) -> float:
 
 
 def _detail(epoch: EpochRecord) -> str:
-    if epoch.weights is None:
-        return f"{epoch.samples:,} samples"
-    kept = epoch.weights.kept + epoch.weights.partial
-    return f"kept {kept:,} of {epoch.samples:,} samples, LP {epoch.weights.lp:.2f} s"
+    parts = [f"{epoch.samples:,} samples"]
+    if epoch.weights is not None:
+        kept = epoch.weights.kept + epoch.weights.partial
+        parts = [f"kept {kept:,} of {epoch.samples:,} samples", f"LP {epoch.weights.lp:.2f} s"]
+    if epoch.tokens is not None and epoch.train > 0:
+        parts.append(f"{epoch.tokens / epoch.train:,.0f} tokens/s")
+    return ", ".join(parts)
+
+
+def _embedded(progress: EmbeddingProgress) -> str:
+    left = progress.seconds * (progress.total / progress.rows - 1)
+    return (
+        f"texts embedded: {progress.rows:,} of {progress.total:,}, "
+        f"{progress.tokens_per_second:,.0f} tokens/s, about {left:.0f} s left"
+    )
 
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:

@@ -77,6 +77,7 @@ def _run_seed(
         device=options.device,
         begin=lambda stream: reporter.start(seed, len(stream.tasks)),
         listener=reporter,
+        progress=reporter.embedding,
     )
     if options.replace:
         remove_others(folder, config.model_dump(mode="json"))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from faircil.data import downloaded, embedded
+from faircil.data import bios, downloaded, embedded
+from faircil.data.bios_files import FULL_BY_HAND, SAMPLE_BY_HAND
+from faircil.data.by_hand import ByHand
 from faircil.data.parts import Parts
+from faircil.data.sources import FileStatus, check_source, data_folder, find_source
 from faircil.data.stream import TaskStream, classes_in_tasks, cut_into_tasks, shuffled_classes
 from faircil.errors import UsageError, unknown_name
 
@@ -24,9 +28,14 @@ class Dataset:
     attribute : str or None
         The sensitive attribute.
     source : str or None
-        Name of its files in :data:`faircil.data.sources.SOURCES`; None: embedded.
+        Name of its files in :data:`faircil.data.sources.SOURCES`.
     classes_per_task : int
         Unless the user says otherwise.
+    texts : bool
+        Whether its inputs are texts, for an encoder.
+    by_hand : ByHand or None
+        Its files, where a user has to put them in place. With neither these nor a source, the
+        dataset is embedded.
     """
 
     load: Callable[[int], Parts]
@@ -34,6 +43,27 @@ class Dataset:
     attribute: str | None = None
     source: str | None = None
     classes_per_task: int = 2
+    texts: bool = False
+    by_hand: ByHand | None = None
+
+    @property
+    def folder(self) -> str | None:
+        """Name of the folder of its files; None if it is embedded."""
+        return self.by_hand.folder if self.by_hand else self.source
+
+    def check_files(self) -> list[FileStatus]:
+        """Return the state of each of its files, with their content where a hash is known."""
+        if self.by_hand:
+            return self.by_hand.check()
+        return check_source(self.source) if self.source else []
+
+    def missing_files(self) -> list[Path]:
+        """Return those of its files that are not there; their content is not looked at."""
+        if self.by_hand:
+            return [file.path for file in self.by_hand.check() if file.state == "missing"]
+        files = find_source(self.source).files if self.source else ()
+        paths = (data_folder() / (self.source or "") / file.name for file in files)
+        return [path for path in paths if not path.is_file()]
 
 
 DATASETS: dict[str, Dataset] = {
@@ -61,6 +91,21 @@ DATASETS: dict[str, Dataset] = {
         "cannabis use from 12 traits, 1,885 people",
         attribute="gender",
         source="drug",
+    ),
+    "biasbios": Dataset(
+        bios.biasbios,
+        "biographies, the 25 largest of 28 professions",
+        attribute="gender",
+        classes_per_task=5,
+        texts=True,
+        by_hand=FULL_BY_HAND,
+    ),
+    "biasbios-sample": Dataset(
+        bios.biasbios_sample,
+        "a small sample of these biographies, six professions",
+        attribute="gender",
+        texts=True,
+        by_hand=SAMPLE_BY_HAND,
     ),
 }
 
@@ -97,4 +142,6 @@ def load_dataset(
         parts.class_names,
         parts.attribute,
         parts.attribute_values,
+        parts.notes,
+        parts.texts,
     )

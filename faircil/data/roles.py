@@ -62,6 +62,24 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     return mistakes
 
 
+def text_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as the text."""
+    if is_numeric_dtype(column) and column.notna().any():
+        return [
+            f"text column '{column.name}' holds numbers, such as {column.dropna().iloc[0]}, not "
+            "texts; it is probably the wrong column"
+        ]
+    if mistakes := missing_mistakes(column):
+        return mistakes
+    first = column.iloc[0].strip()
+    if all(text.strip() == first for text in column):  # most often known at the second
+        return [
+            f"the {len(column)} texts of column '{column.name}' are all the same, {first!r:.40}; "
+            "nothing can be learned from them"
+        ]
+    return []
+
+
 def mark_mistakes(column: pd.Series) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the mark of test rows."""
     mistakes = _value_mistakes(column)
@@ -80,13 +98,20 @@ def mark_mistakes(column: pd.Series) -> list[str]:
     return mistakes
 
 
+def missing_mistakes(column: pd.Series) -> list[str]:
+    """Say which rows of ``column`` (n,) have no value; its index counts the rows from 0."""
+    missing = column.index[column.isna()]
+    if missing.empty:
+        return []
+    rows = shortened([str(row + 1) for row in missing])
+    return [
+        f"column '{column.name}' has {len(missing)} missing value(s), such as an empty field, NA "
+        f"or None, in row {rows} (counted from 1, without the header); fill or drop them"
+    ]
+
+
 def _value_mistakes(column: pd.Series) -> list[str]:
-    mistakes = []
-    if missing := int(column.isna().sum()):
-        mistakes.append(
-            f"column '{column.name}' has {missing} missing value(s), such as an empty field, NA or "
-            "None; fill or drop them"
-        )
+    mistakes = missing_mistakes(column)
     if is_numeric_dtype(column):
         # Inputs are float32, so what exceeds its range would become infinite.
         largest = np.finfo(np.float32).max

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -16,7 +16,7 @@ from faircil.errors import DataError, raise_all
 from faircil.samples import Samples, group_counts
 
 Integers = NDArray[np.int64]
-Inputs = Callable[[Integers], NDArray[np.float32]]
+Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,9 @@ class Part:
     z : ndarray of int64, shape (n,), or None
         Attribute values, numbered from 0.
     inputs : callable
-        ``inputs(rows)`` gives the float32 inputs (len(rows), d) of these rows. A function and not
-        an array, so that large inputs are made once per task and never stand in memory twice.
+        ``inputs(rows)`` gives the float32 inputs (len(rows), d) of these rows, or where they are
+        texts their int64 numbers (len(rows),) among all texts. A function and not an array, so
+        that large inputs are made once per task and never stand in memory twice.
     """
 
     y: Integers
@@ -42,7 +43,7 @@ class Part:
         """Return the samples at ``rows`` as tensors."""
         z = None if self.z is None else torch.from_numpy(self.z[rows])
         return Samples(
-            torch.from_numpy(np.ascontiguousarray(self.inputs(rows), dtype=np.float32)),
+            torch.from_numpy(np.ascontiguousarray(self.inputs(rows))),
             torch.from_numpy(self.y[rows]),
             z,
         )
@@ -75,6 +76,9 @@ class TaskStream:
         Name of attribute value 0, 1, …; empty without an attribute.
     notes : tuple of str
         What a user should know about how the data was read.
+    texts : tuple of str or None
+        Where inputs are texts that no encoder has seen yet: all of them, and a sample's ``x`` is
+        the number of its own.
     """
 
     name: str
@@ -83,6 +87,7 @@ class TaskStream:
     attribute: str | None = None
     attribute_values: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)

@@ -17,15 +17,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
-from faircil.errors import DataError, raise_all
+from faircil.data.parquet import read_columns
+from faircil.errors import MOST_NAMES, DataError, raise_all, shortened
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Read ``path`` by its ending (see ``READERS``).
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str, optional
+        The only ones that are needed. Other columns are not kept, nor read where that can be
+        avoided.
 
     Returns
     -------
@@ -35,7 +44,8 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises
     ------
     DataError
-        The file is absent, empty, of an unknown kind, or not what its ending says.
+        The file is absent, empty, of an unknown kind, not what its ending says, or without one of
+        the columns.
     """
     reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
     if reader is None:
@@ -44,13 +54,13 @@ def read_table(path: Path) -> pd.DataFrame:
         raise DataError(f"there is no file {path}; check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; expected columns with names")
-    table = reader(path)
+    table = reader(path, columns)
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
 
 
-def _read_text(path: Path, separator: str) -> pd.DataFrame:
+def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.DataFrame:
     options: dict[str, Any] = {
         "sep": separator,
         "encoding": "utf-8-sig",
@@ -66,7 +76,8 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
         names = peek.iloc[0].fillna("").tolist()
         if any("\0" in name for name in names):
             raise DataError(f"{path} is not text; expected a header row and rows of values")
-        raise_all(_name_mistakes(path, names), DataError)
+        raise_all(_name_mistakes(path, names, columns), DataError)
+        options["usecols"] = columns
         table: pd.DataFrame = pd.read_csv(path, **options)
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path} has only blank lines; expected a header row and rows") from error
@@ -77,10 +88,15 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
             f"cannot read {path}: {str(error).strip()}; expected as many fields in each row as in "
             "the header row (and gzip data if the name ends in .gz)"
         ) from error
-    return table
+    return table if columns is None else table[list(columns)]
 
 
-def _read_npz(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+    table = read_columns(path, columns, lambda names: _name_mistakes(path, names, columns))
+    return pd.DataFrame({name: _without_missing_words(table[name]) for name in table}, copy=False)
+
+
+def _read_npz(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
@@ -99,9 +115,11 @@ def _read_npz(path: Path) -> pd.DataFrame:
         mistakes.append(f"the arrays of {path} differ in length: {listed}; make them equal")
     if not frames and not mistakes:
         mistakes.append(f"{path} holds no arrays; save one array per column")
-    mistakes += _name_mistakes(path, [str(name) for frame in frames.values() for name in frame])
+    names = [str(name) for frame in frames.values() for name in frame]
+    mistakes += _name_mistakes(path, names, columns)
     raise_all(mistakes, DataError)
-    return pd.concat(frames.values(), axis=1)
+    table = pd.concat(frames.values(), axis=1)
+    return table if columns is None else table[list(columns)]
 
 
 def _columns(array: NDArray[Any], name: str) -> pd.DataFrame:
@@ -118,11 +136,19 @@ def _columns(array: NDArray[Any], name: str) -> pd.DataFrame:
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.ndim == 2:
         return pd.DataFrame(array, columns=[f"{name}_{i}" for i in range(array.shape[1])])
-    column = pd.Series(array, name=name)
-    return (column.mask(column.isin(MISSING)) if kind == "U" else column).to_frame()
+    return _without_missing_words(pd.Series(array, name=name)).to_frame()
 
 
-def _name_mistakes(path: Path, names: Sequence[str]) -> list[str]:
+def _without_missing_words(column: pd.Series) -> pd.Series:
+    if is_numeric_dtype(column):
+        return column
+    missing = column.isin(MISSING)
+    return column.mask(missing) if missing.any() else column  # a copy only where it must be
+
+
+def _name_mistakes(
+    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
+) -> list[str]:
     mistakes = [
         f"{path} has {times} columns named '{name}'; give each its own name"
         for name, times in Counter(names).items()
@@ -132,13 +158,18 @@ def _name_mistakes(path: Path, names: Sequence[str]) -> list[str]:
     nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
     if nameless:
         mistakes.append(f"column {', '.join(nameless)} of {path} has no name; name or delete it")
-    return mistakes
+    return mistakes + [
+        f"{path} has no column '{name}'; it has {shortened(names, MOST_NAMES)}"
+        for name in wanted or ()
+        if name not in names
+    ]
 
 
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+READERS: dict[str, Callable[[Path, Sequence[str] | None], pd.DataFrame]] = {
     ".csv": partial(_read_text, separator=","),
     ".csv.gz": partial(_read_text, separator=","),
     ".tsv": partial(_read_text, separator="\t"),
     ".tsv.gz": partial(_read_text, separator="\t"),
     ".npz": _read_npz,
+    ".parquet": _read_parquet,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from faircil.report import AMONG_BEST, BOUNDS
+from faircil.reproduction.availability import FILES_ABSENT
 from faircil.reproduction.comparison import Comparison
 from faircil.reproduction.layout import Line
-from faircil.reproduction.lineup import FILES_ABSENT
 from faircil.reproduction.metrics import METRICS
 from faircil.reproduction.page import Grid
 from faircil.statistics import Ranking, best_of
@@ -27,9 +27,10 @@ def comparison_grid(lines: Sequence[Line], compared: Compared, seeds: int) -> Gr
         How many were asked for; where there are fewer, a value says so.
     """
     header, columns = ["method"], [[line.row.contender.name for line in lines]]
+    beside = any(found.published for pairs in compared.values() for _, found in pairs)
     for name, pairs in compared.items():
         ranking = _rank(name, pairs)
-        header.append(f"{name}: ours")
+        header.append(f"{name}: ours" if beside else name)
         columns.append([_ours(line, found, ranking, seeds) for line, found in pairs])
         if any(found.published for _, found in pairs):
             header[-1:] = [f"{name}: paper", "ours", "difference", "verdict"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from faircil.config import RunConfig, resolve
 from faircil.data.datasets import DATASETS
-from faircil.sweep.command import run_line
 from faircil.tuning.request import Tuned, TuneRequest
 
 
@@ -94,15 +93,8 @@ def config(contender: Contender, dataset: str, measure: str, tuned: Tuned | None
     )
 
 
-def command(contender: Contender, dataset: str, measure: str, tuned: Tuned | None) -> str:
-    """Return what a reader types for these runs, with all that was chosen."""
-    own = _run_measure(contender, dataset, measure)
-    names = (dataset, contender.method, contender.weighting, own)
-    return run_line(*names, chosen(contender, tuned), range(5))
-
-
 def _run_measure(contender: Contender, dataset: str, measure: str) -> str:
     """Return the measure that its runs carry."""
-    if contender.is_weighted or dataset not in DATASETS:
+    if contender.is_weighted:
         return measure
     return "eer" if DATASETS[dataset].attribute is None else "eo"

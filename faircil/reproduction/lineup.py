@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from faircil.config import RunConfig
-from faircil.data.datasets import DATASETS
-from faircil.reproduction.contenders import Contender, command, config, request
+from faircil.reproduction.availability import FILES_ABSENT, files_absent
+from faircil.reproduction.contenders import Contender, config, request
 from faircil.reproduction.exhibit import SEEDS, Results
 from faircil.reproduction.targets import TARGETS, Target
 from faircil.results.summary import RunSummary
 from faircil.sweep.command import command_of
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
-
-FILES_ABSENT = "files absent"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,6 @@ class LineUp:
     ----------
     contenders : sequence of Contender
     targets : sequence of Target
-        Those whose dataset is not known are left out of what is chosen and run.
     settings : str
         ``tuned``: chosen on validation data; ``shipped``: those of the table of settings.
     seeds : sequence of int
@@ -66,7 +63,6 @@ class LineUp:
         return [
             request(contender, target.dataset, target.measure)
             for target in self.targets
-            if target.dataset in DATASETS
             for contender in self.contenders
         ]
 
@@ -87,7 +83,8 @@ class LineUp:
         """Return what came of a contender on a target."""
         found = self._config(contender, target, results.tuned)
         if found is None:
-            line = command(contender, target.dataset, target.measure, None)
+            shipped = config(contender, target.dataset, target.measure, None)
+            line = command_of(shipped, self.seeds)
             return Entry(contender, (), line, why_not_chosen(contender, target, results))
         runs = tuple(results.runs(found, self.seeds))
         line = command_of(found, self.seeds)
@@ -97,8 +94,6 @@ class LineUp:
         self, contender: Contender, target: Target, tuned: Mapping[TuneRequest, Tuned]
     ) -> RunConfig | None:
         """Return its configuration; None where that cannot be told."""
-        if target.dataset not in DATASETS:
-            return None
         chosen = None
         if self.settings == "tuned":
             chosen = tuned.get(request(contender, target.dataset, target.measure))
@@ -109,7 +104,7 @@ class LineUp:
 
 def why_not_chosen(contender: Contender, target: Target, results: Results) -> str:
     """Say why there are no settings of a contender on a target."""
-    if target.dataset not in DATASETS:
+    if files_absent(target.dataset):
         return FILES_ABSENT
     wanted = request(contender, target.dataset, target.measure)
     return results.not_tuned.get(wanted, "its settings were not searched for")

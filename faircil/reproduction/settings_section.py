@@ -8,15 +8,16 @@ from faircil.report import format_value
 from faircil.reproduction.layout import Column, Line
 from faircil.reproduction.page import Grid, Section
 from faircil.reproduction.table import Table
+from faircil.reproduction.targets import DATASET_NAMES
 from faircil.tuning.request import Tuned, TuneRequest
 
 SHIPPED = (
     "Those shipped with faircil (`faircil/settings.toml`): the paper's where it gives them, else "
     "chosen on held-out training data. None was chosen here."
 )
-# Where the seed draws the split, too.
-DRUG = (
-    "DRUG is split by the seed: rows that were trained on and held out there are test rows under "
+SPLIT_BY_SEED = ("drug", "biasbios-sample")
+ACROSS_SEEDS = (
+    "{} is split by the seed: rows that were trained on and held out there are test rows under "
     "other seeds. Within a seed nothing leaks."
 )
 HEADER = ("on", "method", "chosen", "objective", "score", "tried")
@@ -35,9 +36,9 @@ def settings_section(table: Table, lines: Mapping[Column, Sequence[Line]]) -> Se
     if not chosen:
         return Section("Settings", "None were chosen yet.")
     rows = tuple(_row(column, line, tuned) for column, line, tuned in chosen)
-    text = _how(chosen[0][2].request)
-    if any(column.target.dataset == "drug" for column, _, _ in chosen):
-        text = f"{text} {DRUG}"
+    datasets = {column.target.dataset for column, _, _ in chosen}
+    notes = [ACROSS_SEEDS.format(DATASET_NAMES[name]) for name in SPLIT_BY_SEED if name in datasets]
+    text = " ".join([_how(chosen[0][2].request), *notes])
     return Section("Settings", text, Grid(HEADER, rows), on_terminal=False)
 
 

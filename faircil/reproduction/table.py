@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from faircil.config import RunConfig
-from faircil.data.datasets import DATASETS
-from faircil.reproduction.availability import files_absent
-from faircil.reproduction.contenders import command, config, request
+from faircil.reproduction.availability import FILES_ABSENT, files_absent
+from faircil.reproduction.contenders import config, request
 from faircil.reproduction.exhibit import SEEDS, Results
 from faircil.reproduction.layout import Column, Line, Pair, Row
-from faircil.reproduction.lineup import FILES_ABSENT
 from faircil.reproduction.published import published
 from faircil.sweep.command import command_of
 from faircil.sweep.work import Work
@@ -60,8 +58,7 @@ class Table:
         """Return the settings that have to be chosen first."""
         if not self._is_tuned:
             return ()
-        known = [column for column in self.columns if column.target.dataset in DATASETS]
-        return [self._request(row, column) for column in known for row in self._rows(column)]
+        return [self._request(row, column) for column in self.columns for row in self._rows(column)]
 
     def works(self, tuned: Mapping[TuneRequest, Tuned]) -> Sequence[Work]:
         """Return the runs it needs, with the settings that were chosen."""
@@ -78,13 +75,11 @@ class Table:
 
     def _line(self, row: Row, column: Column, results: Results) -> Line:
         target, found = column.target, self._config(row, column, results.tuned)
-        if target.dataset not in DATASETS:
-            typed = command(row.contender, target.dataset, row.measure or target.measure, None)
-            return Line(row, (), typed, FILES_ABSENT)
         absent = FILES_ABSENT if files_absent(target.dataset) else None
         if found is None:
             why = results.not_tuned.get(self._request(row, column), "no settings were chosen")
-            return Line(row, (), f"faircil reproduce {self.topic}", absent or why)
+            shipped = config(row.contender, target.dataset, row.measure or target.measure, None)
+            return Line(row, (), command_of(shipped, self.seeds), absent or why)
         runs = tuple(results.runs(found, self.seeds))
         problem = results.problem(found, self.seeds)
         tuned = results.tuned.get(self._request(row, column)) if self._is_tuned else None
@@ -107,8 +102,6 @@ class Table:
     ) -> RunConfig | None:
         """Return a row's configuration; None where that cannot be told."""
         target = column.target
-        if target.dataset not in DATASETS:
-            return None
         chosen = tuned.get(self._request(row, column)) if self._is_tuned else None
         if self._is_tuned and chosen is None:
             return None

@@ -20,9 +20,11 @@ from faircil.reproduction.table import Table
 
 IN_ANSWER = 3  # pairs that the answer sums up; the findings have all
 SIDE_BY_SIDE = 2  # metrics with published values in one table
-LEGEND = (
+MARKS = (
     f"Ours is mean ± deviation over seeds. **Bold**: better than all others, {AMONG_BEST}: not "
-    f"told apart from the best mean ({TEST}; joint training and fine-tuning take no part). "
+    f"told apart from the best mean ({TEST}; joint training and fine-tuning take no part)."
+)
+VERDICTS = (
     "`same`: chance over the seeds of both sides (Welch, 95 %) and the rounding of the print "
     "explain the difference; else ours is `better` or `worse`."
 )
@@ -43,16 +45,19 @@ def table_page(table: Table, lines: Mapping[Column, Sequence[Line]]) -> Page:
     claims = [
         claim for column in table.columns for claim in claims_of(column, lines[column], table.pairs)
     ]
-    sections = [Section("How to read it", "\n\n".join(filter(None, (table.about, LEGEND))))]
+    legend = f"{MARKS} {VERDICTS}" if published(table.topic).values else MARKS
+    sections = [Section("How to read it", "\n\n".join(filter(None, (table.about, legend))))]
     for column in table.columns:
         sections += _column_sections(column, lines[column], compared[column], len(table.seeds))
     if claims:
         sections.append(Section("What is told apart", ABOUT, claim_grid(claims)))
     sections.append(settings_section(table, lines))
     runs = [run for some in lines.values() for line in some for run in line.runs]
-    if runs and any(name.startswith("seconds") for c in table.columns for name in c.metrics):
+    shown = {name for column in table.columns for name in (*column.metrics, *column.besides)}
+    if runs and any(name.startswith("seconds") for name in shown):
         sections.append(machines_section(runs))
-    sections.append(_reasons(table))
+    if any(row.published for row in table.rows):
+        sections.append(_reasons(table))
     verdicts = [pair for part in compared.values() for pair in _verdicts(part)]
     return Page(
         _answer(verdicts, summaries_of(claims, table.pairs[:IN_ANSWER])),
@@ -138,6 +143,8 @@ def _by_method(verdicts: Sequence[tuple[Line, Verdict]]) -> dict[str, tuple[Verd
 
 def _answer(verdicts: Sequence[tuple[Line, Verdict]], told: Sequence[str]) -> str:
     """Say in a few sentences what came out; the counts of all verdicts stand beside it."""
+    if not verdicts:
+        return " ".join(told) or "Not run yet."
     if all(verdict is Verdict.NOT_RUN for _, verdict in verdicts):
         return f"Not run yet: {len(verdicts)} published values stand without one of ours."
     own = [verdict for line, verdict in verdicts if (line.row.published or "").startswith("fsw")]

@@ -10,6 +10,7 @@ DATASET_NAMES = {
     "biased-mnist": "Biased MNIST",
     "drug": "DRUG",
     "biasbios": "BiasBios",
+    "biasbios-sample": "BiasBios sample",
 }
 # What the paper's tables and figures contain under the name of a measure.
 PAPER_METRICS = {"eer": "eer_task", "eo": "eo_gap", "dp": "dp_predicted"}

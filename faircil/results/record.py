@@ -72,6 +72,8 @@ class EpochRecord:
     """What an epoch did: trained on ``trained`` of ``samples`` in ``steps`` and ``train`` seconds.
 
     ``task`` and ``epoch`` count from 1; ``weights`` is None where the epoch was not weighted.
+    ``tokens`` is how many of them training sent through the encoder of texts, replayed ones
+    included; None where no encoder is trained.
     """
 
     task: int
@@ -81,6 +83,7 @@ class EpochRecord:
     steps: int
     train: float
     weights: WeightRecord | None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)

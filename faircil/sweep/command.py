@@ -8,6 +8,7 @@ from typing import Any
 
 from faircil.config import RunConfig, resolve
 from faircil.learners import ALIASES
+from faircil.settings import text_options
 
 
 def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
@@ -16,8 +17,17 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
     Settings that are the shipped ones for these names are left out.
     """
     method, weighting = _names(config)
-    shipped = resolve(
-        dataset=config.dataset, method=method, weighting=weighting, measure=config.measure
+    # Which settings are shipped depends on whether the encoder of texts is trained.
+    kind = [f"finetune={written(text_options(config.settings).finetune)}"] if config.texts else []
+    plain, shipped = (
+        resolve(
+            dataset=config.dataset,
+            method=method,
+            weighting=weighting,
+            measure=config.measure,
+            overrides=given,
+        )
+        for given in ([], kind)
     )
     options: list[str] = []
     if config.postprocess != "none":
@@ -25,7 +35,8 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
     options += ["--held-out", str(config.held_out)] if config.held_out else []
     options += ["--evaluate-on", config.evaluate_on] if config.evaluate_on != "test" else []
     usual = shipped.settings.model_dump()
-    changed = [
+    changed = kind if plain != shipped else []
+    changed += [
         f"{name}={written(value)}"
         for name, value in config.settings.model_dump().items()
         if value != usual[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from faircil.results.environment import environment
 from faircil.results.folder import write_run
 from faircil.results.reuse import claim, seed_folder
 from faircil.results.summary import RunSummary
+from faircil.text.embeddings import EmbeddingProgress
 
 Load = Callable[[RunConfig, int], TaskStream]
 
@@ -28,7 +30,8 @@ def make_run(
     device: torch.device,
     begin: Callable[[TaskStream], None] = lambda _: None,
     listener: Listener = lambda _: None,
-    load: Load = load_stream,
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+    load: Load | None = None,
 ) -> RunSummary:
     """Make a run and write it to the folder of its configuration.
 
@@ -45,9 +48,12 @@ def make_run(
         Is given the stream when it is loaded.
     listener : callable
         Is told of every epoch and every evaluation.
-    load : callable
-        Loads the stream.
+    progress : callable
+        Is told how far the embedding of new texts is.
+    load : callable, optional
+        Loads the stream; if not given, :func:`faircil.experiment.load_stream`.
     """
+    load = load or partial(load_stream, device=device, progress=progress)
     with enough_memory():
         stream = load(config, seed)
         claim(folder)

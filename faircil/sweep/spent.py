@@ -10,8 +10,7 @@ import torch
 
 from faircil.config import RunConfig
 from faircil.data.stream import TaskStream
-from faircil.metrics import TaskMetrics
-from faircil.results.record import EpochRecord
+from faircil.experiment import Event
 from faircil.sweep.make import Load
 
 
@@ -68,7 +67,7 @@ class Watch:
 
         return timed
 
-    def listen(self, _: EpochRecord | TaskMetrics) -> None:
+    def listen(self, _: Event) -> None:
         """Note the time; the last that a run tells of is its last evaluation."""
         self._evaluated = time.perf_counter()
 

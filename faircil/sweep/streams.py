@@ -11,15 +11,22 @@ MOST = 2
 
 
 class Streams:
-    """Loads streams, and gives the same object again where the data is the same."""
+    """Loads streams, and gives the same object again where the data is the same.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    device : str
+        Where new embeddings of texts are computed.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = device
         self._kept: dict[str, TaskStream] = {}
 
     def __call__(self, config: RunConfig, seed: int) -> TaskStream:
         """Return the stream of a run."""
         key = Work(config, seed).data
-        stream = self._kept.pop(key, None) or load_stream(config, seed)
+        stream = self._kept.pop(key, None) or load_stream(config, seed, device=self._device)
         self._kept[key] = stream  # the last used is the last to go
         for oldest in list(self._kept)[:-MOST]:
             del self._kept[oldest]

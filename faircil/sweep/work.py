@@ -9,6 +9,7 @@ from functools import cached_property
 
 from faircil.config import RunConfig
 from faircil.results.summary import RunSummary
+from faircil.settings import text_options
 from faircil.sweep.spent import Spent
 
 
@@ -30,7 +31,9 @@ class Work:
         """What two pieces of work share only if they train on the same data."""
         config, settings = self.config, self.config.settings
         source = (config.dataset, config.own, config.data_sha256, config.evaluate_on)
-        return repr((*source, settings.class_order, settings.classes_per_task, self.seed))
+        encoding = (config.encoder_sha256, text_options(settings)) if config.texts else ()
+        order = (settings.class_order, settings.classes_per_task)
+        return repr((*source, *encoding, *order, self.seed))
 
     @property
     def name(self) -> str:

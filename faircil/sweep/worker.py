@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from faircil.device import choose_device
 from faircil.errors import DivergedError, FaircilError, StorageError
 from faircil.results.environment import code_digest
 from faircil.sweep.command import command_of
@@ -42,7 +43,7 @@ class Place:
 def serve(pipe: Connection, place: Place) -> None:
     """Make what comes over the pipe until it is closed."""
     torch.set_num_threads(1)  # the processes share the cores
-    streams = Streams()
+    streams = Streams(place.device)
     try:
         while True:
             pipe.send(answer(pipe.recv(), place, streams))
@@ -70,7 +71,7 @@ def _make(work: Work, place: Place, streams: Streams) -> Outcome:
             return found
     except FaircilError:
         pass  # what is there is no finished run, and is replaced
-    device = torch.device(place.device)
+    device = choose_device(place.device)
     try:
         run = make_run(
             work.config,

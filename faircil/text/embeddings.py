@@ -23,7 +23,7 @@ from faircil.text.encoders import Encoder
 from faircil.text.passes import TOKEN_BUDGET, Passing, encode
 from faircil.text.pooling import FROZEN
 from faircil.text.shards import Rows
-from faircil.text.tokens import MAX_TOKENS, tokenize
+from faircil.text.tokens import MAX_TOKENS, Bits, tokenize
 
 SHARD_ROWS = 1024  # half a minute of work of a small encoder on one core
 CPU_TOKEN_BUDGET = 2048  # activations of this many tokens stay in cache: 1.4 times as fast
@@ -53,6 +53,21 @@ class EmbeddingProgress:
         return self.tokens / self.seconds
 
 
+@dataclass(frozen=True)
+class Embeddings:
+    """Embeddings of n texts.
+
+    Parameters
+    ----------
+    vectors : ndarray of float32, shape (n, hidden size of the encoder)
+    odd : ndarray of uint8, shape (n,)
+        What is odd about the texts; see :class:`faircil.text.tokens.Tokens`.
+    """
+
+    vectors: Rows
+    odd: Bits
+
+
 def embed(
     texts: Sequence[str],
     encoder: Encoder,
@@ -65,7 +80,7 @@ def embed(
     cache: Path | None,
     progress: Callable[[EmbeddingProgress], None] = lambda _: None,
     report: Callable[[str], None] = lambda _: None,
-) -> Rows:
+) -> Embeddings:
     """Return an embedding for each text.
 
     The same text has the same embedding, bit for bit, whether it is computed or read.
@@ -91,10 +106,6 @@ def embed(
     report : callable
         Takes a sentence about the cache: of a damaged part, or of another process.
 
-    Returns
-    -------
-    ndarray of float32, shape (n, hidden size of the encoder)
-
     Raises
     ------
     StorageError
@@ -106,7 +117,8 @@ def embed(
         token_budget = CPU_TOKEN_BUDGET if device.type == "cpu" else TOKEN_BUDGET
     how = Passing(encoder.pad_id, pooling, token_budget, precision)
     number = "bfloat16" if how.mixed(device) else "float32"
-    recipe = Recipe(encoder.digest, pooling, max_tokens, number, encoder.hidden_size)
+    # What is odd about a text is kept with its vector: to find it out again takes the tokenizer.
+    recipe = Recipe(encoder.digest, pooling, max_tokens, number, encoder.hidden_size + 1)
     keys = recipe.keys(texts)
     _, first, same = np.unique(keys, return_index=True, return_inverse=True)
     wanted = np.sort(first)
@@ -117,10 +129,11 @@ def embed(
         with _frozen(encoder.model, device):
             for begin in range(0, len(missing), SHARD_ROWS):
                 rows = missing[begin : begin + SHARD_ROWS]
-                ids = tokenize([texts[row] for row in rows], encoder, max_tokens).ids
-                out[rows] = _vectors(encoder, ids.to(device), how)
+                found = tokenize([texts[row] for row in rows], encoder, max_tokens)
+                out[rows, :-1] = _vectors(encoder, found.ids.to(device), how)
+                out[rows, -1] = found.odd
                 keep(rows)
-                tokens += int(row_lengths(ids, encoder.pad_id).sum())
+                tokens += int(row_lengths(found.ids, encoder.pad_id).sum())
                 seconds = time.perf_counter() - start
                 progress(EmbeddingProgress(begin + len(rows), len(missing), tokens, seconds))
 
@@ -137,7 +150,7 @@ def embed(
     original = first[same]
     copies = np.flatnonzero(original != np.arange(len(texts)))
     out[copies] = out[original[copies]]
-    return out
+    return Embeddings(out[:, :-1], out[:, -1].astype(np.uint8))
 
 
 def _vectors(encoder: Encoder, ids: Tensor, how: Passing) -> Rows:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from faircil.errors import UsageError
+from faircil.text.chunks import row_lengths
 from faircil.text.encoders import Encoder, load_model
 from faircil.text.passes import TOKEN_BUDGET, Passing, encode
 from faircil.text.pooling import FINE_TUNED
@@ -38,6 +39,7 @@ class TextNet(nn.Module):
     """
 
     graphable: ClassVar[bool] = False  # the shapes of its chunks are another in every batch
+    large: ClassVar[bool] = True  # its steps are work for many threads
 
     def __init__(
         self,
@@ -58,10 +60,13 @@ class TextNet(nn.Module):
             train_last_layers(self.encoder, trainable_layers)
         self.head = _new_head(encoder.hidden_size, n_classes, seed)
         self.seed, self.passes = seed, 0
+        self.trained_tokens: int | Tensor = 0  # a tensor on the device: nobody waits for it
         self.train()
 
     def features(self, x: Tensor) -> Tensor:
         """Return one vector per text, (n, d), for tokens (n, L)."""
+        if self.training:
+            self.trained_tokens = self.trained_tokens + row_lengths(x, self.passing.pad_id).sum()
         with self._own_draws(x.device):
             return encode(self.encoder, x, self.passing)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from faircil.errors import DataError, UsageError
@@ -14,38 +15,39 @@ from faircil.text.encoders import Encoder
 
 MAX_TOKENS = 128  # as in the paper
 ROWS, CHARACTERS = 1024, 2**20  # of texts that are tokenised together, at most
+LONG, EMPTY, UNKNOWN = 1, 2, 4
+ODD = {
+    LONG: "texts longer than {} tokens, whose end is not used",
+    EMPTY: "texts that are empty, so that the encoder cannot tell them apart",
+    UNKNOWN: "texts in which the encoder knows less than half (another language?)",
+}
+Bits = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of n texts, and what is remarkable about them.
+    """Tokens of n texts, and what is odd about them.
 
     Parameters
     ----------
     ids : Tensor of int32, shape (n, L)
         Filled up with the encoder's padding; L is the length of the longest.
-    truncated : int
-        Texts that go on beyond the last token.
-    empty : int
-        Texts without any token of their own.
-    unknown : int
-        Texts more than half of whose tokens the encoder does not know.
+    odd : ndarray of uint8, shape (n,)
+        Bits of ``ODD``; 0 for a text with nothing odd.
     """
 
     ids: Tensor
-    truncated: int
-    empty: int
-    unknown: int
+    odd: Bits
 
-    def notes(self) -> list[str]:
-        """Say to the user what is remarkable."""
-        n, longest = self.ids.shape
-        found = [
-            (self.truncated, f"texts longer than {longest} tokens, whose end is not used"),
-            (self.empty, "texts that are empty, so that the encoder cannot tell them apart"),
-            (self.unknown, "texts in which the encoder knows less than half (another language?)"),
-        ]
-        return [f"{what}: {count:,} of {n:,}" for count, what in found if count]
+
+def odd_notes(odd: Bits, max_tokens: int) -> list[str]:
+    """Say to the user what is odd about texts, (n,)."""
+    counts = {what: np.count_nonzero(odd & bit) for bit, what in ODD.items()}
+    return [
+        f"{what.format(max_tokens)}: {count:,} of {len(odd):,}"
+        for what, count in counts.items()
+        if count
+    ]
 
 
 def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKENS) -> Tokens:
@@ -68,23 +70,24 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
             f"than {encoder.max_length}"
         )
     parts = [np.empty((0, 1), dtype=np.int32)]
-    truncated = empty = unknown = 0
+    odd = np.zeros(len(texts), dtype=np.uint8)
+    begin = 0
     for batch in _batches(texts):
         encoded = tokenizer(batch, truncation=True, max_length=max_tokens, verbose=False)
         rows = [np.array(row, dtype=np.int32) for row in encoded["input_ids"]]
-        truncated += sum(bool(each.overflowing) for each in encoded.encodings)
-        empty += sum(len(row) <= around for row in rows)
-        for row in rows:
-            strange = np.count_nonzero(row == tokenizer.unk_token_id)
-            unknown += 2 * strange > len(row) - around
+        for number, (row, each) in enumerate(zip(rows, encoded.encodings, strict=True), begin):
+            strange = 2 * np.count_nonzero(row == tokenizer.unk_token_id) > len(row) - around
+            odd[number] |= LONG * bool(each.overflowing) | EMPTY * (len(row) <= around)
+            odd[number] |= UNKNOWN * bool(strange)
         parts.append(_filled(rows, encoder.pad_id))
+        begin += len(rows)
     longest = max(part.shape[1] for part in parts)
     ids = np.full((len(texts), longest), encoder.pad_id, dtype=np.int32)
     end = 0
     for part in parts:
         ids[end : end + len(part), : part.shape[1]] = part
         end += len(part)
-    return Tokens(torch.from_numpy(ids), truncated, empty, unknown)
+    return Tokens(torch.from_numpy(ids), odd)
 
 
 def _filled(rows: Sequence[np.ndarray], pad_id: int) -> np.ndarray:

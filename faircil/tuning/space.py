@@ -81,9 +81,9 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
     found: list[str] = []
     values = config.settings.model_dump()
     for override in (override for axis in space for override in axis.overrides):
-        known = parse_overrides([override], config.method, found)
+        known = parse_overrides([override], config.method, found, texts=config.texts)
         if known:
-            validate_settings(values | known, config.method, found)
+            validate_settings(values | known, config.method, found, texts=config.texts)
     mistakes += dict.fromkeys(found)  # an unknown setting is one mistake, not one for each value
     return space
 
@@ -103,7 +103,7 @@ def shipped_space(config: RunConfig) -> Space:
     for row in tomllib.loads(text, parse_float=str)["row"]:  # 0.00002 stays as it is written
         if all(key[name] in row[name] for name in key if name in row):
             values.update(row["try"])
-    known = settings_of(config.method).model_fields
+    known = settings_of(config.method, config.texts).model_fields
     return tuple(
         Axis(name, tuple(map(written, choices)))
         for name, choices in values.items()
@@ -124,8 +124,9 @@ def usual(space: Space, config: RunConfig) -> Overrides:
 
 def _read(config: RunConfig, name: str, value: str) -> Any:
     """Return a value as the settings have it: 1 and 1.0 are the same learning rate."""
-    known = parse_overrides([f"{name}={value}"], config.method, [])
-    settings = validate_settings(config.settings.model_dump() | known, config.method, [])
+    known = parse_overrides([f"{name}={value}"], config.method, [], texts=config.texts)
+    values = config.settings.model_dump() | known
+    settings = validate_settings(values, config.method, [], texts=config.texts)
     return getattr(settings, name)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_outcome import Cli
+from tiny_bios import in_place_of_the_sample, write_splits
 
 from faircil.cli.lists import KINDS
 from faircil.data.sources import SOURCES, DataFile, Source
@@ -31,6 +32,7 @@ def put(folder: Path, content: bytes) -> None:
     ("kind", "names"),
     [
         ("datasets", ["digits", "biased-digits", "toy", "mnist", "drug", "embedded", "colour"]),
+        ("datasets", ["biasbios", "biasbios-sample", "texts", "gender"]),
         ("methods", ["finetune", "joint", "er", "fsw", "er with weighting fsw"]),
         ("measures", ["eer", "eo", "dp", "equalized odds"]),
         ("weightings", ["none", "fsw", "random", "balanced"]),
@@ -110,3 +112,40 @@ def test_data_fetch_that_fails(cli: Cli) -> None:
     outcome = cli("data", "fetch", "drug", "--from", "nowhere")
     assert outcome.code == 1
     assert "nowhere" in outcome.err
+
+
+def test_files_that_nothing_fetches_say_how_to_get_them(cli: Cli, tmp_path: Path) -> None:
+    for action in ("fetch", "check"):
+        outcome = cli("data", action, "biasbios", "biasbios-sample")
+        assert outcome.code == 1
+        assert outcome.err.count("hf download LabHC/bias_in_bios") == 1
+        assert f"--local-dir {tmp_path / 'data/biasbios'}" in outcome.err
+        assert f"{tmp_path / 'data/biasbios/bios_sample.csv'} is missing" in outcome.err
+
+
+def test_files_put_in_place_are_found(cli: Cli, tmp_path: Path) -> None:
+    write_splits(tmp_path / "data")
+    with in_place_of_the_sample(tmp_path / "data") as sample:
+        outcome = cli("data", "fetch", "biasbios", "biasbios-sample")
+        assert outcome.code == 0
+        assert outcome.err.count("its files are in place") == 2
+        outcome = cli("data", "check", "biasbios", "biasbios-sample")
+        assert outcome.code == 0
+        assert outcome.out.count("ok") == 3
+        sample.write_text("another")
+        outcome = cli("data", "check", "biasbios-sample")
+        assert outcome.code == 1
+        assert "bios_sample.csv is corrupt" in outcome.err
+
+
+@pytest.mark.usefixtures("tiny")
+def test_files_that_nothing_fetches_are_missed_only_where_they_are_named(
+    cli: Cli, tmp_path: Path
+) -> None:
+    for name in SOURCES:
+        put(tmp_path / "data" / name, CONTENT)
+    outcome = cli("data", "check")
+    assert outcome.code == 0
+    assert "biasbios" not in outcome.out
+    write_splits(tmp_path / "data")
+    assert "biasbios" in cli("data", "check").out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from faircil.data.stream import TaskStream, shuffled_classes
 from faircil.errors import UsageError
 from faircil.samples import Samples
 
-NOT_DRAWN = {"mnist", "fashion-mnist"}  # their images, labels and split are given
+NOT_DRAWN = {"mnist", "fashion-mnist", "biasbios"}  # their samples and split are given
 
 
 @cache
@@ -29,6 +30,8 @@ def _files(tiny_files: TinyFiles) -> None:
 
 
 every_dataset = pytest.mark.parametrize("name", DATASETS)
+of_numbers = pytest.mark.parametrize("name", [n for n in DATASETS if not DATASETS[n].texts])
+of_texts = pytest.mark.parametrize("name", [n for n in DATASETS if DATASETS[n].texts])
 
 
 def parts(stream: TaskStream) -> list[Samples]:
@@ -37,9 +40,15 @@ def parts(stream: TaskStream) -> list[Samples]:
 
 def equal_parts(one: TaskStream, other: TaskStream) -> list[bool]:
     return [
-        torch.equal(mine.x, yours.x) and torch.equal(mine.keys(), yours.keys())
+        texts(one, mine) == texts(other, yours)
+        and torch.equal(mine.x, yours.x)
+        and torch.equal(mine.keys(), yours.keys())
         for mine, yours in zip(parts(one), parts(other), strict=True)
     ]
+
+
+def texts(stream: TaskStream, samples: Samples) -> list[str] | None:
+    return None if stream.texts is None else [stream.texts[number] for number in samples.x]
 
 
 @every_dataset
@@ -53,9 +62,19 @@ def test_tasks_share_out_the_classes(name: str) -> None:
     assert {len(task.classes) for task in stream.tasks[:-1]} == {DATASETS[name].classes_per_task}
 
 
-@every_dataset
+@of_texts
+def test_each_sample_is_the_number_of_a_text(name: str) -> None:
+    stream = load(name)
+    assert stream.texts is not None
+    numbers = torch.cat([samples.x for samples in parts(stream)])
+    assert numbers.dtype == torch.int64
+    assert sorted(numbers.tolist()) == list(range(len(stream.texts)))
+
+
+@of_numbers
 def test_samples_are_ready_for_the_net(name: str) -> None:
     stream = load(name)
+    assert stream.texts is None
     width = {samples.x.shape[1] for samples in parts(stream)}
     assert len(width) == 1
     for samples in parts(stream):
@@ -114,3 +133,17 @@ def test_an_unknown_name_gets_a_hint() -> None:
 @every_dataset
 def test_every_source_is_known(name: str) -> None:
     assert DATASETS[name].source is None or DATASETS[name].source in SOURCES
+
+
+@every_dataset
+def test_files_are_there_or_missing(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    row = DATASETS[name]
+    assert row.missing_files() == []
+    assert {file.state for file in row.check_files()} == ({"ok"} if row.folder else set())
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
+    missing = row.missing_files()
+    assert missing == [file.path for file in row.check_files()]
+    assert all(path.is_relative_to(tmp_path / str(row.folder)) for path in missing)
+    assert bool(missing) == bool(row.folder)

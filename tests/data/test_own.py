@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from faircil.data.own import OwnData, load_own
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.samples import concatenate, group_counts
+from faircil.samples import Samples, concatenate, group_counts
 
 N_INPUTS = 3 + 3 + 2  # age, pay and member; three jobs; two races
 
@@ -252,3 +253,93 @@ def test_rows_of_left_out_classes_are_not_judged(tmp_path: Path) -> None:
     table = make_table()
     table.loc[table["y"] == "d", "age"] = np.nan
     assert load(tmp_path, table, tasks="a,b|c").n_classes == 3
+
+
+def with_texts(labels: dict[str, int] | None = None, **columns: Any) -> pd.DataFrame:
+    """Return the people with a text each that tells who they are."""
+    table = make_table()
+    table["y"] = table["y"].map(labels or {name: name for name in "abcd"})
+    people = zip(table["y"], table["sex"], table.index, strict=True)
+    table["bio"] = [f"{y}, {sex}, number {number}: مرحبا 👋\0" for y, sex, number in people]
+    return table.assign(**columns)
+
+
+def texts_of(stream: TaskStream, samples: Samples) -> list[str]:
+    assert stream.texts is not None
+    return [stream.texts[number] for number in samples.x.tolist()]
+
+
+@pytest.mark.parametrize("labels", [None, {"a": 10, "b": 9, "c": 100, "d": 2}])
+def test_texts_are_the_only_input(tmp_path: Path, labels: dict[str, int] | None) -> None:
+    table = with_texts(labels)
+    table.loc[3, "age"] = np.nan  # of no importance
+    stream = load(tmp_path, table, text="bio")
+    without = load(tmp_path, table.fillna({"age": 0}))
+    assert sorted(stream.texts or ()) == sorted(table["bio"])
+    for task, usual in zip(stream.tasks, without.tasks, strict=True):
+        for samples, same_rows in ((task.train, usual.train), (task.test, usual.test)):
+            assert samples.x.dtype == torch.int64
+            assert torch.equal(samples.keys(), same_rows.keys())
+            for text, (y, z) in zip(texts_of(stream, samples), samples.keys(), strict=True):
+                who = f"{stream.class_names[y]}, {stream.attribute_values[z]}, "
+                assert text.startswith(who)
+    assert stream.notes == (
+        "columns left out, since the text is the only input: age, pay, job, member, race",
+    )
+
+
+def test_texts_of_left_out_classes_are_not_judged(tmp_path: Path) -> None:
+    table = with_texts()
+    table.loc[table["y"] == "d", "bio"] = ""
+    stream = load(tmp_path, table, text="bio", tasks="c,a|b")
+    assert len(stream.texts or ()) == 120
+    assert {text[0] for text in texts_of(stream, stream.tasks[1].train)} == {"b"}
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "None", None])
+def test_missing_texts_are_counted_with_their_rows(tmp_path: Path, missing: str | None) -> None:
+    table = with_texts()
+    table.loc[[4, 7], "bio"] = missing
+    with pytest.raises(
+        DataError, match=r"'bio' has 2 missing value.* in row 5, 8 \(counted from 1"
+    ):
+        load(tmp_path, table, text="bio")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (range(160), "text column 'bio' holds numbers, such as 0, not texts"),
+        (None, r"'bio' has 160 missing value\(s\)"),
+        ("the same", "160 texts of column 'bio' are all the same, 'the same'; nothing"),
+        (["  " if i % 2 else "   " for i in range(160)], "missing|are all the same, ''; nothing"),
+    ],
+)
+def test_unusable_texts_are_named(tmp_path: Path, texts: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, with_texts(bio=texts), text="bio")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": "boi"}, "unknown column 'boi': did you mean 'bio'"),
+        ({"text": "y"}, "column 'y' is given 2 times; label, sensitive, test and text column"),
+        ({"text": "sex"}, "column 'sex' is given 2 times"),
+        ({"text": "job", "test_column": "job"}, "column 'job' is given 2 times"),
+        ({"text": "bio", "use_sensitive": True}, "the text of column 'bio' is the only input"),
+    ],
+)
+def test_wrong_text_columns_are_named(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        load(tmp_path, with_texts(), **options)
+    assert message in str(raised.value)
+
+
+def test_specifications_saved_before_there_were_texts_still_load() -> None:
+    saved = {"path": "people.csv", "label": "y", "sensitive": ["sex"], "tasks": None}
+    saved |= {"use_sensitive": False, "test_column": None, "test_share": 0.3}
+    own = TypeAdapter(OwnData).validate_python(saved)
+    assert own == OwnData("people.csv", "y", ("sex",))

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import zipfile
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from faircil.data.tables import read_table
-from faircil.errors import DataError
+from faircil.data.tables import READERS, read_table
+from faircil.errors import DataError, FaircilError
 
 CSV = "age,sex,ok\n31,F,True\n45.5,M,False\n"
 
@@ -111,3 +115,112 @@ def test_unusable_archives_are_named(
     write(tmp_path / "t.npz")
     with pytest.raises(DataError, match=message):
         read_table(tmp_path / "t.npz")
+
+
+def write(path: Path, table: pd.DataFrame) -> None:
+    """Write a table of text and numbers in the format of the ending."""
+    if path.suffix == ".npz":
+        arrays: dict[str, Any] = {
+            name: table[name].to_numpy(str if name == "text" else float) for name in table
+        }
+        np.savez(path, **arrays)
+    elif path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        table.to_parquet(path, index=False)
+    else:
+        table.to_csv(path, index=False, sep="\t" if ".tsv" in path.name else ",")
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_only_the_wanted_columns_are_kept_in_their_order(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"t{ending}"
+    write(path, pd.DataFrame({"a": [1.5, 2], "text": ["u", "NULL"], "b": [3.0, 4]}))
+    table = read_table(path, ("b", "text"))
+    assert list(table) == ["b", "text"]
+    assert table["b"].tolist() == [3, 4]
+    assert table["text"].isna().tolist() == [False, True]
+    with pytest.raises(DataError) as raised:
+        read_table(path, ("a", "c", "d"))
+    assert str(raised.value) == (
+        f"- {path} has no column 'c'; it has a, text, b\n"
+        f"- {path} has no column 'd'; it has a, text, b"
+    )
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_any_text_survives(tmp_path: Path, ending: str) -> None:
+    texts = [
+        "مرحبا",
+        "👩🏽‍⚕️ 医生",
+        "a\0b",
+        "x\u2028y",
+        'a "word",\nand more',
+        "e\u0301 é",
+        "\u202eabc",
+    ]
+    write(tmp_path / f"t{ending}", pd.DataFrame({"text": texts, "a": 0.0}))
+    assert read_table(tmp_path / f"t{ending}")["text"].tolist() == texts
+
+
+def test_parquet_columns_are_numbers_booleans_and_text(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    written = pd.DataFrame(
+        {
+            "int": [1, 2],
+            "gap": pd.array([1, None], dtype="Int64"),
+            "money": [Decimal("1.50"), Decimal("2.25")],
+            "small": np.array([0.5, 1], dtype=np.float16),
+            "ok": [True, False],
+            "kind": pd.Categorical(["b", "a"]),
+            "day": [date(2024, 2, 29), date(2025, 1, 1)],
+            "none": [None, None],
+        }
+    )
+    written.to_parquet(tmp_path / "t.parquet", index=False)
+    table = read_table(tmp_path / "t.parquet")
+    assert list(table) == list(written)
+    assert table["int"].tolist() == [1, 2]
+    assert table["gap"].isna().tolist() == [False, True]
+    assert table["money"].tolist() == [1.5, 2.25]
+    assert table["small"].dtype == table["gap"].dtype == table["none"].dtype == np.float64
+    assert table["ok"].dtype == bool
+    assert table["kind"].tolist() == ["b", "a"]
+    assert table["kind"].dtype == table["day"].dtype == pd.Series(["a"]).dtype
+    assert table["day"].tolist() == ["2024-02-29", "2025-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pd.DataFrame({"a": [[1], [2]], "b": [b"\xff", b"x"]}), r"'a' .* list<.*\n.*'b' .* binary"),
+        (pd.DataFrame({"a": [1, 2]}, index=["u", "v"]), "column 2 of .* has no name"),
+        (pd.DataFrame({"a": []}), "has columns but no rows"),
+    ],
+)
+def test_unusable_parquet_tables_are_named(
+    tmp_path: Path, table: pd.DataFrame, message: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    table.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.0])
+def test_damaged_parquet_files_are_named(tmp_path: Path, keep: float) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": range(100)}).to_parquet(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))] or b"version https://git-lfs")
+    with pytest.raises(DataError, match=r"cannot read .*t.parquet: .* expected a parquet file"):
+        read_table(path)
+
+
+def test_parquet_without_its_package_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FaircilError, match=r"pip install 'faircil\[text\]', or save .* as \.csv"):
+        read_table(tmp_path / "t.parquet")

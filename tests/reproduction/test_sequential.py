@@ -86,4 +86,4 @@ def test_runs_are_those_of_the_tables() -> None:
     labels = {work.config.label for work in exhibit.works({})}
     assert {FSW.method, REPLAY.method, "icarl", "er+random", "er+balanced"} <= labels
     assert {work.seed for work in exhibit.works({})} == {0, 1, 2, 3, 4}
-    assert len(Sequential().requests()) == len(CONTENDERS) * 6
+    assert len(Sequential().requests()) == len(CONTENDERS) * 8

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,16 @@ from tiny_encoder import random_texts, write_tiny_encoder
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.text import embeddings
 from faircil.text.cache import EmbeddingStore
-from faircil.text.embeddings import EmbeddingProgress, embed
+from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.encoders import Encoder, load_encoder
 from faircil.text.shards import Rows
+from faircil.text.tokens import tokenize
 
 TEXTS = random_texts(50)
+
+
+def embed(texts: Sequence[str], encoder: Encoder, **how: Any) -> Rows:
+    return embeddings.embed(texts, encoder, **how).vectors
 
 
 @pytest.fixture
@@ -66,6 +71,18 @@ def test_embeddings_are_those_of_each_text_alone(
     )
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, one_by_one(TEXTS, tiny_encoder, pool), atol=1e-5)
+
+
+def test_what_is_odd_about_a_text_is_kept_with_it(
+    tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["he is", "", "he " * 30, "и", ""]
+    expected = tokenize(texts, tiny_encoder, 20).odd.tolist()
+    assert len(set(expected)) == 4
+    first = embeddings.embed(texts, tiny_encoder, max_tokens=20, cache=tmp_path)
+    monkeypatch.setattr(embeddings, "tokenize", None)  # would fail if it were called
+    again = embeddings.embed(texts, tiny_encoder, max_tokens=20, cache=tmp_path)
+    assert first.odd.tolist() == again.odd.tolist() == expected
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -165,7 +182,8 @@ def test_damaged_shard_is_embedded_anew(
 ) -> None:
     whole = embed(TEXTS, tiny_encoder, max_tokens=20, cache=tmp_path)
     bad = sorted(tmp_path.glob("*/shard-*/rows.npy"))[0]
-    bad.write_bytes(bad.read_bytes()[:-1] + b"?")
+    content = bad.read_bytes()
+    bad.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     seen.clear()
     said: list[str] = []
     again = embed(TEXTS, tiny_encoder, max_tokens=20, cache=tmp_path, report=said.append)

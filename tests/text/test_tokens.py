@@ -11,7 +11,7 @@ from tiny_encoder import LENGTH, random_texts
 from faircil.errors import DataError, UsageError
 from faircil.text import tokens
 from faircil.text.encoders import Encoder
-from faircil.text.tokens import tokenize
+from faircil.text.tokens import EMPTY, LONG, UNKNOWN, odd_notes, tokenize
 
 CLS, SEP, PAD, UNK = 2, 3, 0, 1
 
@@ -20,8 +20,8 @@ def test_words_become_tokens_between_the_encoders_own(tiny_encoder: Encoder) -> 
     found = tokenize(["She likes nurses", "he is"], tiny_encoder, 10)
     assert found.ids.dtype == torch.int32
     assert found.ids.tolist() == [[CLS, 5, 13, 9, 15, SEP], [CLS, 6, 7, SEP, PAD, PAD]]
-    assert (found.truncated, found.empty, found.unknown) == (0, 0, 0)
-    assert found.notes() == []
+    assert found.odd.tolist() == [0, 0]
+    assert odd_notes(found.odd, 10) == []
 
 
 def test_long_empty_and_unknown_texts_are_counted(tiny_encoder: Encoder) -> None:
@@ -31,8 +31,8 @@ def test_long_empty_and_unknown_texts_are_counted(tiny_encoder: Encoder) -> None
     assert found.ids[0].tolist() == [CLS, *[6] * 8, SEP]
     assert torch.equal(found.ids[0], found.ids[1])
     assert found.ids[2].tolist() == found.ids[3].tolist() == [CLS, SEP, *[PAD] * 8]
-    assert (found.truncated, found.empty, found.unknown) == (1, 2, 1)
-    assert found.notes() == [
+    assert found.odd.tolist() == [LONG, 0, EMPTY, EMPTY, UNKNOWN, 0, 0]
+    assert odd_notes(found.odd, 10) == [
         "texts longer than 10 tokens, whose end is not used: 1 of 7",
         "texts that are empty, so that the encoder cannot tell them apart: 2 of 7",
         "texts in which the encoder knows less than half (another language?): 1 of 7",
@@ -64,7 +64,8 @@ def test_batches_do_not_matter(tiny_encoder: Encoder, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tokens, "CHARACTERS", 200)
     parts = tokenize(texts, tiny_encoder, 20)
     assert torch.equal(whole.ids, parts.ids)
-    assert whole.notes() == parts.notes() != []
+    assert whole.odd.tolist() == parts.odd.tolist()
+    assert whole.odd.any()
 
 
 def test_batches_are_bounded_in_rows_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
-"""Every table and figure of the paper by the name that ``faircil reproduce`` takes."""
+"""Every table and figure by the name that ``faircil reproduce`` takes; all but one of the paper."""
 
 from __future__ import annotations
 
 from faircil.reproduction.exhibit import Exhibit
 from faircil.reproduction.exhibits import tables, times
+from faircil.reproduction.exhibits.biographies import BIOGRAPHIES
 from faircil.reproduction.exhibits.buffer_size import BufferSize
 from faircil.reproduction.exhibits.cost import Cost
 from faircil.reproduction.exhibits.epsilon_fair import EpsilonFair
@@ -37,4 +38,5 @@ EXHIBITS: dict[str, Exhibit] = {
     "taylor": Taylor(),
     "cost": Cost(),
     "tsne": Tsne(),
+    "biographies": BIOGRAPHIES,
 }

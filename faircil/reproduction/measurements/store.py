@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from faircil.errors import DataError, StorageError
+from faircil.errors import DataError, FaircilError, StorageError
 from faircil.results.environment import code_digest
 
 FOLDER = "measurements"
@@ -87,6 +87,10 @@ def measured(
         values = measurement.compute()
     except DataError as error:
         return Measured(measurement, None, f"not run: files absent ({error})")
+    except StorageError:
+        raise  # a full disk is no matter of one measurement
+    except FaircilError as error:  # such as an encoder that is not installed
+        return Measured(measurement, None, f"not run: {error}")
     _write(own, measurement, values)
     return Measured(measurement, values)
 

@@ -1,0 +1,45 @@
+"""Settings of runs on texts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from faircil.text.passes import TOKEN_BUDGET
+from faircil.text.pooling import FINE_TUNED, FROZEN
+from faircil.text.tokens import MAX_TOKENS
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class TextOptions(BaseModel):
+    """How texts become inputs of a net.
+
+    A docstring below a field is what ``faircil list settings`` says about it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    encoder: str = "minilm"
+    """encoder of texts: minilm, a folder, or a Hugging Face name whose files are in its cache"""
+    finetune: bool = False
+    """whether the encoder is trained too; else its embeddings are computed once and kept"""
+    max_tokens: Count = MAX_TOKENS
+    """tokens of a text that are used"""
+    pooling: Literal["auto", "cls", "mean"] = "auto"
+    """what stands for a text: cls, its first token; mean, that of all; auto: cls where the encoder
+    is trained, else mean"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """numbers inside of the encoder; auto: bfloat16 on a GPU that has it, else float32"""
+    token_budget: Count = TOKEN_BUDGET
+    """tokens that are in memory at once while the encoder is trained"""
+    trainable_layers: Annotated[int, Field(ge=0)] | None = None
+    """how many of the encoder's last layers to train; default: all"""
+
+    @property
+    def pool(self) -> str:
+        """The pooling, with ``auto`` resolved."""
+        if self.pooling != "auto":
+            return self.pooling
+        return FINE_TUNED if self.finetune else FROZEN

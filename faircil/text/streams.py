@@ -1,0 +1,102 @@
+"""Streams of texts as streams of inputs: rows of tokens, or embeddings of a frozen encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from faircil.data.stream import Task, TaskStream
+from faircil.samples import Samples
+from faircil.text.cache import cache_folder
+from faircil.text.embeddings import EmbeddingProgress, embed
+from faircil.text.encoders import Encoder, load_encoder
+from faircil.text.options import TextOptions
+from faircil.text.tokens import odd_notes, tokenize
+
+
+def encoded(
+    stream: TaskStream,
+    options: TextOptions,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+) -> TaskStream:
+    """Let an encoder see the texts of a stream; those of no task are left out.
+
+    Parameters
+    ----------
+    stream : TaskStream
+        With texts.
+    options : TextOptions
+    device : torch.device or str
+        Where embeddings are computed that are not on the disk yet.
+    progress : callable
+        Is told how far the embedding is.
+
+    Returns
+    -------
+    TaskStream
+        A sample's ``x`` is a row of token ids, int32 (L,), where the encoder is to be trained,
+        else an embedding, float32 (d,), standardised with the first task's training samples:
+        later tasks are still unknown when the first is learned.
+    """
+    encoder = kept_encoder(options.encoder)
+    used, places = _used_texts(stream)
+    texts = [(stream.texts or ())[number] for number in used]
+    said: list[str] = []
+    if options.finetune:
+        tokens = tokenize(texts, encoder, options.max_tokens)
+        inputs, odd = tokens.ids, tokens.odd
+    else:
+        embeddings = embed(
+            texts,
+            encoder,
+            pooling=options.pool,
+            max_tokens=options.max_tokens,
+            precision=options.precision,
+            device=device,
+            cache=cache_folder(),
+            progress=progress,
+            report=said.append,
+        )
+        first = places[stream.tasks[0].train.x]
+        inputs, odd = _standardised(torch.from_numpy(embeddings.vectors), first), embeddings.odd
+
+    def with_inputs(samples: Samples) -> Samples:
+        return replace(samples, x=inputs.index_select(0, places[samples.x]))
+
+    return replace(
+        stream,
+        tasks=tuple(
+            Task(task.classes, with_inputs(task.train), with_inputs(task.test))
+            for task in stream.tasks
+        ),
+        notes=(*stream.notes, *odd_notes(odd, options.max_tokens), *said),
+        texts=None,
+    )
+
+
+def _used_texts(stream: TaskStream) -> tuple[list[int], Tensor]:
+    """Return the numbers of the texts that occur in tasks, and the place of each among them."""
+    parts = [part.x for task in stream.tasks for part in (task.train, task.test)]
+    used = torch.unique(torch.cat(parts))
+    places = torch.full((len(stream.texts or ()),), -1)
+    places[used] = torch.arange(len(used))
+    return used.tolist(), places
+
+
+def _standardised(vectors: Tensor, first: Tensor) -> Tensor:
+    """Shift and scale each coordinate by what it is in these rows."""
+    known = vectors.index_select(0, first)
+    spread = known.std(dim=0, correction=0)
+    return (vectors - known.mean(dim=0)) / torch.where(spread > 0, spread, 1)
+
+
+@lru_cache(maxsize=1)
+def kept_encoder(name: str) -> Encoder:
+    """Load an encoder, or give the one that was loaded last: runs of a sweep share it."""
+    return load_encoder(name)

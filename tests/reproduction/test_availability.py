@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from figure_runs import run_of
+from made_tables import put_files
+from sweeps import small_work
+
+from faircil.config import resolve
+from faircil.reproduction import availability
+from faircil.reproduction.availability import FILES_ABSENT, files_absent, where_files_are
+from faircil.sweep.sweep import SweepOptions
+from faircil.sweep.work import Outcome, Work
+
+MNIST, DRUG = (Work(resolve(dataset=name, method="er"), 0) for name in ("mnist", "drug"))
+
+
+@pytest.fixture(autouse=True)
+def _data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path / "data"))
+    put_files(tmp_path / "data", "drug")
+
+
+def test_files_are_absent_or_not_and_embedded_data_never_is() -> None:
+    assert files_absent("mnist")
+    assert files_absent("biasbios")
+    assert not files_absent("drug")
+    assert not files_absent("digits")
+
+
+def test_runs_without_data_are_not_tried(tmp_path: Path) -> None:
+    asked: list[Work] = []
+
+    def make(works: Sequence[Work]) -> list[Outcome]:
+        asked.extend(works)
+        return [Outcome(work, run_of(work)) for work in works]
+
+    finish = where_files_are(make, SweepOptions(tmp_path / "runs"))
+    works = [MNIST, DRUG, small_work(), MNIST]
+    outcomes = finish(works)
+    assert asked == [DRUG, works[2]]
+    assert [outcome.work for outcome in outcomes] == works
+    assert [outcome.problem for outcome in outcomes] == [FILES_ABSENT, None, None, FILES_ABSENT]
+
+
+def test_finished_runs_are_found_where_the_data_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SweepOptions(tmp_path / "runs")
+
+    def find(works: Sequence[Work], how: SweepOptions) -> list[Outcome]:
+        assert how == replace(options, run_missing=False)
+        return [Outcome(work, run_of(work)) for work in works]
+
+    monkeypatch.setattr(availability, "finish", find)
+    (outcome,) = where_files_are(lambda _: [], options)([MNIST])
+    assert (outcome.run, outcome.problem) == (run_of(MNIST), None)
