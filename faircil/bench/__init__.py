@@ -1,1 +1,1 @@
-"""Benchmarks: the solvers of the weighting program, whole runs and their parts, and sweeps."""
+"""Benchmarks: solvers of the weighting program, runs and their parts, sweeps, encoders of texts."""

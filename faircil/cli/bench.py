@@ -1,20 +1,21 @@
-"""``faircil bench``: measure the solvers, whole runs and what they are made of, or sweeps."""
+"""``faircil bench``: measure the solvers, runs and what they are made of, sweeps, text encoders."""
 
 from __future__ import annotations
 
 import argparse
 
-from faircil.cli import bench_lp, bench_run, bench_sweep
+from faircil.cli import bench_lp, bench_run, bench_sweep, bench_text
 from faircil.cli.commands import add_command
 
-ACTIONS = {"lp": bench_lp, "run": bench_run, "sweep": bench_sweep}
-HELP = "measure the solvers of the weighting program, whole runs, or sweeps"
+ACTIONS = {"lp": bench_lp, "run": bench_run, "sweep": bench_sweep, "text": bench_text}
+HELP = "measure the solvers of the weighting program, whole runs, sweeps, or a text encoder"
 EPILOG = """examples:
   faircil bench lp --sizes 1k 12k 100k 1M
   faircil bench lp mine.npz --solvers highs
   faircil bench run --dataset mnist biased-mnist --page docs/speed.md
   faircil bench run --scale
   faircil bench sweep --jobs 1 2 4
+  faircil bench text --rows 50000
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """

@@ -57,7 +57,8 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     if not is_numeric_dtype(column) and (distinct := column.nunique()) > MAX_CATEGORIES:
         mistakes.append(
             f"text column '{column.name}' has {distinct} distinct values, more than "
-            f"{MAX_CATEGORIES} categories; drop it, merge values, or make it numeric"
+            f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it holds "
+            f"texts, name it with --text {column.name}"
         )
     return mistakes
 

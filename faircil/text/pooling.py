@@ -20,7 +20,7 @@ def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
         Which of them are tokens and not padding; at least one in each row.
     """
     del mask
-    return hidden[:, 0]
+    return hidden[:, 0].clone()  # a view would keep the vectors of all tokens in memory
 
 
 def mean_token(hidden: Tensor, mask: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from faircil.text.pooling import FINE_TUNED, FROZEN, POOLINGS
@@ -19,3 +20,9 @@ def test_the_mean_is_over_tokens_and_not_over_padding() -> None:
 
 def test_the_defaults_are_known() -> None:
     assert {FINE_TUNED, FROZEN} <= set(POOLINGS)
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_the_vectors_of_tokens_are_not_kept_in_memory(name: str) -> None:
+    vectors = POOLINGS[name](HIDDEN, MASK)
+    assert vectors.untyped_storage().nbytes() == vectors.numel() * vectors.element_size()
