@@ -14,8 +14,8 @@ HEADER = ("page", "in the paper", "what came out", "published values beside ours
 HOW = (
     "Every table and figure of the paper (Park, Kim and Whang, KDD 2026), made again by the "
     "command beside it. Each page has the published value beside ours, the difference, a verdict, "
-    "and the command of every line. Finished runs are used again. This page is written by "
-    "`faircil reproduce all`."
+    "and the command of every line. A page that the paper has nothing for says so. Finished runs "
+    "are used again. This page is written by `faircil reproduce all`."
 )
 
 

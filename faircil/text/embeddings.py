@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from faircil.errors import DataError, shortened
+from faircil.errors import DataError
 from faircil.text.cache import EmbeddingStore, Index, Recipe
 from faircil.text.chunks import row_lengths
 from faircil.text.encoders import Encoder
 from faircil.text.passes import TOKEN_BUDGET, Passing, encode
 from faircil.text.pooling import FROZEN
 from faircil.text.shards import Rows
-from faircil.text.tokens import MAX_TOKENS, Bits, tokenize
+from faircil.text.tokens import MAX_TOKENS, Bits, check_texts, tokenize
 
 SHARD_ROWS = 1024  # half a minute of work of a small encoder on one core
 CPU_TOKEN_BUDGET = 2048  # activations of this many tokens stay in cache: 1.4 times as fast
@@ -112,7 +112,7 @@ def embed(
         If embeddings cannot be kept, such as on a full disk.
     """
     texts, device = list(texts), torch.device(device)
-    _check(texts)
+    check_texts(texts)
     if token_budget is None:
         token_budget = CPU_TOKEN_BUDGET if device.type == "cpu" else TOKEN_BUDGET
     how = Passing(encoder.pad_id, pooling, token_budget, precision)
@@ -173,15 +173,3 @@ def _frozen(model: nn.Module, device: torch.device) -> Iterator[None]:
         yield
     finally:
         model.to(before).train(training)
-
-
-def _check(texts: Sequence[object]) -> None:
-    wrong = [number for number, text in enumerate(texts) if not isinstance(text, str)]
-    if wrong:
-        example = texts[wrong[0]]
-        raise DataError(
-            f"{len(wrong)} of {len(texts)} texts are no strings: rows "
-            f"{shortened([str(number) for number in wrong])} (from 0), the first is "
-            f"{example!r:.40} of type {type(example).__name__}; fill in what is missing, with '' "
-            "for no text"
-        )

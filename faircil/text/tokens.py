@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError, UsageError, shortened
 from faircil.text.encoders import Encoder
 
 MAX_TOKENS = 128  # as in the paper
@@ -69,6 +69,7 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
             f"'{encoder.name}' puts {around} tokens of its own around a text and takes no more "
             f"than {encoder.max_length}"
         )
+    check_texts(texts)
     parts = [np.empty((0, 1), dtype=np.int32)]
     odd = np.zeros(len(texts), dtype=np.uint8)
     begin = 0
@@ -90,6 +91,19 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
     return Tokens(torch.from_numpy(ids), odd)
 
 
+def check_texts(texts: Sequence[object]) -> None:
+    """Raise a DataError that says which of these are no strings, if any are not."""
+    wrong = [number for number, text in enumerate(texts) if not isinstance(text, str)]
+    if wrong:
+        example = texts[wrong[0]]
+        raise DataError(
+            f"{len(wrong)} of {len(texts)} texts are no strings: rows "
+            f"{shortened([str(number) for number in wrong])} (from 0), the first is "
+            f"{example!r:.40} of type {type(example).__name__}; fill in what is missing, with '' "
+            "for no text"
+        )
+
+
 def _filled(rows: Sequence[np.ndarray], pad_id: int) -> np.ndarray:
     length = np.array([len(row) for row in rows])
     filled = np.full((len(rows), max(1, length.max())), pad_id, dtype=np.int32)
@@ -101,12 +115,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """Yield the texts, a few at a time: while a text is cut, all of it is in memory many times."""
     batch: list[str] = []
     size = 0
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DataError(
-                f"text {number} (from 0) is {text!r:.40}, of type {type(text).__name__}, expected "
-                "a string; fill in what is missing, with '' for no text"
-            )
+    for text in texts:
         if batch and (len(batch) == ROWS or size + len(text) > CHARACTERS):
             yield batch
             batch, size = [], 0

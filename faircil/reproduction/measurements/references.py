@@ -36,6 +36,9 @@ class ReferenceValues:
         After the last task.
     eo_gap : float or None
         Mean over tasks.
+    share_at_end : float or None
+        Share of all test samples that are predicted right after the last task: large classes
+        count more.
     gap_by_chance : float or None
         The same for a model that treats all groups alike; see :func:`gap_by_chance`.
     """
@@ -43,6 +46,7 @@ class ReferenceValues:
     accuracy: float | None
     accuracy_at_end: float | None
     eo_gap: float | None
+    share_at_end: float | None = None
     gap_by_chance: float | None = None
 
 
@@ -83,6 +87,7 @@ class TextReference(Measurement[ReferenceValues]):
             values["accuracy"],
             after[-1].accuracy,
             values["eo_gap"],
+            _share_right(after[-1]),
             float(np.mean(chance)) if chance else None,
         )
 
@@ -101,6 +106,11 @@ def _labelled(stream: TaskStream, parts: Sequence[Samples]) -> Labelled:
     if stream.texts is not None:
         x = np.array(stream.texts, dtype=object)[x]
     return Labelled(x, samples.y.numpy(), None if samples.z is None else samples.z.numpy())
+
+
+def _share_right(metrics: TaskMetrics) -> float:
+    classes = metrics.classes
+    return sum(c.n * c.accuracy for c in classes) / sum(c.n for c in classes)
 
 
 def gap_by_chance(metrics: TaskMetrics, generator: np.random.Generator) -> float:
