@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationInfo, field_validator
 
 from faircil.combinations import (
     attribute_mistakes,
@@ -55,7 +55,8 @@ class RunConfig(BaseModel):
     epsilon: float | None = None
     held_out: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
-    encoder_sha256: str | None = None
+    # Left out where it is None: runs without texts are what they were before there were any.
+    encoder_sha256: str | None = Field(default=None, exclude_if=lambda digest: digest is None)
     settings: SerializeAsAny[Settings]
 
     @field_validator("settings", mode="before")
