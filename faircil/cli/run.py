@@ -18,6 +18,7 @@ EPILOG = """examples:
   faircil run --dataset biased-mnist --method er --weighting random --measure eo
   faircil run --dataset biased-mnist --postprocess eps-fair --epsilon 0.05 --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
+  faircil run --data bios.csv --text bio --label job --sensitive gender --set finetune=true
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
 Seeds that the folder holds already are not run again.

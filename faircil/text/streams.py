@@ -90,10 +90,10 @@ def _used_texts(stream: TaskStream) -> tuple[list[int], Tensor]:
 
 
 def _standardised(vectors: Tensor, first: Tensor) -> Tensor:
-    """Shift and scale each coordinate by what it is in these rows."""
+    """Shift and scale each coordinate by what it is in these rows; in place, they are many."""
     known = vectors.index_select(0, first)
     spread = known.std(dim=0, correction=0)
-    return (vectors - known.mean(dim=0)) / torch.where(spread > 0, spread, 1)
+    return vectors.sub_(known.mean(dim=0)).div_(torch.where(spread > 0, spread, 1))
 
 
 @lru_cache(maxsize=1)

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 from figure_runs import run_of
-from made_tables import put_files
+from made_tables import ABSENT, TABLE, put_files
 from sweeps import small_work
+from tiny_bios import write_splits
+from tiny_encoder import write_tiny_encoder
 
 from faircil.config import resolve
 from faircil.reproduction import availability
 from faircil.reproduction.availability import FILES_ABSENT, files_absent, where_files_are
-from faircil.sweep.sweep import SweepOptions
+from faircil.reproduction.contenders import FSW, REPLAY
+from faircil.reproduction.layout import Row
+from faircil.reproduction.reproduce import collect
+from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
 
 MNIST, DRUG = (Work(resolve(dataset=name, method="er"), 0) for name in ("mnist", "drug"))
@@ -58,3 +63,17 @@ def test_finished_runs_are_found_where_the_data_is_gone(
     monkeypatch.setattr(availability, "finish", find)
     (outcome,) = where_files_are(lambda _: [], options)([MNIST])
     assert (outcome.run, outcome.problem) == (run_of(MNIST), None)
+
+
+def test_rows_of_biasbios_run_where_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_splits(tmp_path / "data")
+    write_tiny_encoder(tmp_path / "bert-base-uncased")  # found as a folder
+    monkeypatch.chdir(tmp_path)
+    table = replace(TABLE, rows=(Row(FSW, "fsw"), Row(REPLAY)), columns=(ABSENT,), seeds=(0,))
+    options = SweepOptions(tmp_path / "runs")
+    results = collect({"table": table}, lambda works: finish(works, options), options)
+    for line in table.lines(ABSENT, results):
+        assert (len(line.runs), line.problem) == (1, None)
+        assert line.runs[0].config["settings"]["finetune"] is True
