@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,9 +161,16 @@ def _encoder_digest(name: str) -> str | None:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _kept_digest(path.absolute(), path.stat().st_mtime_ns)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; give a file") from None
+
+
+@lru_cache(maxsize=8)
+def _kept_digest(path: Path, written: int) -> str:
+    """Hash a large file once, as long as nothing is written to it."""
+    del written
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
+from faircil.cli.own import add_own_arguments, own_data
 from faircil.cli.seeds import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
@@ -22,6 +23,7 @@ EPILOG = """examples:
   faircil tune --dataset mnist --method er fsw icarl --measure eer --jobs 4
   faircil tune --dataset drug --method fsw --objective "accuracy with eo <= 0.05" --budget 24
   faircil tune --dataset digits --method fsw --try lr=0.001,0.003 tau=1,5 --set alpha=auto
+  faircil tune --data mine.csv --label job --sensitive sex --method fsw er
 
 A tenth of each group's training data is held out and stands for the test data. Settings up for
 choice come from a shipped table, or from --try. Finished runs are not made again.
@@ -35,7 +37,7 @@ WARNING = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     what = parser.add_argument_group("what to choose settings for")
-    what.add_argument("--dataset", required=True, metavar="NAME", help="a dataset by name")
+    what.add_argument("--dataset", metavar="NAME", help="a dataset by name")
     what.add_argument(
         "--method", nargs="+", default=["fsw"], metavar="NAME", help="learners (default: fsw)"
     )
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,VALUE",
         help="settings that are, with their values (default: a shipped table)",
     )
+    add_own_arguments(parser.add_argument_group("own data, instead of --dataset"))
     how = parser.add_argument_group("how to choose")
     how.add_argument(
         "--objective",
@@ -133,14 +136,20 @@ def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRe
     from faircil.tuning.request import TuneRequest
 
     seeds: list[int] = []
+    own = own_data(arguments, mistakes)
+    if arguments.dataset is not None and own is not None:
+        mistakes.append(
+            f"dataset '{arguments.dataset}' and own data {own.path} are given; give one of them"
+        )
     with collecting(mistakes):
         seeds = parse_seeds(arguments.seeds)
     return [
         TuneRequest(
-            dataset=arguments.dataset,
+            dataset=own.name if own else arguments.dataset or "",
+            own=own,
             method=method,
             # What is wrong with it is said where the requests are checked.
-            measure=checked_measure(arguments.measure, arguments.dataset, None, []),
+            measure=checked_measure(arguments.measure, arguments.dataset, own, []),
             weighting=arguments.weighting,
             fixed=tuple(arguments.set),
             tried=tuple(arguments.tried),
@@ -158,8 +167,8 @@ def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list
     from faircil.tuning.record import folder_name
 
     if arguments.out is None:
-        place = arguments.runs / "tuning" / arguments.dataset
-        return [place / folder_name(request) for request in requests]
+        place = arguments.runs / "tuning"
+        return [place / request.dataset / folder_name(request) for request in requests]
     if len(requests) == 1:
         return [arguments.out]
     return [arguments.out / request.method for request in requests]

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from faircil.config import RunConfig, resolve
+from faircil.data.own_spec import OwnData
 from faircil.learners import ALIASES
 from faircil.settings import text_options
 
 
 def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
-    """Return the ``faircil run`` of a configuration of a named dataset.
+    """Return the ``faircil run`` of a configuration.
 
-    Settings that are the shipped ones for these names are left out.
+    Settings that are the shipped ones for its names are left out.
     """
     method, weighting = _names(config)
     # Which settings are shipped depends on whether the encoder of texts is trained.
     kind = [f"finetune={written(text_options(config.settings).finetune)}"] if config.texts else []
     plain, shipped = (
         resolve(
-            dataset=config.dataset,
+            dataset=None if config.own else config.dataset,
+            own=config.own,
             method=method,
             weighting=weighting,
             measure=config.measure,
@@ -41,13 +43,27 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
         for name, value in config.settings.model_dump().items()
         if value != usual[name]
     ]
-    return run_line(
-        config.dataset, method, weighting, config.measure, changed, seeds, options=options
-    )
+    source = data_words(config.dataset, config.own)
+    return run_line(source, method, weighting, config.measure, changed, seeds, options=options)
+
+
+def data_words(dataset: str, own: OwnData | None) -> list[str]:
+    """Return the options that name the data: a dataset, or the user's own."""
+    if own is None:
+        return ["--dataset", dataset]
+    words = ["--data", own.path, "--label", own.label]
+    words += ["--text", own.text] if own.text is not None else []
+    words += ["--sensitive", *own.sensitive] if own.sensitive else []
+    words += ["--tasks", own.tasks] if own.tasks is not None else []
+    words += ["--use-sensitive"] if own.use_sensitive else []
+    if own.test_column is not None:
+        return [*words, "--test-column", own.test_column]
+    usual = own.test_share == OwnData.test_share
+    return words if usual else [*words, "--test-share", written(own.test_share)]
 
 
 def run_line(
-    dataset: str,
+    source: Sequence[str],
     method: str,
     weighting: str | None,
     measure: str,
@@ -56,8 +72,8 @@ def run_line(
     *,
     options: Sequence[str] = (),
 ) -> str:
-    """Write a ``faircil run`` from names, ``name=value`` settings and further options."""
-    words = ["faircil", "run", "--dataset", dataset, "--method", method]
+    """Write a ``faircil run``: data as options, names, ``name=value`` settings, further options."""
+    words = ["faircil", "run", *source, "--method", method]
     words += ["--weighting", weighting] if weighting else []
     words += ["--measure", measure, *options]
     words += ["--set", *settings] if settings else []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from faircil.data.validation import SHARE
 from faircil.report import format_value
 from faircil.results.summary import over_seeds
-from faircil.sweep.command import run_line
+from faircil.sweep.command import data_words, run_line
 from faircil.tuning.problem import problem_of
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
 from faircil.tuning.space import size
@@ -23,8 +23,8 @@ PARTS = {
 def run_command(request: TuneRequest, overrides: Overrides) -> str:
     """Return what to type to run these settings on test data."""
     settings = [*request.fixed, *overrides]
-    names = (request.dataset, request.method, request.weighting, request.measure)
-    return run_line(*names, settings, SEEDS)
+    names = (request.method, request.weighting, request.measure)
+    return run_line(data_words(request.dataset, request.own), *names, settings, SEEDS)
 
 
 def best_trial(tuned: Tuned | NotTuned) -> Trial | None:

@@ -43,7 +43,7 @@ def problem_of(request: TuneRequest) -> Problem:
         objective = parse_objective(request.objective or f"accuracy - {request.measure}")
     if objective is not None and objective.disparity in BY_ATTRIBUTE:
         what = f"objective '{objective.text}'"
-        mistakes += attribute_mistakes(what, request.dataset, None, "use 'accuracy - eer'")
+        mistakes += attribute_mistakes(what, request.dataset, request.own, "use 'accuracy - eer'")
     if request.budget < 1:
         mistakes.append(f"the budget is {request.budget} configurations, expected at least 1")
     if not request.seeds:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from faircil.config import RunConfig, resolve
+from faircil.data.own_spec import OwnData
 from faircil.results.summary import RunSummary
 
 Overrides = tuple[str, ...]  # ``name=value`` settings
@@ -22,6 +23,7 @@ class TuneRequest:
     Parameters
     ----------
     dataset, method, measure : str
+        The name of the dataset, or of the user's own data; empty where neither is given.
     weighting : str or None
         None: the method's own.
     fixed : tuple of str
@@ -39,6 +41,8 @@ class TuneRequest:
     select_on : str
         ``validation``, a held-out part of the training data; ``test`` is the way of the paper,
         which shows too good a picture, and is there to be compared with.
+    own : OwnData, optional
+        The user's own data.
     """
 
     dataset: str
@@ -52,11 +56,13 @@ class TuneRequest:
     budget: int = BUDGET
     seeds: tuple[int, ...] = (SEED,)
     select_on: Literal["validation", "test"] = "validation"
+    own: OwnData | None = None
 
     def config(self, overrides: Sequence[str]) -> RunConfig:
         """Return the run that tries these settings."""
         return resolve(
-            dataset=self.dataset,
+            dataset=None if self.own else self.dataset or None,
+            own=self.own,
             method=self.method,
             weighting=self.weighting,
             measure=self.measure,

@@ -96,7 +96,7 @@ def shipped_space(config: RunConfig) -> Space:
         "method": config.method,
         "weighting": config.weighting,
         "measure": config.measure,
-        "attribute": row is not None and row.attribute is not None,
+        "attribute": bool(config.own.sensitive) if config.own else bool(row and row.attribute),
     }
     text = (files("faircil.tuning") / "grids.toml").read_text(encoding="utf-8")
     values: dict[str, list[Any]] = {}

@@ -93,3 +93,27 @@ def test_a_missing_dataset_is_named(cli: Cli) -> None:
     assert outcome.code == 1
     assert "joint on drug: nothing is chosen, since 3 of 3 trials are missing" in outcome.err
     assert "drug_consumption.data" in outcome.err
+
+
+def test_settings_for_own_data(cli: Cli, tmp_path: Path) -> None:
+    rows = [f"{x},{c},{'mf'[x % 2]}" for c in "abcd" for x in range(20)]
+    (tmp_path / "mine.csv").write_text("\n".join(["x,y,sex", *rows]), encoding="utf-8")
+    own = ("--data", "mine.csv", "--label", "y", "--sensitive", "sex", "--tasks", "a,b|c,d")
+    outcome = cli("tune", *own, "--method", "er", *TRY, "--set", "epochs=1", "--quiet")
+    assert outcome.code == 0
+    assert "er (epochs=1) on mine, measure eo: 4 of 4 configurations" in outcome.out
+    expected = "faircil run --data mine.csv --label y --sensitive sex --tasks 'a,b|c,d' --method er"
+    assert f"go on with: {expected} --measure eo --set epochs=1 " in outcome.out
+    assert len(list((tmp_path / "runs/tuning/mine").glob("er-eo-*/tuning.json"))) == 1
+
+
+def test_own_data_or_a_dataset_is_needed(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,y\n", encoding="utf-8")
+    neither = cli("tune", "--method", "er")
+    assert neither.code == 2
+    assert "nothing to run on: give --dataset NAME" in neither.err
+    both = cli(*TUNE, "--data", "mine.csv", "--label", "y")
+    assert "dataset 'toy' and own data mine.csv are given" in both.err
+    unlabelled = cli("tune", "--data", "mine.csv", "--budget", "0")
+    assert "--data needs --label COLUMN" in unlabelled.err
+    assert "the budget is 0" in unlabelled.err

@@ -1,10 +1,14 @@
 import shlex
+from pathlib import Path
+from typing import Any
 
 import pytest
 from small_runs import small_config
 
+from faircil.cli.own import own_data
 from faircil.cli.parser import parse
 from faircil.config import RunConfig, resolve
+from faircil.data.own import OwnData
 from faircil.sweep.command import command_of
 
 CONFIGS = [
@@ -35,3 +39,39 @@ def test_the_command_makes_the_same_run(config: RunConfig) -> None:
         overrides=read.set,
     )
     assert again == config
+
+
+OWN = [
+    {"label": "job"},
+    {"label": "job", "sensitive": ("sex", "first name"), "tasks": "a b,c|d", "test_share": 0.25},
+    {"label": "job", "text": "the bio", "test_column": "part"},
+    {"label": "job", "sensitive": ("sex",), "use_sensitive": True},
+]
+
+
+@pytest.mark.parametrize("roles", OWN)
+def test_the_command_of_own_data_names_the_same_data(roles: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "my people.csv"
+    path.write_text("job\n", encoding="utf-8")
+    own = OwnData(str(path), **roles)
+    config = resolve(own=own, method="er", overrides=["lr=0.5"])
+    words = shlex.split(command_of(config, [4]))
+    read = parse(words[1:])
+    mistakes: list[str] = []
+    again = resolve(
+        own=own_data(read, mistakes), method=read.method, measure=read.measure, overrides=read.set
+    )
+    assert (again, mistakes) == (config, [])
+
+
+def test_a_trained_encoder_is_named_with_the_settings_that_are_not_shipped_for_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("job\n", encoding="utf-8")
+    own = OwnData(str(path), "job", text="bio")
+    frozen = resolve(own=own)
+    overrides = ["finetune=true", f"lr={frozen.settings.lr}"]
+    config = resolve(own=own, overrides=overrides)
+    read = parse(shlex.split(command_of(config, [0]))[1:])
+    assert resolve(own=own, overrides=read.set) == config
