@@ -8,30 +8,22 @@ from contextlib import nullcontext
 
 import torch
 from threadpoolctl import threadpool_limits
-from torch import nn
 
-from faircil.buffer import ReplayBatches, ReplayBuffer
+from faircil.buffer import ReplayBatches
 from faircil.config import RunConfig
-from faircil.data.datasets import load_dataset
-from faircil.data.own import load_own
-from faircil.data.stream import TaskStream, small_groups
-from faircil.data.validation import validation_stream
+from faircil.data.stream import TaskStream
 from faircil.epoch import select_samples, weigh_samples, weight_record
 from faircil.errors import DivergedError
 from faircil.evaluation import evaluate_task
-from faircil.generators import Generators
 from faircil.held_out import hold_out
-from faircil.learners import LEARNERS, Batch, Learner
+from faircil.learners import Batch, Learner
 from faircil.learners.graphs import GraphedStep
+from faircil.loading import load_stream
 from faircil.metrics import TaskMetrics
-from faircil.nets import build_mlp
 from faircil.results.record import EpochRecord, Names, RunResult
 from faircil.samples import Samples, group_counts
-from faircil.settings import learner_options, text_options
+from faircil.start import start_run
 from faircil.state import RunState, TaskInProgress
-from faircil.text.embeddings import EmbeddingProgress
-from faircil.text.streams import encoded, kept_encoder
-from faircil.text.text_net import TextNet
 from faircil.threads import one_thread
 from faircil.weighting.training import Selection
 
@@ -39,35 +31,6 @@ Event = EpochRecord | TaskMetrics
 Listener = Callable[[Event], None]
 Checkpoint = Callable[[RunState], None]
 Step = Callable[[Batch], None]
-
-
-def load_stream(
-    config: RunConfig,
-    seed: int,
-    *,
-    device: torch.device | str = "cpu",
-    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
-) -> TaskStream:
-    """Load the data of a run as inputs of a net.
-
-    For an evaluation on validation data, held-out training data takes the place of the test data.
-    Texts become tokens or embeddings; new embeddings are computed on the device, and ``progress``
-    is told how far they are.
-    """
-    if config.own is not None:
-        stream = load_own(config.own, seed)
-    else:
-        stream = load_dataset(
-            config.dataset,
-            seed,
-            shuffle_classes=config.settings.class_order == "shuffled",
-            classes_per_task=config.settings.classes_per_task,
-        )
-    if config.evaluate_on == "validation":
-        stream = validation_stream(stream, seed)
-    if stream.texts is None:
-        return stream
-    return encoded(stream, text_options(config.settings), device=device, progress=progress)
 
 
 def run(
@@ -100,7 +63,7 @@ def run(
     """
     stream = load_stream(config, seed) if stream is None else stream
     device = torch.device(device)
-    state = _start(config, seed, stream, device) if state is None else state
+    state = start_run(config, seed, stream, device) if state is None else state
     start = time.perf_counter() - state.total_seconds
 
     def at_epoch_end() -> None:
@@ -130,39 +93,6 @@ def run(
         notes=tuple(state.notes),
         probabilities=tuple(state.probabilities),
     )
-
-
-def _start(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
-    """Make the state of a run before its first task."""
-    settings = config.settings
-    generators = Generators.from_seed(seed)
-    net = _build_net(config, stream, generators.init_seed).to(device)
-    options = learner_options(config.method, settings)
-    learner = LEARNERS[config.method](net, options, generators)
-    quota = settings.buffer_size if learner.replays else 0
-    return RunState(
-        learner,
-        ReplayBuffer(settings.buffer_size),
-        generators,
-        notes=[*stream.notes, *small_groups(stream, quota)],
-    )
-
-
-def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
-    """Make the net of a run: an MLP, or the encoder of its texts with a head."""
-    settings = config.settings
-    if config.texts and (texts := text_options(settings)).finetune:
-        return TextNet(
-            kept_encoder(texts.encoder),
-            stream.n_classes,
-            seed=seed,
-            pooling=texts.pool,
-            token_budget=texts.token_budget,
-            precision=texts.precision,
-            trainable_layers=texts.trainable_layers,
-        )
-    n_inputs = stream.tasks[0].train.x[0].numel()
-    return build_mlp(n_inputs, stream.n_classes, settings.hidden, seed)
 
 
 def _learn_task(

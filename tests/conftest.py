@@ -23,11 +23,11 @@ def _one_thread() -> Iterator[None]:
 def states(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
     """Collect the states of all runs that a test makes, in order."""
     collected: list[RunState] = []
-    start = experiment._start
+    start = experiment.start_run
 
     def collecting(*arguments: Any) -> RunState:
         collected.append(start(*arguments))
         return collected[-1]
 
-    monkeypatch.setattr(experiment, "_start", collecting)
+    monkeypatch.setattr(experiment, "start_run", collecting)
     return collected

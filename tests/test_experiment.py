@@ -13,12 +13,13 @@ from small_runs import PER_GROUP, TASKS, small_config, small_stream
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from faircil import experiment
+from faircil import experiment, start
 from faircil.config import resolve
 from faircil.data.own import OwnData
-from faircil.experiment import load_stream, run
+from faircil.experiment import run
 from faircil.learners import Batch
 from faircil.learners.replay import Replay
+from faircil.loading import load_stream
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
 from faircil.results.record import EpochRecord
@@ -53,7 +54,7 @@ def test_methods_on_one_seed_share_initial_weights_and_buffer(
         initial.append(build_mlp(*arguments))
         return deepcopy(initial[-1])
 
-    monkeypatch.setattr(experiment, "build_mlp", recording)
+    monkeypatch.setattr(start, "build_mlp", recording)
     stream = small_stream(attribute=True)
     for weighting in WEIGHTINGS:
         run(small_config("er", weighting, attribute=True), 3, stream=stream)

@@ -11,7 +11,8 @@ import torch
 from faircil.config import RunConfig
 from faircil.data.stream import TaskStream
 from faircil.device import enough_memory
-from faircil.experiment import Listener, load_stream, run
+from faircil.experiment import Listener, run
+from faircil.loading import load_stream
 from faircil.results.environment import environment
 from faircil.results.folder import write_run
 from faircil.results.reuse import claim, seed_folder
@@ -51,7 +52,7 @@ def make_run(
     progress : callable
         Is told how far the embedding of new texts is.
     load : callable, optional
-        Loads the stream; if not given, :func:`faircil.experiment.load_stream`.
+        Loads the stream; if not given, :func:`faircil.loading.load_stream`.
     """
     load = load or partial(load_stream, device=device, progress=progress)
     with enough_memory():

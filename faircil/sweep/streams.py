@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faircil.config import RunConfig
 from faircil.data.stream import TaskStream
-from faircil.experiment import load_stream
+from faircil.loading import load_stream
 from faircil.sweep.work import Work
 
 MOST = 2

@@ -10,7 +10,7 @@ from tiny_bios import in_place_of_the_sample
 
 from faircil.config import resolve
 from faircil.data.datasets import load_dataset
-from faircil.experiment import load_stream
+from faircil.loading import load_stream
 from faircil.metrics import eo_gap, evaluate
 from faircil.reproduction.measurements.references import (
     ON_EMBEDDINGS,

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from faircil.config import resolve
-from faircil.experiment import load_stream, run
+from faircil.experiment import run
+from faircil.loading import load_stream
 from faircil.nets import build_mlp
 from faircil.reproduction.exhibit import Results
 from faircil.reproduction.exhibits import toy

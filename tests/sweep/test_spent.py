@@ -12,7 +12,7 @@ from sweeps import small_work
 
 from faircil.config import RunConfig
 from faircil.data.stream import TaskStream
-from faircil.experiment import load_stream
+from faircil.loading import load_stream
 from faircil.sweep import spent
 from faircil.sweep.spent import Spent, Watch
 from faircil.sweep.sweep import SweepOptions, finish

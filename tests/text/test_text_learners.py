@@ -12,7 +12,7 @@ from learning import parameters
 from small_runs import small_config
 from tiny_encoder import random_texts
 
-from faircil import experiment
+from faircil import experiment, start
 from faircil.data.stream import Task, TaskStream
 from faircil.learners import LEARNERS
 from faircil.results.record import RunResult
@@ -51,7 +51,7 @@ def _text_net(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(n_inputs: int, n_classes: int, hidden: object, seed: int) -> TextNet:
         return TextNet(tiny_encoder, n_classes, seed=seed, token_budget=160)
 
-    monkeypatch.setattr(experiment, "build_mlp", build)
+    monkeypatch.setattr(start, "build_mlp", build)
 
 
 def run(

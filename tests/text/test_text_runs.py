@@ -11,12 +11,13 @@ import pytest
 import torch
 from tiny_encoder import random_texts
 
-from faircil import experiment
+from faircil import experiment, start
 from faircil.config import RunConfig, resolve
 from faircil.data.own import OwnData
 from faircil.errors import FaircilError, UsageError
-from faircil.experiment import load_stream, run
+from faircil.experiment import run
 from faircil.learners import LEARNERS
+from faircil.loading import load_stream
 from faircil.sweep.work import Work
 from faircil.text.chunks import row_lengths
 from faircil.text.encoders import Encoder
@@ -87,7 +88,7 @@ def test_the_net_is_the_encoder_only_if_it_is_trained(own: OwnData, tiny_encoder
     for finetune in (False, True):
         config = config_of(own, tiny_encoder, f"finetune={finetune}", "trainable_layers=1")
         stream = load_stream(config, 0)
-        nets.append(experiment._build_net(config, stream, 0))
+        nets.append(start._build_net(config, stream, 0))
     assert [isinstance(net, TextNet) for net in nets] == [False, True]
     assert nets[0].features[0].in_features == 16
     assert nets[1].passing.pooling == "cls"

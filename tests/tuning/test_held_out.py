@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from faircil import experiment
+from faircil import experiment, loading
 from faircil.data.datasets import load_dataset
 from faircil.samples import Samples
 from faircil.tuning.request import TuneRequest
@@ -33,7 +33,7 @@ def _no_test_data(monkeypatch):
             object.__setattr__(task, "test", Untouchable())
         return stream
 
-    monkeypatch.setattr(experiment, "load_dataset", load)
+    monkeypatch.setattr(loading, "load_dataset", load)
 
 
 @pytest.mark.usefixtures("_no_test_data")
@@ -58,7 +58,7 @@ def rows(samples: Samples) -> set[tuple[float, ...]]:
 
 def test_judged_on_held_out_training_data_of_seen_tasks():
     config = REQUEST.config(())
-    stream = experiment.load_stream(config, seed=10)
+    stream = loading.load_stream(config, seed=10)
     whole = load_dataset("toy-groups", 10)
     for task, before in zip(stream.tasks, whole.tasks, strict=True):
         assert rows(task.test) <= rows(before.train)

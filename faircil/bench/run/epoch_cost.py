@@ -12,7 +12,7 @@ from faircil.bench.run.record import EpochCost
 from faircil.bench.timing import medians
 from faircil.buffer import ReplayBuffer
 from faircil.config import RunConfig
-from faircil.experiment import load_stream
+from faircil.loading import load_stream
 from faircil.nets import build_mlp
 from faircil.samples import Samples
 from faircil.threads import chunk_size, map_chunks

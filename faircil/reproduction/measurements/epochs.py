@@ -11,7 +11,8 @@ from torch import nn
 
 from faircil.config import RunConfig, resolve
 from faircil.data.stream import TaskStream
-from faircil.experiment import load_stream, run
+from faircil.experiment import run
+from faircil.loading import load_stream
 from faircil.reproduction.measurements import disparity, expansion, watching
 from faircil.reproduction.measurements.disparity import (
     CostAndDisparity,

@@ -13,7 +13,8 @@ from faircil.bench.lp.programs import RECORDER, NamedProgram, recording
 from faircil.bench.lp.record import LpOptions, Skipped
 from faircil.bench.machine import busy, described
 from faircil.config import RunConfig, resolve
-from faircil.experiment import load_stream, run
+from faircil.experiment import run
+from faircil.loading import load_stream
 from faircil.reproduction.measurements.store import Measurement
 from faircil.results.environment import environment
 from faircil.state import RunState

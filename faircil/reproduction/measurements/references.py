@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from faircil.config import RunConfig, resolve
 from faircil.data.datasets import load_dataset
 from faircil.data.stream import TaskStream
-from faircil.experiment import load_stream
+from faircil.loading import load_stream
 from faircil.metrics import TaskMetrics
 from faircil.reproduction.measurements.store import Measurement
 from faircil.results.record import averages
