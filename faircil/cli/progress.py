@@ -49,37 +49,47 @@ class Silence:
 
 
 class Lines:
-    """One line per task."""
+    """One line per task, and one for an epoch if the last line was long ago."""
 
     def __init__(self, console: Console, config: RunConfig) -> None:
         self._console, self._config = console, config
         self._seed = self._tasks = 0
         self._epochs: list[EpochRecord] = []
-        self._told = 0.0
+        self._told = 0.0  # seconds of embedding, or of the epochs, at the last line
 
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run."""
-        self._seed, self._tasks = seed, tasks
+        self._seed, self._tasks, self._told = seed, tasks, 0.0
 
     def embedding(self, progress: EmbeddingProgress) -> None:
         """Write a line now and then, and at the end."""
         if progress.seconds - self._told > PAUSE or progress.rows == progress.total:
             self._told = progress.seconds
-            self._console.print(Text(_embedded(progress)), soft_wrap=True)
+            self._print(_embedded(progress))
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
-        """Collect epochs; write a line when a task has been evaluated."""
+        """Collect epochs; write a line when a task has been evaluated, or an epoch took long."""
         if isinstance(event, EpochRecord):
             self._epochs.append(event)
-            return
-        seconds = sum(_seconds(epoch) for epoch in self._epochs)
-        line = (
-            f"{self._config.dataset} {self._config.label} seed {self._seed}: "
-            f"task {self._epochs[-1].task}/{self._tasks}  {_metrics(self._config, event)}  "
-            f"{_detail(self._epochs[-1])}  {seconds:.1f} s"
-        )
+        last, seconds = self._epochs[-1], sum(_seconds(epoch) for epoch in self._epochs)
+        run = f"{self._config.dataset} {self._config.label} seed {self._seed}: "
+        task = f"task {last.task}/{self._tasks}"
+        if isinstance(event, TaskMetrics):
+            metrics = _metrics(self._config, event)
+            self._print(f"{run}{task}  {metrics}  {_detail(last)}  {seconds:.1f} s")
+            self._epochs.clear()
+            self._told = 0.0
+        elif seconds - self._told > PAUSE:
+            self._told = seconds
+            epochs = self._config.settings.epochs
+            left = (epochs - last.epoch) * seconds / len(self._epochs)
+            self._print(
+                f"{run}{task} epoch {last.epoch}/{epochs}  {_detail(last)}  {seconds:.1f} s, "
+                f"about {left:.0f} s left of this task"
+            )
+
+    def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
-        self._epochs.clear()
 
 
 class DetailedProgress(Progress):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from cli_outcome import Cli
@@ -13,6 +14,7 @@ from faircil.cli.progress import Bars, DetailedProgress, Lines, reporting
 from faircil.config import resolve
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.results.record import EpochRecord, WeightRecord
+from faircil.text.embeddings import EmbeddingProgress
 
 CONFIG = resolve(dataset="toy-groups", method="fsw", overrides=["epochs=2"])
 FIRST = EpochRecord(
@@ -49,6 +51,34 @@ def test_lines() -> None:
         "toy-groups fsw seed 3: task 1/2  accuracy .750  eo_gap .500  2,000 samples  1.0 s",
         "toy-groups fsw seed 3: task 2/2  accuracy .750  eo_gap .500  "
         "kept 301 of 1,000 samples, LP 0.25 s  2.8 s",
+    ]
+
+
+def test_lines_of_long_epochs_with_an_end_in_sight() -> None:
+    file = io.StringIO()
+    config = CONFIG.model_copy(
+        update={"settings": CONFIG.settings.model_copy(update={"epochs": 4})}
+    )
+    report = Lines(Console(file=file), config)
+    report.start(seed=0, tasks=1)
+    for epoch in range(1, 5):
+        report(replace(FIRST, epoch=epoch, train=6.0, tokens=1200))
+    assert file.getvalue().splitlines() == [
+        "toy-groups fsw seed 0: task 1/1 epoch 2/4  2,000 samples, 200 tokens/s  12.0 s, "
+        "about 12 s left of this task",
+        "toy-groups fsw seed 0: task 1/1 epoch 4/4  2,000 samples, 200 tokens/s  24.0 s, "
+        "about 0 s left of this task",
+    ]
+
+
+def test_lines_about_embeddings() -> None:
+    file = io.StringIO()
+    report = Lines(Console(file=file), CONFIG)
+    for rows in (100, 200, 300, 400):
+        report.embedding(EmbeddingProgress(rows, 400, tokens=50 * rows, seconds=rows / 25))
+    assert file.getvalue().splitlines() == [
+        "texts embedded: 300 of 400, 1,250 tokens/s, about 4 s left",
+        "texts embedded: 400 of 400, 1,250 tokens/s, about 0 s left",
     ]
 
 
