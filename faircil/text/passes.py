@@ -9,13 +9,14 @@ samples. Within the budget, activations are kept as usual.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from faircil.errors import raise_all, unknown_name
-from faircil.text.chunks import cut, in_order, row_lengths
+from faircil.text.chunks import Chunk, cut, in_order, row_lengths
 from faircil.text.pooling import FINE_TUNED, POOLINGS
 
 TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
@@ -84,8 +85,6 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     lengths = row_lengths(ids, how.pad_id)
     size = CPU_CHUNK if ids.device.type == "cpu" else how.token_budget
     chunks = cut(lengths.cpu(), min(size, how.token_budget))
-    if not chunks:
-        return torch.zeros(0, model.config.hidden_size, device=ids.device)  # type: ignore[union-attr,arg-type]
     mixed, pool = how.mixed(ids.device), POOLINGS[how.pooling]
 
     def vectors(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -93,16 +92,20 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
             hidden = model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
         return pool(hidden.float(), mask)
 
-    tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)
-    again = torch.is_grad_enabled() and tokens_in_all > how.token_budget and len(chunks) > 1
-    parts: list[Tensor] = []
-    for chunk in chunks:
+    def inputs(chunk: Chunk) -> tuple[Tensor, Tensor]:
         rows = chunk.rows.to(ids.device)
-        tokens = ids.index_select(0, rows)[:, : chunk.width].long()
         place = torch.arange(chunk.width, device=ids.device)
         mask = place < lengths.index_select(0, rows)[:, None]
-        if again:
-            parts.append(checkpoint(vectors, tokens, mask, use_reentrant=False))
-        else:
-            parts.append(vectors(tokens, mask))
-    return in_order(parts, chunks)
+        return ids.index_select(0, rows)[:, : chunk.width].long(), mask
+
+    if chunks and torch.is_grad_enabled():
+        tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)
+        again = tokens_in_all > how.token_budget and len(chunks) > 1
+        pass_on = partial(checkpoint, vectors, use_reentrant=False) if again else vectors
+        return in_order([pass_on(*inputs(chunk)) for chunk in chunks], chunks)
+    # All results have their place from the start: small ones, kept between the large blocks that
+    # come and go with each chunk, would leave holes that nothing large fits into.
+    out = torch.empty(len(ids), model.config.hidden_size, device=ids.device)  # type: ignore[union-attr,arg-type]
+    for chunk in chunks:
+        out[chunk.rows.to(ids.device)] = vectors(*inputs(chunk))
+    return out

@@ -226,3 +226,22 @@ def test_a_gpu_is_as_right_as_bfloat16_allows(tiny_encoder: Encoder, ids: Tensor
         strict=True,
     ):
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_without_gradients_nothing_of_a_chunk_is_kept_but_its_rows_of_the_result(
+    tiny_encoder: Encoder, ids: Tensor, pooling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[ref[Tensor]] = []
+    pool = POOLINGS[pooling]
+
+    def watched(hidden: Tensor, mask: Tensor) -> Tensor:
+        assert all(vectors() is None for vectors in kept)
+        vectors = pool(hidden, mask)
+        kept.append(ref(vectors))
+        return vectors
+
+    monkeypatch.setitem(POOLINGS, pooling, watched)
+    with torch.no_grad():
+        encode(tiny_encoder.model, ids, Passing(0, pooling, 60))
+    assert len(kept) > 3
