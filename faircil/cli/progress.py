@@ -79,9 +79,8 @@ class Lines:
             self._print(f"{run}{task}  {metrics}  {_detail(last)}  {seconds:.1f} s")
             self._epochs.clear()
             self._told = 0.0
-        elif seconds - self._told > PAUSE:
+        elif seconds - self._told > PAUSE and last.epoch < (epochs := self._config.settings.epochs):
             self._told = seconds
-            epochs = self._config.settings.epochs
             left = (epochs - last.epoch) * seconds / len(self._epochs)
             self._print(
                 f"{run}{task} epoch {last.epoch}/{epochs}  {_detail(last)}  {seconds:.1f} s, "
