@@ -24,6 +24,7 @@ from faircil.nets import build_mlp
 from faircil.reproduction.measurements import store
 from faircil.reproduction.measurements.disparity import Fit, cost_and_disparity
 from faircil.reproduction.measurements.expansion import expand, expand_groups, step_between
+from faircil.reproduction.measurements.statements import sentence
 from faircil.reproduction.measurements.store import Measurement, file_of, measured
 from faircil.reproduction.measurements.watching import watching, weights_of_epoch
 from faircil.state import RunState
@@ -225,3 +226,7 @@ def test_the_disparity_of_accuracies_is_the_metric() -> None:
     truth = eo(samples.y.numpy(), predicted.numpy(), samples.z.numpy())
     assert found.disparity == pytest.approx(truth)
     assert found.cost == pytest.approx(2 * found.disparity)
+
+
+def test_a_sentence_keeps_what_is_in_it():
+    assert sentence("not run: no /Data/MNIST") == "Not run: no /Data/MNIST."

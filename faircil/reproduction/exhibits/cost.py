@@ -18,6 +18,7 @@ from faircil.reproduction.measurements.statements import (
     not_run,
     page_of,
     problem_of,
+    sentence,
     values_of,
     written,
 )
@@ -50,7 +51,7 @@ class Cost(WithoutRuns):
         problem = problem_of(found)
         if problem is not None:
             statements = [not_run(SAYS.format(part), problem) for part in PARTS.values()]
-            return page_of(problem.capitalize() + ".", statements, ABOUT, command)
+            return page_of(sentence(problem), statements, ABOUT, command)
         series = {part: Series.of(part, values_of(found)) for part in PARTS}
         statements = [one.statement(PARTS[part]) for part, one in series.items()]
         return page_of(_answer(series), statements, ABOUT, command, _section(series))

@@ -19,6 +19,7 @@ from faircil.reproduction.measurements.statements import (
     look_up,
     not_run,
     page_of,
+    sentence,
     written,
 )
 from faircil.reproduction.measurements.without_runs import WithoutRuns
@@ -49,7 +50,7 @@ class LpTime(WithoutRuns):
         if found.values is None:
             problem = str(found.problem)
             statements = [_not_run(solver, problem) for solver in SOLVERS]
-            return page_of(problem.capitalize() + ".", statements, ABOUT, command)
+            return page_of(sentence(problem), statements, ABOUT, command)
         times = found.values
         by_solver = {s: [time for time in times.times if time.solver == s] for s in SOLVERS}
         fits = {

@@ -19,6 +19,7 @@ from faircil.reproduction.measurements.statements import (
     page_of,
     percent,
     problem_of,
+    sentence,
     values_of,
 )
 from faircil.reproduction.measurements.without_runs import WithoutRuns
@@ -57,7 +58,7 @@ class Taylor(WithoutRuns):
                 statements += found[-1].statements()
         command = "faircil reproduce taylor"
         if not found:
-            return page_of(f"{statements[0].ours.capitalize()}.", statements, ABOUT, command)
+            return page_of(sentence(statements[0].ours), statements, ABOUT, command)
         return page_of(_answer(found), statements, ABOUT, command, _section(found))
 
 
@@ -72,7 +73,7 @@ def _answer(found: Sequence[ErrorSeries]) -> str:
             f"predicts no change at all, and {left['program']} for what the program predicts"
         )
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+    return sentence(text)
 
 
 def _section(found: Sequence[ErrorSeries]) -> Section:

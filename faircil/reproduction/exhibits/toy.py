@@ -13,6 +13,7 @@ from faircil.reproduction.measurements.statements import (
     look_up,
     page_of,
     problem_of,
+    sentence,
     values_of,
 )
 from faircil.reproduction.measurements.toy import ToyForgetting
@@ -50,7 +51,7 @@ class Toy(WithoutRuns):
         problem = problem_of(found)
         if problem is not None:
             statements = without_seeds(problem)
-            return page_of(problem.capitalize() + ".", statements, ABOUT, command)
+            return page_of(sentence(problem), statements, ABOUT, command)
         toy = ToySeeds(values_of(found))
         return page_of(toy.answer(), toy.statements(), ABOUT, command, _section(toy))
 

@@ -93,3 +93,8 @@ def percent(share: float) -> str:
 def above_zero(found: Interval) -> bool:
     """Whether a mean is above 0 beyond chance; with one value, whether it is above 0 at all."""
     return (found.mean if found.low is None else found.low) > 0
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital and a full stop; what else is in it, such as paths, stays."""
+    return f"{text[0].upper()}{text[1:]}."
