@@ -28,6 +28,7 @@ def epoch_round(number: int = 1, **values: Any) -> EpochRound:
         "training": {
             TRAININGS[0].name: Cost(2.0, 200_000, 10.0),
             TRAININGS[1].name: Cost(2.5, 200_000, 4.0),
+            TRAININGS[2].name: Cost(1.6, 100_000, 8.0),
         },
     }
     return EpochRound(number, **(fields | values))

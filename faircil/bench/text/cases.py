@@ -16,14 +16,18 @@ class Training:
     token_budget : int
         Tokens whose activations are in memory at once. A step with more goes through the encoder
         twice.
+    shortest : float
+        Length of the shortest text, as a part of the longest; lengths are drawn evenly.
     """
 
     token_budget: int = TOKEN_BUDGET
+    shortest: float = 1.0
 
     @property
     def name(self) -> str:
         """What people call it."""
-        return f"training, {self.token_budget:,} tokens at once"
+        words = f"training, {self.token_budget:,} tokens at once"
+        return words if self.shortest == 1 else f"{words}, texts of all lengths"
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,13 @@ class Embedding:
 
 
 # The first of each is what a run does by default; the sentences of the page are about it.
-TRAININGS = (Training(), Training(TOKEN_BUDGET // 4))
+SHORTEST = 0.125
+TRAININGS = (Training(), Training(TOKEN_BUDGET // 4), Training(shortest=SHORTEST))
 EMBEDDINGS = (
     Embedding(0.1),
     Embedding(0.1, token_budget=4 * TOKEN_BUDGET),
     Embedding(0.1, token_budget=TOKEN_BUDGET // 4),
-    Embedding(0.1, shortest=0.125),
+    Embedding(0.1, shortest=SHORTEST),
     Embedding(0.01, precision="float32"),
     Embedding(1.0),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from faircil.bench.text.cases import TRAININGS
+from faircil.bench.text.cases import TRAININGS, Training
 from faircil.bench.text.gauge import Cost, gauge
-from faircil.bench.text.made import Corpus
+from faircil.bench.text.made import PADDING, Corpus, shortened_rows
 from faircil.bench.text.record import EpochRound
 from faircil.bench.text.workload import BATCH, CLASSES, QUOTA, Workload
 from faircil.buffer import ReplayBatches, ReplayBuffer
@@ -18,9 +18,9 @@ from faircil.generators import Generators
 from faircil.learners import LEARNERS, Batch, Learner
 from faircil.learners.options import ReplayOptions
 from faircil.samples import Samples
+from faircil.text.chunks import row_lengths
 from faircil.text.encoders import Encoder
 from faircil.text.text_net import TextNet
-from faircil.threads import one_thread
 from faircil.weighting.head import evaluating
 from faircil.weighting.result import WeightResult
 from faircil.weighting.training import select, select_all
@@ -45,9 +45,8 @@ def measure_epochs(
     learner.begin_task(current, ReplayBuffer(QUOTA, memory))
     replay = ReplayBatches(memory, BATCH, learner.generators.memory)
     nothing = torch.zeros(0, dtype=torch.int64, device=device)
-    with one_thread():
-        for _ in range(KNOWN):
-            learner.step(Batch(current.take(nothing), nothing, None, *replay.next()))
+    for _ in range(KNOWN):
+        learner.step(Batch(current.take(nothing), nothing, None, *replay.next()))
     for number in range(workload.repeats + 1):
         outcome = _measure_round(number, workload, net, learner, current, memory, replay)
         if number > 0:  # the first one warms up
@@ -68,7 +67,8 @@ def _measure_round(
     training = {}
     for way in TRAININGS:
         net.passing = replace(net.passing, token_budget=way.token_budget)
-        training[way.name] = _train(workload, learner, current, replay, weights.result.weights)
+        batches = _batches(workload, way, learner, current, replay, weights.result.weights)
+        training[way.name] = _train(learner, batches, current.y.device)
     net.passing = replace(net.passing, token_budget=TRAININGS[0].token_budget)
     return EpochRound(
         number,
@@ -118,23 +118,38 @@ def _features(net: TextNet, *parts: Samples) -> list[Samples]:
         return [replace(part, x=net.features(part.x)) for part in parts]
 
 
-def _train(
+def _batches(
     workload: Workload,
+    way: Training,
     learner: Learner,
     current: Samples,
     replay: ReplayBatches,
     weights: Tensor,
-) -> Cost:
-    """Take steps as a run does, at the weights of the program, those that are 0 included."""
+) -> list[Batch]:
+    """Make the steps of a round: at the weights of the program, those that are 0 included."""
     selection = select_all(weights, BATCH, learner.generators.shuffle)
     batches = []
     for rows in torch.split(selection.index, BATCH)[: workload.steps]:
-        batches.append((rows, weights[rows], *replay.next()))
-    texts = sum(len(rows) + len(old) for rows, _, old, _ in batches)
+        old, old_rows = replay.next()
+        new, old = (
+            replace(part, x=shortened_rows(part.x, way.shortest))
+            for part in (current.take(rows), old)
+        )
+        batches.append(Batch(new, rows, weights[rows], old, old_rows))
+    return batches
+
+
+def _train(learner: Learner, batches: Sequence[Batch], device: torch.device) -> Cost:
+    """Take the steps, and count the tokens of texts and replayed texts without padding."""
+    tokens = sum(
+        int(row_lengths(part.x, PADDING).sum())
+        for batch in batches
+        for part in (batch.current, batch.memory)
+        if part is not None
+    )
 
     def steps() -> None:
-        for rows, weight, old, old_rows in batches:
-            learner.step(Batch(current.take(rows), rows, weight, old, old_rows))
+        for batch in batches:
+            learner.step(batch)
 
-    with one_thread():
-        return gauge(steps, current.y.device, texts * workload.tokens)[1]
+    return gauge(steps, device, tokens)[1]

@@ -111,5 +111,5 @@ def shortened_rows(tokens: Tensor, shortest: float) -> Tensor:
     n, longest = tokens.shape
     generator = torch.Generator().manual_seed(0)
     low = max(1, round(shortest * longest))
-    length = torch.randint(low, longest + 1, (n, 1), generator=generator)
-    return torch.where(torch.arange(longest) < length, tokens, PADDING)
+    length = torch.randint(low, longest + 1, (n, 1), generator=generator).to(tokens.device)
+    return torch.where(torch.arange(longest, device=tokens.device) < length, tokens, PADDING)

@@ -25,11 +25,14 @@ def sentences(results: TextResults) -> Iterator[str]:
 def _about_epochs(results: TextResults) -> Iterator[str]:
     rounds = results.epochs
     forward, training = middle([one.forward for one in rounds]), parts_of(rounds)
-    usual, frugal = (training[way.name] for way in TRAININGS)
+    usual, frugal, mixed = (training[way.name] for way in TRAININGS)
     yield f"Training: {rate(usual)} tokens per second{_peak(usual)}."
     yield (
         f"With {TRAININGS[1].token_budget:,} tokens at once instead of "
         f"{TRAININGS[0].token_budget:,}: {rate(frugal)} tokens per second{_peak(frugal)}."
+    )
+    yield (
+        f"Texts of all lengths: {rate(mixed)} tokens per second, padding not counted{_peak(mixed)}."
     )
     yield f"One pass without gradients: {rate(forward)} tokens per second{_peak(forward)}."
     _, whole, kept = epochs_of(rounds, results.workload)
