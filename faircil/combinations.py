@@ -12,6 +12,12 @@ from faircil.weighting.measures import MEASURES
 from faircil.weighting.training import WEIGHTINGS
 
 
+def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
+    """Tell whether the data of a run has a sensitive attribute."""
+    row = DATASETS.get(dataset or "")
+    return bool(own.sensitive) if own else row is not None and row.attribute is not None
+
+
 def has_texts(dataset: str | None, own: OwnData | None) -> bool:
     """Tell whether the inputs of a run are texts."""
     row = DATASETS.get(dataset or "")
@@ -45,9 +51,7 @@ def checked_measure(
     measure: str | None, dataset: str | None, own: OwnData | None, mistakes: list[str]
 ) -> str:
     """Check the measure, or choose it: ``eo`` where there is an attribute, else ``eer``."""
-    row = DATASETS.get(dataset or "")
-    attribute = bool(own.sensitive) if own else row is not None and row.attribute is not None
-    measure = measure or ("eo" if attribute else "eer")
+    measure = measure or ("eo" if has_attribute(dataset, own) else "eer")
     if measure not in MEASURES:
         mistakes.append(unknown_name("measure", measure, MEASURES))
     elif MEASURES[measure].by_attribute:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +17,7 @@ from faircil.combinations import (
 )
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
+from faircil.digests import kept_digest
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.learners import ALIASES
 from faircil.postprocess import EPSILON
@@ -30,7 +29,8 @@ from faircil.settings import (
     text_options,
     validate_settings,
 )
-from faircil.text.encoder_files import encoder_digest
+from faircil.text.encoder_files import content_digest, find_folder
+from faircil.text.options import TextOptions
 
 
 class RunConfig(BaseModel):
@@ -77,6 +77,11 @@ class RunConfig(BaseModel):
     def texts(self) -> bool:
         """Whether the inputs are texts."""
         return has_texts(self.dataset, self.own)
+
+    @property
+    def text(self) -> TextOptions | None:
+        """How the texts become inputs; None without texts."""
+        return text_options(self.settings) if self.texts else None
 
     @property
     def label(self) -> str:
@@ -154,23 +159,15 @@ def resolve(
 
 def _encoder_digest(name: str) -> str | None:
     try:
-        return encoder_digest(name)
+        return content_digest(find_folder(name))
     except FaircilError:
         return None
 
 
 def _digest(path: Path) -> str:
     try:
-        return _kept_digest(path.absolute(), path.stat().st_mtime_ns)
+        return kept_digest(path)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; give a file") from None
-
-
-@lru_cache(maxsize=8)
-def _kept_digest(path: Path, written: int) -> str:
-    """Hash a large file once, as long as nothing is written to it."""
-    del written
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

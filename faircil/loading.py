@@ -11,7 +11,6 @@ from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
 from faircil.data.stream import TaskStream
 from faircil.data.validation import validation_stream
-from faircil.settings import text_options
 from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.streams import encoded
 
@@ -40,6 +39,6 @@ def load_stream(
         )
     if config.evaluate_on == "validation":
         stream = validation_stream(stream, seed)
-    if stream.texts is None:
+    if config.text is None:
         return stream
-    return encoded(stream, text_options(config.settings), device=device, progress=progress)
+    return encoded(stream, config.text, device=device, progress=progress)

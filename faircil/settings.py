@@ -9,19 +9,19 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
-from pydantic import ValidationError, create_model
+from pydantic import TypeAdapter, ValidationError, create_model
 
 from faircil.buffer import RULES
 from faircil.errors import shortened, unknown_name
 from faircil.learners import LEARNERS, Options
-from faircil.learners.options import Count, NonNegative, Positive
+from faircil.ranges import Count, NonNegative, Positive
 from faircil.text.options import TextOptions
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.solver import SOLVERS
 from faircil.weighting.weights import GRADIENTS
 
-TRUE = ("true", "1", "yes", "on", "t", "y")  # as pydantic reads a switch
+_SWITCH = TypeAdapter(bool)
 
 
 class Settings(Options):
@@ -123,15 +123,30 @@ def shipped_settings(
     user's own: what suits a net depends on whether the encoder of its texts is trained.
     """
     key = {"dataset": dataset, "method": method, "weighting": weighting, "measure": measure}
-    table = tomllib.loads((files("faircil") / "settings.toml").read_text(encoding="utf-8"))
     values: dict[str, Any] = {}
-    for row in table["row"]:
-        trained = str(given.get("finetune", values.get("finetune", False))).lower() in TRUE
+    for row in _shipped_rows():
+        trained = _is_true(given.get("finetune", values.get("finetune", False)))
         key["texts"] = ("fine-tuned" if trained else "frozen") if texts else None
         if all(key[name] in row[name] for name in key if name in row):
             values.update(row["set"])
     known = settings_of(method, texts).model_fields
     return {name: value for name, value in values.items() if name in known}
+
+
+@cache
+def _shipped_rows() -> list[dict[str, Any]]:
+    """Read ``settings.toml``, once: a sweep looks thousands of runs up."""
+    text = (files("faircil") / "settings.toml").read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = tomllib.loads(text)["row"]
+    return rows
+
+
+def _is_true(value: Any) -> bool:
+    """Read a switch as the settings will; one that cannot be read is a mistake there."""
+    try:
+        return _SWITCH.validate_python(value)
+    except ValidationError:
+        return False
 
 
 def parse_overrides(

@@ -11,7 +11,7 @@ from faircil.data.stream import TaskStream, small_groups
 from faircil.generators import Generators
 from faircil.learners import LEARNERS
 from faircil.nets import build_mlp
-from faircil.settings import learner_options, text_options
+from faircil.settings import learner_options
 from faircil.state import RunState
 from faircil.text.streams import kept_encoder
 from faircil.text.text_net import TextNet
@@ -45,16 +45,16 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
 
 def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
     """Make the net of a run: an MLP, or the encoder of its texts with a head."""
-    settings = config.settings
-    if config.texts and (texts := text_options(settings)).finetune:
+    text = config.text
+    if text is not None and text.finetune:
         return TextNet(
-            kept_encoder(texts.encoder),
+            kept_encoder(text.encoder),
             stream.n_classes,
             seed=seed,
-            pooling=texts.pool,
-            token_budget=texts.token_budget,
-            precision=texts.precision,
-            trainable_layers=texts.trainable_layers,
+            pooling=text.pool,
+            token_budget=text.token_budget,
+            precision=text.precision,
+            trainable_layers=text.trainable_layers,
         )
     n_inputs = stream.tasks[0].train.x[0].numel()
-    return build_mlp(n_inputs, stream.n_classes, settings.hidden, seed)
+    return build_mlp(n_inputs, stream.n_classes, config.settings.hidden, seed)

@@ -27,3 +27,12 @@ class Circumstances:
     environment: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     complete: bool = True
+
+    def described(self) -> dict[str, Any]:
+        """Return this as the head of ``results.json``."""
+        return {
+            "command": self.command,
+            "complete": self.complete,
+            "environment": dict(self.environment),
+            "notes": list(self.notes),
+        }

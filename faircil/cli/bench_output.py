@@ -92,8 +92,8 @@ def keep(
     ----------
     outcomes : iterable
     finish : callable
-        From all outcomes, and whether they are complete, to what to write; None: nothing is worth
-        it.
+        From outcomes, of which there is one at least, and whether they are complete, to what to
+        write; None: nothing is worth it.
     arguments : Namespace
         With ``out``, ``page``, ``json`` and ``quiet``.
     """
@@ -106,7 +106,7 @@ def keep(
             found.append(outcome)
         complete = True
     finally:
-        findings = finish(tuple(found), complete)
+        findings = finish(tuple(found), complete) if found else None
         if findings is not None:
             write_findings(findings, arguments.out, arguments.page)
             if not (arguments.quiet and complete):

@@ -137,13 +137,11 @@ def _finish(
     notes: tuple[str, ...],
     outcomes: tuple[RunOutcome, ...],
     complete: bool,
-) -> Findings | None:
+) -> Findings:
     from faircil.bench.run.findings import run_findings
     from faircil.bench.run.record import RunResults
     from faircil.results.environment import environment
 
-    if not outcomes:
-        return None
     described = environment(arguments.typed, device)
     typed = page_command(arguments.typed)
     return run_findings(

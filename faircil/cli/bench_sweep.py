@@ -109,13 +109,11 @@ def _finish(
     notes: tuple[str, ...],
     costs: tuple[SweepCost, ...],
     complete: bool,
-) -> Findings | None:
+) -> Findings:
     from faircil.bench.sweep.findings import sweep_findings
     from faircil.bench.sweep.record import SweepResults
     from faircil.results.environment import environment
 
-    if not costs:
-        return None
     described = environment(arguments.typed, "cuda" if arguments.gpu_jobs else "cpu")
     names = tuple(work.name for work in works)
     typed = page_command(arguments.typed)

@@ -134,13 +134,11 @@ def _finish(
     notes: tuple[str, ...],
     outcomes: tuple[TextOutcome, ...],
     complete: bool,
-) -> Findings | None:
+) -> Findings:
     from faircil.bench.text.findings import text_findings
     from faircil.bench.text.record import TextResults
     from faircil.results.environment import environment
 
-    if not outcomes:
-        return None
     return text_findings(
         TextResults(
             workload,

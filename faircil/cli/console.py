@@ -30,6 +30,20 @@ def say(message: str) -> None:
     make_console(stderr=True).print(Text(message), soft_wrap=True)
 
 
+def duration(seconds: float) -> str:
+    """Write a duration as people say it.
+
+    Examples
+    --------
+    >>> duration(40), duration(400), duration(40_000)
+    ('40 s', '7 min', '11 h 7 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def show_table(table: Table) -> None:
     """Print a table of results on stdout, and below it what its marks mean.
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from faircil.cli.console import make_console
+from faircil.cli.console import duration, make_console
 from faircil.config import RunConfig
 from faircil.metrics import TaskMetrics
 from faircil.report import format_value
@@ -84,7 +84,7 @@ class Lines:
             left = (epochs - last.epoch) * seconds / len(self._epochs)
             self._print(
                 f"{run}{task} epoch {last.epoch}/{epochs}  {_detail(last)}  {seconds:.1f} s, "
-                f"about {left:.0f} s left of this task"
+                f"about {duration(left)} left of this task"
             )
 
     def _print(self, line: str) -> None:
@@ -173,7 +173,7 @@ def _embedded(progress: EmbeddingProgress) -> str:
     left = progress.seconds * (progress.total / progress.rows - 1)
     return (
         f"texts embedded: {progress.rows:,} of {progress.total:,}, "
-        f"{progress.tokens_per_second:,.0f} tokens/s, about {left:.0f} s left"
+        f"{progress.tokens_per_second:,.0f} tokens/s, about {duration(left)} left"
     )
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from faircil.cli.console import make_console, say
+from faircil.cli.console import duration, make_console, say
 from faircil.errors import FaircilError, UsageError
 
 if TYPE_CHECKING:
@@ -137,21 +137,7 @@ class Tally:
         if not self._done or self._left <= 0:
             return "nothing left" if self._left <= 0 else "time left unknown"
         seconds = (time.monotonic() - self._start) * self._left / self._done
-        return f"about {_duration(seconds)} left"
-
-
-def _duration(seconds: float) -> str:
-    """Write a duration as people say it.
-
-    Examples
-    --------
-    >>> _duration(40), _duration(400), _duration(40_000)
-    ('40 s', '7 min', '11 h 7 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+        return f"about {duration(seconds)} left"
 
 
 @contextmanager

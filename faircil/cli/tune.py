@@ -137,15 +137,11 @@ def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRe
 
     seeds: list[int] = []
     own = own_data(arguments, mistakes)
-    if arguments.dataset is not None and own is not None:
-        mistakes.append(
-            f"dataset '{arguments.dataset}' and own data {own.path} are given; give one of them"
-        )
     with collecting(mistakes):
         seeds = parse_seeds(arguments.seeds)
     return [
         TuneRequest(
-            dataset=own.name if own else arguments.dataset or "",
+            dataset=arguments.dataset or "",
             own=own,
             method=method,
             # What is wrong with it is said where the requests are checked.
@@ -168,7 +164,7 @@ def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list
 
     if arguments.out is None:
         place = arguments.runs / "tuning"
-        return [place / request.dataset / folder_name(request) for request in requests]
+        return [place / request.data / folder_name(request) for request in requests]
     if len(requests) == 1:
         return [arguments.out]
     return [arguments.out / request.method for request in requests]

@@ -10,7 +10,8 @@ from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Material
 from faircil.learners.distillation import DistillationOptions, Distilling
-from faircil.learners.options import NonNegative, Options
+from faircil.learners.options import Options
+from faircil.ranges import NonNegative
 from faircil.samples import Samples
 
 LEAST_DECAY = 1e-4  # where classes can be told apart without error, no finite scale is best

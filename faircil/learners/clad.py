@@ -15,8 +15,9 @@ from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
 from faircil.learners.conflicts import Conflicts, find_conflicts
 from faircil.learners.features import with_features
-from faircil.learners.options import NonNegative, Options, ReplayOptions, Share
+from faircil.learners.options import Options, ReplayOptions
 from faircil.learners.replay import Replay, replay_loss
+from faircil.ranges import NonNegative, Share
 from faircil.samples import Samples
 
 

@@ -9,9 +9,10 @@ from torch.nn.functional import cross_entropy
 from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
-from faircil.learners.options import BufferOptions, Options, Positive
+from faircil.learners.options import BufferOptions, Options
 from faircil.learners.replay import Buffered
 from faircil.learners.teacher import Teacher, teach
+from faircil.ranges import Positive
 from faircil.samples import Samples
 
 

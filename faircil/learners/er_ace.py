@@ -9,7 +9,8 @@ from torch.nn.functional import cross_entropy
 from faircil.buffer import ReplayBuffer
 from faircil.learners.ahead import DrawsAhead
 from faircil.learners.batch import Batch, Material
-from faircil.learners.options import NonNegative, Options
+from faircil.learners.options import Options
+from faircil.ranges import NonNegative
 from faircil.samples import Samples
 
 

@@ -10,8 +10,9 @@ from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Material
 from faircil.learners.draws import draw_by_share
-from faircil.learners.options import BufferOptions, Options, Share
+from faircil.learners.options import BufferOptions, Options
 from faircil.learners.replay import Buffered
+from faircil.ranges import Share
 from faircil.rows import rows_of_groups, unique_rows
 from faircil.samples import Samples, concatenate
 

@@ -14,11 +14,12 @@ from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
 from faircil.learners.features import with_features
-from faircil.learners.options import Count, NonNegative, Positive, ReplayOptions
+from faircil.learners.options import ReplayOptions
 from faircil.learners.projector import normalised_mlp, with_projector
 from faircil.learners.rates import drift, rate_reduction
 from faircil.learners.reader import fit_reader
 from faircil.learners.replay import Buffered
+from faircil.ranges import Count, NonNegative, Positive
 from faircil.samples import Samples
 from faircil.threads import chunk_size, chunks_of
 from faircil.weighting.head import evaluating, find_head

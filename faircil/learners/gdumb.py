@@ -11,7 +11,8 @@ from torch import nn
 from faircil.buffer import ReplayBuffer
 from faircil.learners.ahead import DrawsAhead
 from faircil.learners.batch import Material
-from faircil.learners.options import Options, Positive
+from faircil.learners.options import Options
+from faircil.ranges import Positive
 from faircil.samples import Samples
 
 WARM_UP = 0.1  # of the learning rate, in the first epoch

@@ -10,8 +10,9 @@ from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
 from faircil.learners.draws import draw_by_share
-from faircil.learners.options import BufferOptions, NonNegative, Options
+from faircil.learners.options import BufferOptions, Options
 from faircil.learners.replay import Buffered
+from faircil.ranges import NonNegative
 from faircil.rows import unique_rows
 from faircil.samples import Samples
 

@@ -14,8 +14,9 @@ from faircil.learners.base import Learner
 from faircil.learners.batch import Batch, Material
 from faircil.learners.exemplars import first_of_each_class, herd_each
 from faircil.learners.features import features_of, with_features
-from faircil.learners.options import NonNegative, Options
+from faircil.learners.options import Options
 from faircil.learners.teacher import Teacher, teach
+from faircil.ranges import NonNegative
 from faircil.rows import unique_rows
 from faircil.samples import Samples
 from faircil.threads import chunk_size

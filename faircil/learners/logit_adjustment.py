@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from faircil.buffer import ReplayBuffer
 from faircil.generators import Generators
 from faircil.learners.batch import Batch, Material
-from faircil.learners.options import NonNegative, Options, ReplayOptions
+from faircil.learners.options import Options, ReplayOptions
 from faircil.learners.replay import Replay, replay_loss
+from faircil.ranges import NonNegative
 from faircil.samples import Samples
 
 NOTHING = 1e-9

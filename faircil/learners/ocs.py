@@ -18,9 +18,10 @@ from faircil.buffer import ReplayBuffer, large_weight_first
 from faircil.learners.base import Learner
 from faircil.learners.batch import Batch, Material
 from faircil.learners.buffer_gradient import BufferGradient
-from faircil.learners.options import Count, NonNegative, TauOptions
+from faircil.learners.options import TauOptions
 from faircil.learners.replay import replay_loss
 from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
+from faircil.ranges import Count, NonNegative
 from faircil.rows import rows_of_groups, unique_rows
 from faircil.samples import Samples, concatenate
 from faircil.threads import many_threads

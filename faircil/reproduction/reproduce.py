@@ -82,7 +82,7 @@ def collect(exhibits: Mapping[str, Exhibit], finish: Finish, options: SweepOptio
 
 def _without_subject(problem: str, request: TuneRequest) -> str:
     """Leave out whose problem it is: a page puts methods with the same reason together."""
-    return problem.partition(f" on {request.dataset}: ")[2] or problem
+    return problem.partition(f" on {request.data}: ")[2] or problem
 
 
 def reproduce(

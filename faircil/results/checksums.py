@@ -5,10 +5,10 @@ The format is that of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
+from faircil.digests import file_digest
 from faircil.errors import DataError
 
 FILE = "SHA256SUMS"
@@ -16,7 +16,7 @@ FILE = "SHA256SUMS"
 
 def write_checksums(folder: Path) -> None:
     """Write the sums of all files in a folder."""
-    lines = [f"{_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    lines = [f"{file_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
     (folder / FILE).write_text("".join(lines), encoding="utf-8")
 
 
@@ -30,12 +30,7 @@ def check_checksums(folder: Path, names: Collection[str]) -> None:
     changed = [
         name
         for name in names
-        if not (folder / name).is_file() or _digest(folder / name) != sums.get(name)
+        if not (folder / name).is_file() or file_digest(folder / name) != sums.get(name)
     ]
     if changed:
         raise DataError(f"{folder} was altered after it was written: {', '.join(changed)}")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

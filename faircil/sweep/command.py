@@ -9,7 +9,6 @@ from typing import Any
 from faircil.config import RunConfig, resolve
 from faircil.data.own_spec import OwnData
 from faircil.learners import ALIASES
-from faircil.settings import text_options
 
 
 def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
@@ -18,26 +17,18 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
     Settings that are the shipped ones for its names are left out.
     """
     method, weighting = _names(config)
-    # Which settings are shipped depends on whether the encoder of texts is trained.
-    kind = [f"finetune={written(text_options(config.settings).finetune)}"] if config.texts else []
-    plain, shipped = (
-        resolve(
-            dataset=None if config.own else config.dataset,
-            own=config.own,
-            method=method,
-            weighting=weighting,
-            measure=config.measure,
-            overrides=given,
-        )
-        for given in ([], kind)
-    )
+    shipped = _shipped(config, [])
+    changed: list[str] = []
+    if config.text and shipped.text and config.text.finetune != shipped.text.finetune:
+        # Which other settings are shipped depends on whether the encoder is trained.
+        changed = [f"finetune={written(config.text.finetune)}"]
+        shipped = _shipped(config, changed)
     options: list[str] = []
     if config.postprocess != "none":
         options += ["--postprocess", config.postprocess, "--epsilon", written(config.epsilon)]
     options += ["--held-out", str(config.held_out)] if config.held_out else []
     options += ["--evaluate-on", config.evaluate_on] if config.evaluate_on != "test" else []
     usual = shipped.settings.model_dump()
-    changed = kind if plain != shipped else []
     changed += [
         f"{name}={written(value)}"
         for name, value in config.settings.model_dump().items()
@@ -45,6 +36,19 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
     ]
     source = data_words(config.dataset, config.own)
     return run_line(source, method, weighting, config.measure, changed, seeds, options=options)
+
+
+def _shipped(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """Return the run of the same names, with no settings of its own but these."""
+    method, weighting = _names(config)
+    return resolve(
+        dataset=None if config.own else config.dataset,
+        own=config.own,
+        method=method,
+        weighting=weighting,
+        measure=config.measure,
+        overrides=overrides,
+    )
 
 
 def data_words(dataset: str, own: OwnData | None) -> list[str]:

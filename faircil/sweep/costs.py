@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from faircil.learners import LEARNERS
-from faircil.settings import text_options
 from faircil.sweep.work import Work
 
 # Training samples; only the proportions matter.
@@ -35,4 +34,5 @@ def suits_gpu(work: Work) -> bool:
 
 
 def _trains_encoder(work: Work) -> bool:
-    return work.config.texts and text_options(work.config.settings).finetune
+    text = work.config.text
+    return text is not None and text.finetune

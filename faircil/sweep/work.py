@@ -9,7 +9,6 @@ from functools import cached_property
 
 from faircil.config import RunConfig
 from faircil.results.summary import RunSummary
-from faircil.settings import text_options
 from faircil.sweep.spent import Spent
 
 
@@ -31,7 +30,7 @@ class Work:
         """What two pieces of work share only if they train on the same data."""
         config, settings = self.config, self.config.settings
         source = (config.dataset, config.own, config.data_sha256, config.evaluate_on)
-        encoding = (config.encoder_sha256, text_options(settings)) if config.texts else ()
+        encoding = (config.encoder_sha256, config.text)
         order = (settings.class_order, settings.classes_per_task)
         return repr((*source, *encoding, *order, self.seed))
 

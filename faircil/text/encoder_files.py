@@ -6,10 +6,10 @@ Nothing is downloaded here: an encoder that is not on this machine is a message 
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from faircil.digests import kept_digest
 from faircil.errors import DataError, FaircilError, unknown_name
 from faircil.text.extra import text_module
 
@@ -107,21 +107,5 @@ def content_digest(folder: Path) -> str:
     whole = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.name in names or path.suffix == ".safetensors":
-            with path.open("rb") as file:
-                whole.update(
-                    f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode()
-                )
+            whole.update(f"{path.name} {kept_digest(path)}\n".encode())
     return whole.hexdigest()
-
-
-def encoder_digest(name: str) -> str:
-    """Return the content digest of an encoder; FaircilError if it is not on this machine."""
-    folder = find_folder(name)
-    return _kept_digest(folder, max(file.stat().st_mtime_ns for file in folder.iterdir()))
-
-
-@lru_cache(maxsize=8)
-def _kept_digest(folder: Path, written: int) -> str:
-    """Hash hundreds of megabytes once, as long as nothing is written to the folder."""
-    del written
-    return content_digest(folder)

@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from faircil.ranges import Count
 from faircil.text.passes import TOKEN_BUDGET
 from faircil.text.pooling import FINE_TUNED, FROZEN
 from faircil.text.tokens import MAX_TOKENS
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class TextOptions(BaseModel):

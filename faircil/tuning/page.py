@@ -63,9 +63,7 @@ def title(tuned: Tuned | NotTuned) -> str:
     request = tuned.request
     fixed = f" ({' '.join(request.fixed)})" if request.fixed else ""
     part = ", chosen on test data" if request.select_on == "test" else ""
-    return (
-        f"{request.config(()).label}{fixed} on {request.dataset}, measure {request.measure}{part}"
-    )
+    return f"{request.config(()).label}{fixed} on {request.data}, measure {request.measure}{part}"
 
 
 def extent(tuned: Tuned | NotTuned) -> str:

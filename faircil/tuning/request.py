@@ -23,7 +23,7 @@ class TuneRequest:
     Parameters
     ----------
     dataset, method, measure : str
-        The name of the dataset, or of the user's own data; empty where neither is given.
+        The dataset is empty where it is the user's own data.
     weighting : str or None
         None: the method's own.
     fixed : tuple of str
@@ -58,10 +58,15 @@ class TuneRequest:
     select_on: Literal["validation", "test"] = "validation"
     own: OwnData | None = None
 
+    @property
+    def data(self) -> str:
+        """What the data is called."""
+        return self.own.name if self.own else self.dataset
+
     def config(self, overrides: Sequence[str]) -> RunConfig:
         """Return the run that tries these settings."""
         return resolve(
-            dataset=None if self.own else self.dataset or None,
+            dataset=self.dataset or None,
             own=self.own,
             method=self.method,
             weighting=self.weighting,

@@ -56,7 +56,7 @@ class Search:
         request, trials = self.problem.request, tuple(self.trials)
         best = best_of(trials)
         if best is None or self.broken or not self.problem.objective.is_met(best.score or 0.0):
-            why = f"{self.problem.config.label} on {request.dataset}: {self._failure(best)}"
+            why = f"{self.problem.config.label} on {request.data}: {self._failure(best)}"
             return NotTuned(request, trials, why)
         return Tuned(request, trials, best)
 

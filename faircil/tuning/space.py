@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from faircil.combinations import has_attribute
 from faircil.config import RunConfig
-from faircil.data.datasets import DATASETS
 from faircil.settings import parse_overrides, settings_of, validate_settings
 from faircil.sweep.command import written
 from faircil.tuning.request import Overrides, TuneRequest
@@ -90,13 +90,12 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
 
 def shipped_space(config: RunConfig) -> Space:
     """Look a run up in ``grids.toml``."""
-    row = DATASETS.get(config.dataset)
     key: dict[str, Any] = {
         "dataset": config.dataset,
         "method": config.method,
         "weighting": config.weighting,
         "measure": config.measure,
-        "attribute": bool(config.own.sensitive) if config.own else bool(row and row.attribute),
+        "attribute": has_attribute(config.dataset, config.own),
     }
     text = (files("faircil.tuning") / "grids.toml").read_text(encoding="utf-8")
     values: dict[str, list[Any]] = {}

@@ -48,11 +48,8 @@ def run_findings(results: RunResults) -> Findings:
     """Put document, rows, tables, pictures and page together."""
     summary = summarise_runs(results.runs)
     document = {
-        "command": results.command,
-        "complete": results.complete,
+        **results.described(),
         "repeats": results.repeats,
-        "environment": dict(results.environment),
-        "notes": list(results.notes),
         "summary": [asdict(row) for row in summary],
         "runs": [asdict(run) for run in results.runs],
         "epochs": [asdict(epoch) for epoch in results.epochs],

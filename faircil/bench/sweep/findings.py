@@ -39,10 +39,7 @@ def sweep_findings(results: SweepResults) -> Findings:
     """Put document, rows, tables, picture and page together."""
     rows = summarise_sweeps(results.costs)
     document = {
-        "command": results.command,
-        "complete": results.complete,
-        "environment": dict(results.environment),
-        "notes": list(results.notes),
+        **results.described(),
         "runs": list(results.works),
         "findings": list(sentences(rows)),
         "summary": [{"name": row.case.name} | asdict(row) for row in rows],

@@ -45,10 +45,7 @@ def text_findings(results: TextResults) -> Findings:
     parts = parts_of(results.epochs) if results.epochs else {}
     ways = {case.name: cost for case, cost in embeddings_of(results.embeddings).items()}
     document = {
-        "command": results.command,
-        "complete": results.complete,
-        "environment": dict(results.environment),
-        "notes": list(results.notes),
+        **results.described(),
         "workload": asdict(results.workload),
         "findings": list(sentences(results)),
         "epochs": [
