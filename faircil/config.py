@@ -84,6 +84,11 @@ class RunConfig(BaseModel):
         return text_options(self.settings) if self.texts else None
 
     @property
+    def trains_encoder(self) -> bool:
+        """Whether a pre-trained encoder of texts is trained on."""
+        return self.text is not None and self.text.finetune
+
+    @property
     def label(self) -> str:
         """Short name of the method as people know it."""
         parts = [self.method, self.weighting, self.postprocess]

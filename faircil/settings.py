@@ -15,7 +15,7 @@ from faircil.buffer import RULES
 from faircil.errors import shortened, unknown_name
 from faircil.learners import LEARNERS, Options
 from faircil.ranges import Count, NonNegative, Positive
-from faircil.text.options import TextOptions
+from faircil.text.options import TextOptions, way_of
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.solver import SOLVERS
@@ -126,7 +126,7 @@ def shipped_settings(
     values: dict[str, Any] = {}
     for row in _shipped_rows():
         trained = _is_true(given.get("finetune", values.get("finetune", False)))
-        key["texts"] = ("fine-tuned" if trained else "frozen") if texts else None
+        key["texts"] = way_of(trained) if texts else None
         if all(key[name] in row[name] for name in key if name in row):
             values.update(row["set"])
     known = settings_of(method, texts).model_fields

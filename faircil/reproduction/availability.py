@@ -1,4 +1,4 @@
-"""Whether the data of a target is there; where it is not, nothing is tried."""
+"""Whether runs can be made here: their data, and a GPU for those that last days without one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from faircil.sweep.sweep import Finish, SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
 
 FILES_ABSENT = "files absent"
+NO_GPU = (
+    "an encoder is trained, which takes days without a GPU; give --gpu-jobs 1 where there is one"
+)
 
 
 def files_absent(dataset: str) -> bool:
@@ -17,29 +20,34 @@ def files_absent(dataset: str) -> bool:
     return bool(DATASETS[dataset].missing_files())
 
 
-def where_files_are(make: Finish, options: SweepOptions) -> Finish:
-    """Return ``make`` for runs whose data is there; of others, finished runs are found.
+def where_possible(make: Finish, options: SweepOptions) -> Finish:
+    """Return ``make`` for runs that can be made here; of others, finished runs are found.
 
     Parameters
     ----------
     make : callable
         Makes runs, as :func:`faircil.sweep.sweep.finish` does.
     options : SweepOptions
-        Where finished runs are.
+        Where finished runs are, and whether a GPU takes part.
     """
 
     def finish_some(works: Sequence[Work]) -> list[Outcome]:
         names = {work.config.dataset for work in works}
         absent = {name for name in names if files_absent(name)}
-        without = [work for work in works if work.config.dataset in absent]
-        found = iter(finish(without, replace(options, run_missing=False)))
-        made = iter(make([work for work in works if work.config.dataset not in absent]))
-        return [
-            _absent(next(found)) if work.config.dataset in absent else next(made) for work in works
-        ]
+
+        def obstacle(work: Work) -> str | None:
+            if work.config.dataset in absent:
+                return FILES_ABSENT
+            return NO_GPU if work.config.trains_encoder and not options.gpu_jobs else None
+
+        obstacles = [obstacle(work) for work in works]
+        impossible = [work for work, why in zip(works, obstacles, strict=True) if why]
+        found = iter(finish(impossible, replace(options, run_missing=False)))
+        made = iter(make([work for work, why in zip(works, obstacles, strict=True) if not why]))
+        return [_explained(next(found), why) if why else next(made) for why in obstacles]
 
     return finish_some
 
 
-def _absent(outcome: Outcome) -> Outcome:
-    return outcome if outcome.run else replace(outcome, problem=FILES_ABSENT)
+def _explained(outcome: Outcome, obstacle: str) -> Outcome:
+    return outcome if outcome.run else replace(outcome, problem=obstacle)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from faircil.errors import FaircilError, StorageError, raise_all, unknown_name
-from faircil.reproduction.availability import where_files_are
+from faircil.reproduction.availability import where_possible
 from faircil.reproduction.exhibit import Exhibit, Results
 from faircil.reproduction.index import index_markdown
 from faircil.reproduction.page import Page
@@ -53,7 +53,7 @@ def _changed(exhibit: Any, changes: Changes) -> Exhibit:
 
 def collect(exhibits: Mapping[str, Exhibit], finish: Finish, options: SweepOptions) -> Results:
     """Choose all settings, then make all runs; what two exhibits share is made once."""
-    finish = where_files_are(finish, options)
+    finish = where_possible(finish, options)
     requests = {request: None for e in exhibits.values() for request in e.requests()}
     # What needs no choice is made beside the trials, so that no process waits for the last of them.
     ready = [work for e in exhibits.values() if not e.requests() for work in e.works({})]

@@ -24,15 +24,10 @@ def effort(work: Work) -> float:
     """Return the cost of a run in steps of plain replay on MNIST."""
     config, settings = work.config, work.config.settings
     steps = SAMPLES.get(config.dataset, OTHER_SAMPLES) / settings.batch_size * settings.epochs
-    wide = TRAINED_ENCODER if _trains_encoder(work) else WIDE.get(config.dataset, 1.0)
+    wide = TRAINED_ENCODER if config.trains_encoder else WIDE.get(config.dataset, 1.0)
     return steps * EFFORT.get(config.method, 1.0) * wide
 
 
 def suits_gpu(work: Work) -> bool:
     """Whether a GPU replays the steps as graphs, or they are large; else CPUs are faster."""
-    return LEARNERS[work.config.method].graphable or _trains_encoder(work)
-
-
-def _trains_encoder(work: Work) -> bool:
-    text = work.config.text
-    return text is not None and text.finetune
+    return LEARNERS[work.config.method].graphable or work.config.trains_encoder

@@ -12,6 +12,11 @@ from faircil.text.pooling import FINE_TUNED, FROZEN
 from faircil.text.tokens import MAX_TOKENS
 
 
+def way_of(finetune: bool) -> str:
+    """Return what shipped tables of settings call a trained encoder, or one that is not."""
+    return "fine-tuned" if finetune else "frozen"
+
+
 class TextOptions(BaseModel):
     """How texts become inputs of a net.
 
@@ -35,6 +40,11 @@ class TextOptions(BaseModel):
     """tokens that are in memory at once while the encoder is trained"""
     trainable_layers: Annotated[int, Field(ge=0)] | None = None
     """how many of the encoder's last layers to train; default: all"""
+
+    @property
+    def way(self) -> str:
+        """What shipped tables of settings call it."""
+        return way_of(self.finetune)
 
     @property
     def pool(self) -> str:

@@ -96,6 +96,7 @@ def shipped_space(config: RunConfig) -> Space:
         "weighting": config.weighting,
         "measure": config.measure,
         "attribute": has_attribute(config.dataset, config.own),
+        "texts": config.text.way if config.text else None,
     }
     text = (files("faircil.tuning") / "grids.toml").read_text(encoding="utf-8")
     values: dict[str, list[Any]] = {}

@@ -13,7 +13,7 @@ from tiny_encoder import write_tiny_encoder
 
 from faircil.config import resolve
 from faircil.reproduction import availability
-from faircil.reproduction.availability import FILES_ABSENT, files_absent, where_files_are
+from faircil.reproduction.availability import FILES_ABSENT, NO_GPU, files_absent, where_possible
 from faircil.reproduction.contenders import FSW, REPLAY
 from faircil.reproduction.layout import Row
 from faircil.reproduction.reproduce import collect
@@ -43,7 +43,7 @@ def test_runs_without_data_are_not_tried(tmp_path: Path) -> None:
         asked.extend(works)
         return [Outcome(work, run_of(work)) for work in works]
 
-    finish = where_files_are(make, SweepOptions(tmp_path / "runs"))
+    finish = where_possible(make, SweepOptions(tmp_path / "runs"))
     works = [MNIST, DRUG, small_work(), MNIST]
     outcomes = finish(works)
     assert asked == [DRUG, works[2]]
@@ -61,8 +61,28 @@ def test_finished_runs_are_found_where_the_data_is_gone(
         return [Outcome(work, run_of(work)) for work in works]
 
     monkeypatch.setattr(availability, "finish", find)
-    (outcome,) = where_files_are(lambda _: [], options)([MNIST])
+    (outcome,) = where_possible(lambda _: [], options)([MNIST])
     assert (outcome.run, outcome.problem) == (run_of(MNIST), None)
+
+
+def test_encoders_are_trained_only_where_a_gpu_takes_part(tmp_path: Path) -> None:
+    write_splits(tmp_path / "data")
+    encoder = write_tiny_encoder(tmp_path / "tiny")
+    trained, frozen = (
+        Work(resolve(dataset="biasbios", overrides=[f"encoder={encoder}", f"finetune={way}"]), 0)
+        for way in ("true", "false")
+    )
+
+    def make(works: Sequence[Work]) -> list[Outcome]:
+        return [Outcome(work, run_of(work)) for work in works]
+
+    def problems(gpu_jobs: int) -> list[str | None]:
+        options = SweepOptions(tmp_path / "runs", gpu_jobs=gpu_jobs)
+        outcomes = where_possible(make, options)([trained, frozen])
+        return [outcome.problem for outcome in outcomes]
+
+    assert problems(0) == [NO_GPU, None]
+    assert problems(1) == [None, None]
 
 
 def test_rows_of_biasbios_run_where_its_files_are(
@@ -73,7 +93,9 @@ def test_rows_of_biasbios_run_where_its_files_are(
     monkeypatch.chdir(tmp_path)
     table = replace(TABLE, rows=(Row(FSW, "fsw"), Row(REPLAY)), columns=(ABSENT,), seeds=(0,))
     options = SweepOptions(tmp_path / "runs")
-    results = collect({"table": table}, lambda works: finish(works, options), options)
+    # As if a GPU took part: for a real BERT it would have to.
+    shared = replace(options, gpu_jobs=1)
+    results = collect({"table": table}, lambda works: finish(works, options), shared)
     for line in table.lines(ABSENT, results):
         assert (len(line.runs), line.problem) == (1, None)
         assert line.runs[0].config["settings"]["finetune"] is True

@@ -13,7 +13,7 @@ from faircil.reproduction.published import published
 from faircil.reproduction.table_page import ComparisonTable
 
 TABLES = {name: e for name, e in EXHIBITS.items() if isinstance(e, ComparisonTable)}
-TUNED = {"table1", "eer", "eo", "dp", "biographies"}
+TUNED = {"table1", "eer", "eo", "dp", "biographies", "biographies-trained"}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -68,11 +68,22 @@ def test_fairl_has_an_adversary_only_with_an_attribute():
     assert list(written(request("fairl", "mnist"))) == ["feature_lr", "tau"]
 
 
+def rates(dataset, method, *overrides):
+    config = resolve(dataset=dataset, method=method, overrides=overrides)
+    return [axis.values for axis in shipped_space(config) if axis.name in ("lr", "feature_lr")]
+
+
 @pytest.mark.parametrize("method", ["er", "icarl", "fairl"])
-def test_texts_have_their_own_learning_rates(method):
-    config = resolve(dataset="drug", method=method).model_copy(update={"dataset": "biasbios"})
-    rates = [axis for axis in shipped_space(config) if axis.name in ("lr", "feature_lr")]
-    assert [axis.values for axis in rates] == [("0.00002", "0.0001", "0.001")]
+def test_the_encoder_of_the_paper_has_the_rates_of_the_paper(method):
+    assert rates("biasbios", method) == [("0.00002", "0.0001", "0.001")]
+
+
+def test_encoders_have_their_own_rates_where_they_are_trained():
+    trained = rates("biasbios-sample", "er", "finetune=true")
+    assert trained == [("0.0003", "0.001", "0.003")]
+    assert rates("biasbios-sample", "er") == [("0.003", "0.01", "0.03")]
+    assert len(rates("biasbios-sample", "icarl", "finetune=true")[0]) == 4
+    assert rates("biasbios", "er", "finetune=false") == [("0.001", "0.01", "0.1")]
 
 
 def test_a_position_without_the_others():

@@ -1,10 +1,10 @@
-"""Every table and figure by the name that ``faircil reproduce`` takes; all but one of the paper."""
+"""Every table and figure by the name that ``faircil reproduce`` takes; all but two of the paper."""
 
 from __future__ import annotations
 
 from faircil.reproduction.exhibit import Exhibit
 from faircil.reproduction.exhibits import tables, times
-from faircil.reproduction.exhibits.biographies import BIOGRAPHIES
+from faircil.reproduction.exhibits.biographies import BIOGRAPHIES, TRAINED
 from faircil.reproduction.exhibits.buffer_size import BufferSize
 from faircil.reproduction.exhibits.cost import Cost
 from faircil.reproduction.exhibits.epsilon_fair import EpsilonFair
@@ -39,4 +39,5 @@ EXHIBITS: dict[str, Exhibit] = {
     "cost": Cost(),
     "tsne": Tsne(),
     "biographies": BIOGRAPHIES,
+    "biographies-trained": TRAINED,
 }
