@@ -3,7 +3,8 @@
 After each step every sample of the batch is compared with mini-batches of the pool, the samples
 that the task has kept so far. Its score is the largest cosine of its gradient with theirs. While
 there is room it enters. Then, if the batch as a whole points against all mini-batches, its samples
-may take the places of others, rather of those whose score is large.
+may take the places of others, rather of those whose score is large. Gradients are those of all
+layers; of the last one where an encoder of texts is trained.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from faircil.buffer import ReplayBuffer, large_weight_first
 from faircil.learners.base import Learner
 from faircil.learners.batch import Batch, Material
+from faircil.learners.head_gradients import meter_of
 from faircil.learners.options import TauOptions
 from faircil.learners.pool import Pool
 from faircil.learners.replay import replay_loss
@@ -50,7 +52,7 @@ class Gss(Learner):
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Begin with an empty pool."""
-        self.train, self.meter = train, GradientMeter(self.net, train.x)
+        self.train, self.meter = train, meter_of(self.net, train.x)
         group = find_groups(train, None, by_attribute=train.z is not None).current
         size = torch.bincount(group)
         if self.settings.quota == "group":

@@ -3,7 +3,8 @@
 With g_i the gradient of sample i, ḡ their mean and r that of the whole buffer, a sample scores
 ``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: typical of the batch, unlike the
 other samples, and of use for what was learned before. The gradient of the step is put together from
-the factors of the gradients that were compared, so it takes no further pass.
+the factors of the gradients that were compared, so it takes no further pass; where an encoder of
+texts is trained, those of its last layer are compared, and the step takes a pass of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from faircil.buffer import ReplayBuffer, large_weight_first
 from faircil.learners.base import Learner
 from faircil.learners.batch import Batch, Material
 from faircil.learners.buffer_gradient import BufferGradient
+from faircil.learners.head_gradients import meter_of
 from faircil.learners.options import TauOptions
 from faircil.learners.replay import replay_loss
 from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
@@ -61,7 +63,7 @@ class Ocs(Learner):
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Get ready to compare gradients."""
-        self.meter, old = GradientMeter(self.net, train.x, training=True), buffer.samples
+        self.meter, old = meter_of(self.net, train.x, training=True), buffer.samples
         self.buffer_gradient = None if old is None else BufferGradient(self.meter, old, train)
         self.steps, self.count = train.y.new_zeros(()), train.y.new_zeros(())
         self.picked = train.y.new_zeros(CANDIDATES + 1)
