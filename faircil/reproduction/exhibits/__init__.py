@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from faircil.reproduction.exhibit import Exhibit
 from faircil.reproduction.exhibits import tables, times
-from faircil.reproduction.exhibits.biographies import BIOGRAPHIES, TRAINED
+from faircil.reproduction.exhibits.biographies import BIOGRAPHIES
+from faircil.reproduction.exhibits.biographies_trained import TRAINED
 from faircil.reproduction.exhibits.buffer_size import BufferSize
 from faircil.reproduction.exhibits.cost import Cost
 from faircil.reproduction.exhibits.epsilon_fair import EpsilonFair

@@ -1,4 +1,4 @@
-"""A small sample of biographies: all methods on a frozen encoder and on one that is trained."""
+"""A small sample of biographies: all methods on a frozen encoder, with plain models beside."""
 
 from __future__ import annotations
 
@@ -52,13 +52,6 @@ ABOUT_REFERENCES = (
     "are predicted right were spread over the genders of their class at random. Groups of ten test "
     "samples show that much between groups that are treated alike; less accurate models show more."
 )
-ABOUT_TRAINED = (
-    "The biographies of [the page with the frozen encoder](biographies.md), which says what is odd "
-    "about them, and how large an `eo_gap` chance alone gives. Here MiniLM is trained along with "
-    "a linear head, ten epochs per task, as the paper trains BERT: FSW's weights come from the "
-    "gradients of the head. `seconds total` is the time of one run; a sweep makes several side by "
-    "side on the GPU."
-)
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ class Biographies(ComparisonTable):
         )
         how, table, *others = page.sections
         sections = (how, table, section, *others)
-        answer = [*_accuracies(models), *_told_apart(claims_of(COLUMN, lines, self.pairs))]
+        answer = [*_accuracies(models), *told_apart(claims_of(COLUMN, lines, self.pairs))]
         return replace(page, answer=" ".join(answer) or page.answer, sections=sections)
 
 
@@ -107,7 +100,7 @@ def _accuracies(models: Mapping[str, Sequence[ReferenceValues]]) -> list[str]:
     return [f"Accuracy with all classes so far at once: {', '.join(parts)}."] if parts else []
 
 
-def _told_apart(claims: Sequence[Claim]) -> list[str]:
+def told_apart(claims: Sequence[Claim]) -> list[str]:
     """Say which comparisons give something, also if none does."""
     if not claims:
         return []
@@ -127,14 +120,5 @@ BIOGRAPHIES = Biographies(
     (COLUMN,),
     (*CONTROLS, *BEYOND),
     ABOUT,
-    "tuned",
-)
-TRAINED = ComparisonTable(
-    "Biographies, with an encoder that is trained",
-    "biographies-trained",
-    tuple(Row(replace(one, fixed=(*one.fixed, "finetune=true"))) for one in CONTENDERS),
-    (COLUMN,),
-    (*CONTROLS, *BEYOND),
-    ABOUT_TRAINED,
     "tuned",
 )
