@@ -23,7 +23,8 @@ EPILOG = """examples:
 
 Settings are chosen on a held-out part of the training data where a table compares methods; the
 test data takes no part in that. Finished runs are used again, and an interrupted command goes on
-where it stopped. A dataset whose files are absent is named, its lines stay empty.
+where it stopped. A dataset whose files are absent is named, its lines stay empty. Encoders of
+texts are trained only with --gpu-jobs.
 """
 FOLDER = Path("docs") / "reproduction"
 
