@@ -30,7 +30,7 @@ from faircil.settings import (
     validate_settings,
 )
 from faircil.text.encoder_files import content_digest, find_folder
-from faircil.text.options import TextOptions
+from faircil.text.options import TextOptions, unused_mistakes
 
 
 class RunConfig(BaseModel):
@@ -145,6 +145,8 @@ def resolve(
             f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
         )
     settings = validate_settings(values, method, mistakes, texts=texts) or Settings()
+    if texts and not mistakes:
+        mistakes += unused_mistakes(text_options(settings), given)
     raise_all(mistakes)
     return RunConfig(
         dataset=dataset or (own.name if own else ""),

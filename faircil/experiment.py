@@ -61,8 +61,8 @@ def run(
     checkpoint : callable
         Is given the state at the end of every epoch.
     """
-    stream = load_stream(config, seed) if stream is None else stream
     device = torch.device(device)
+    stream = load_stream(config, seed, device=device) if stream is None else stream
     state = start_run(config, seed, stream, device) if state is None else state
     start = time.perf_counter() - state.total_seconds
 

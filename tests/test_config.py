@@ -154,3 +154,9 @@ def test_file_that_is_absent_or_a_folder(tmp_path: Path) -> None:
         resolve(own=OwnData(str(tmp_path / "none.csv"), "job"))
     with pytest.raises(DataError, match="Is a directory"):
         resolve(own=OwnData(str(tmp_path), "job"))
+
+
+def test_settings_of_training_are_refused_where_the_encoder_is_frozen() -> None:
+    with pytest.raises(UsageError, match=r"token_budget, trainable_layers is for an encoder that"):
+        resolve(dataset="biasbios-sample", overrides=["trainable_layers=1", "token_budget=9"])
+    resolve(dataset="biasbios-sample", overrides=["trainable_layers=1", "finetune=true"])

@@ -16,6 +16,8 @@ from torch.nn.utils import parameters_to_vector
 from faircil import experiment, start
 from faircil.config import resolve
 from faircil.data.own import OwnData
+from faircil.data.stream import TaskStream
+from faircil.errors import UsageError
 from faircil.experiment import run
 from faircil.learners import Batch
 from faircil.learners.replay import Replay
@@ -340,3 +342,17 @@ def test_own_data_is_read_from_its_file(tmp_path: Path) -> None:
     config = resolve(own=OwnData(str(path), "y"), overrides=["epochs=1", "hidden=4"])
     assert load_stream(config, 0).class_names == ("a", "b", "c")
     assert len(run(config, 0).per_task) == 2
+
+
+def test_data_is_loaded_for_the_device_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings of a GPU are others than those of a CPU."""
+    seen: list[torch.device] = []
+
+    def load(*_: object, device: torch.device) -> TaskStream:
+        seen.append(device)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(experiment, "load_stream", load)
+    with pytest.raises(UsageError, match="enough"):
+        experiment.run(small_config("er"), 0, device="meta")
+    assert seen == [torch.device("meta")]

@@ -15,6 +15,7 @@ from faircil.data.roles import (
     feature_mistakes,
     label_mistakes,
     mark_mistakes,
+    same_text_mistakes,
     text_mistakes,
 )
 from faircil.errors import unknown_name
@@ -102,7 +103,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     if spec.test_column is not None:
         mistakes += mark_mistakes(table[spec.test_column])
     if spec.text is not None:
-        mistakes += text_mistakes(table[spec.text])
+        mistakes += text_mistakes(table[spec.text]) or same_text_mistakes(table[spec.text])
     else:
         features = spec.without_role(table)
         for name in features:

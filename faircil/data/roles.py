@@ -70,8 +70,11 @@ def text_mistakes(column: pd.Series) -> list[str]:
             f"text column '{column.name}' holds numbers, such as {column.dropna().iloc[0]}, not "
             "texts; it is probably the wrong column"
         ]
-    if mistakes := missing_mistakes(column):
-        return mistakes
+    return missing_mistakes(column)
+
+
+def same_text_mistakes(column: pd.Series) -> list[str]:
+    """Return a mistake if all texts, (n,), are the same."""
     first = column.iloc[0].strip()
     if all(text.strip() == first for text in column):  # most often known at the second
         return [

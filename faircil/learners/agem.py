@@ -32,10 +32,13 @@ class AGem(Buffered):
             return
         self.net.train()
         trained = [p for p in self.net.parameters() if p.requires_grad]
-        gradient, reference = (
-            torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
-            for loss in (self.loss(batch), self._memory_loss(batch.memory))
-        )
+
+        def gradient_of(loss: Tensor) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+
+        # One after the other: a large net keeps what a backward pass needs of one loss at a time.
+        gradient = gradient_of(self.loss(batch))
+        reference = gradient_of(self._memory_loss(batch.memory))
         for parameter, part in zip(trained, project(gradient, reference), strict=True):
             parameter.grad = part
         self.optimizer.step()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from faircil.learners.features import with_features
 from faircil.learners.sample_gradients import GradientMeter, SampleGradients
 from faircil.weighting.all_layers.logits import split_gradients
+from faircil.weighting.gradients import feature_lengths
 from faircil.weighting.head import evaluating, find_head
 
 
@@ -39,8 +40,7 @@ class HeadMeter(GradientMeter):
         with evaluating(self._net):
             logits, features = with_features(self._net, self._head, x)
         at, bias = split_gradients(logits, y), self._head.bias is not None
-        length = torch.linalg.vector_norm(features, dim=1)  # of h̃, the 1 included below
-        length = torch.hypot(length, torch.full_like(length, bias))
+        length = feature_lengths(features, bias)
         scale = torch.where(length == 0, 0.0, 1 / length)[:, None]
         return SampleGradients(at.length * length, (at.direction * scale,), (features,), (bias,))
 

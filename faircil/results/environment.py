@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from functools import cache
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import faircil
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "scikit-learn")
+EXTRAS = ("transformers", "tokenizers")  # that a run may use, where they are installed
 # What only shows results: a change there does not make a finished run another run.
 SHOWS_ONLY = (
     *("cli", "bench", "reproduction", "tuning", "sweep"),
@@ -36,6 +38,13 @@ def code_digest() -> str:
     return digest.hexdigest()[:12]
 
 
+def _is_there(package: str) -> bool:
+    try:
+        return bool(installed(package))
+    except PackageNotFoundError:
+        return False
+
+
 def environment(command: str, device: str) -> dict[str, Any]:
     """Describe the machine and the libraries.
 
@@ -58,5 +67,5 @@ def environment(command: str, device: str) -> dict[str, Any]:
         "device": device,
         "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
         "threads": torch.get_num_threads(),
-        "packages": {name: installed(name) for name in PACKAGES},
+        "packages": {name: installed(name) for name in (*PACKAGES, *filter(_is_there, EXTRAS))},
     }

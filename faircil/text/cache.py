@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +35,8 @@ from faircil.text.shards import (
     open_shard,
     write_shard,
 )
+
+logger = logging.getLogger(__name__)
 
 Index = NDArray[np.intp]
 
@@ -61,15 +64,21 @@ class Recipe:
         Longer texts are cut.
     precision : str
         Number format of the forward pass: half precision gives other values.
+    token_budget : int
+        Shapes of the products inside of the encoder, and so the last bits, depend on it.
     width : int
         Of an embedding.
+    version : int
+        Of the code between a text and its embedding; raised by hand when that changes.
     """
 
     encoder: str
     pooling: str
     max_tokens: int
     precision: str
+    token_budget: int
     width: int
+    version: int = 2
 
     @property
     def digest(self) -> bytes:
@@ -99,7 +108,7 @@ class EmbeddingStore:
     width : int
         Of an embedding.
     report : callable
-        Takes one sentence: of a damaged shard, or that another process is waited for.
+        Takes one sentence, of a damaged shard.
     """
 
     folder: Path
@@ -157,8 +166,8 @@ class EmbeddingStore:
             try:
                 lock.acquire(timeout=0)
             except Timeout:
-                self.report(
-                    f"another process adds embeddings to {self.folder}; waiting until it is done"
+                logger.warning(
+                    "another process adds embeddings to %s; waiting until it is done", self.folder
                 )
                 lock.acquire()
         except OSError as error:

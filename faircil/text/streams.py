@@ -10,12 +10,17 @@ import torch
 from torch import Tensor
 
 from faircil.data.stream import Task, TaskStream
+from faircil.errors import UsageError
 from faircil.samples import Samples
 from faircil.text.cache import cache_folder
 from faircil.text.embeddings import EmbeddingProgress, embed
+from faircil.text.encoder_files import content_digest, find_folder
 from faircil.text.encoders import Encoder, load_encoder
 from faircil.text.options import TextOptions
+from faircil.text.pooling import FINE_TUNED as FIRST_TOKEN
 from faircil.text.tokens import odd_notes, tokenize
+
+ROUNDING = 1e-5  # of the largest value: what changes less is constant
 
 
 def encoded(
@@ -45,6 +50,11 @@ def encoded(
         later tasks are still unknown when the first is learned.
     """
     encoder = kept_encoder(options.encoder)
+    if options.pool == FIRST_TOKEN and not encoder.reads_ahead:
+        raise UsageError(
+            f"encoder '{options.encoder}' reads from left to right, so its first token, which "
+            "pooling=cls takes for the text, knows nothing of it; add --set pooling=mean"
+        )
     used, places = _used_texts(stream)
     texts = [(stream.texts or ())[number] for number in used]
     said: list[str] = []
@@ -93,10 +103,17 @@ def _standardised(vectors: Tensor, first: Tensor) -> Tensor:
     """Shift and scale each coordinate by what it is in these rows; in place, they are many."""
     known = vectors.index_select(0, first)
     spread = known.std(dim=0, correction=0)
-    return vectors.sub_(known.mean(dim=0)).div_(torch.where(spread > 0, spread, 1))
+    # What is the same in all rows but for rounding says nothing, and would be blown up.
+    varies = spread > ROUNDING * known.abs().amax(dim=0)
+    return vectors.sub_(known.mean(dim=0)).div_(torch.where(varies, spread, 1))
+
+
+def kept_encoder(name: str) -> Encoder:
+    """Load an encoder, or give the one that was loaded last: runs of a sweep share it."""
+    return _loaded(name, content_digest(find_folder(name)))
 
 
 @lru_cache(maxsize=1)
-def kept_encoder(name: str) -> Encoder:
-    """Load an encoder, or give the one that was loaded last: runs of a sweep share it."""
+def _loaded(name: str, content: str) -> Encoder:
+    del content  # part of the key: files may change
     return load_encoder(name)

@@ -104,6 +104,11 @@ def parts_of_three(path: Path, table: pd.DataFrame) -> None:
         hub(path.parent / f"{path.name}-{number:05}-of-00003.parquet", table[start:end])
 
 
+def one_and_the_others(path: Path, table: pd.DataFrame) -> None:
+    for number, rows in enumerate((slice(1), slice(1, None))):
+        hub(path.parent / f"{path.name}-{number:05}-of-00002.parquet", table[rows])
+
+
 @pytest.mark.parametrize(
     ("name", "write", "change"),
     [
@@ -117,6 +122,7 @@ def parts_of_three(path: Path, table: pd.DataFrame) -> None:
         ("data/{}" + HUB, hub, lambda table: table.astype({"profession": str, "gender": str})),
         ("data/{}" + HUB, hub, lambda table: as_names(table).astype({"profession": "category"})),
         ("data/{}", parts_of_three, lambda table: table),
+        ("data/{}", one_and_the_others, lambda table: table),
     ],
 )
 def test_every_spelling_of_the_files_gives_the_same(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from learning import batch_of, gradient, new_learner, parameters, random_samples
@@ -61,3 +63,20 @@ def test_without_current_samples_it_steps_on_memory() -> None:
     expected = before - 0.1 * gradient(learner.net, losses(learner.net, memory).mean())
     learner.step(batch_of(memory.take(slice(0)), torch.ones(0), memory))
     torch.testing.assert_close(parameters(learner.net), expected)
+
+
+def test_one_loss_is_differentiated_before_the_next_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a large net would keep the activations of both."""
+    learner, calls = new_learner("agem"), list[str]()
+    learner.net.register_forward_hook(lambda *_: calls.append("forward"))
+    grad = torch.autograd.grad
+
+    def differentiate(*arguments: Any, **options: Any) -> Any:
+        calls.append("backward")
+        return grad(*arguments, **options)
+
+    monkeypatch.setattr(torch.autograd, "grad", differentiate)
+    learner.step(batch_of(random_samples(6), memory=random_samples(6, seed=1)))
+    assert calls == ["forward", "backward"] * 2

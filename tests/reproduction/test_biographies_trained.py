@@ -57,7 +57,7 @@ def test_runs_that_fall_behind_the_other_seeds_are_named() -> None:
 
     answer = page_of(fallen).answer
     assert "1 of 75 runs fell below half" in answer
-    assert ": replay, seed 3, task 2. Their learning rate" in answer
+    assert ": replay, seed 3, task 2." in answer
 
 
 def test_without_runs_the_page_says_so(tmp_path: Path) -> None:

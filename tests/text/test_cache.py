@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from faircil.text import shards
 from faircil.text.cache import EmbeddingStore, Recipe, cache_folder
 from faircil.text.shards import KEY, Keys, Rows
 
-RECIPE = Recipe("encoder", "mean", 128, "float32", width=3)
+RECIPE = Recipe("encoder", "mean", 128, "float32", 16384, width=3)
 
 
 @pytest.fixture
@@ -202,7 +204,7 @@ from pathlib import Path
 import numpy as np
 from faircil.text.cache import EmbeddingStore, Recipe
 
-recipe = Recipe("encoder", "mean", 128, "float32", width=3)
+recipe = Recipe("encoder", "mean", 128, "float32", 16384, width=3)
 store = EmbeddingStore(Path(sys.argv[1]), 3, lambda _: None)
 for n in range(int(sys.argv[2]), int(sys.argv[2]) + 10):
     with store.alone():
@@ -224,3 +226,24 @@ def test_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.delenv("FAIRCIL_CACHE")
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
     assert tmp_path not in cache_folder().parents
+
+
+def test_who_waits_for_another_process_says_so_at_once(
+    store: EmbeddingStore, said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    store.folder.mkdir(parents=True, exist_ok=True)
+    held = threading.Event()
+
+    def hold() -> None:
+        with FileLock(store.folder / ".lock"):
+            held.set()
+            while "waiting" not in caplog.text:
+                time.sleep(0.01)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    with store.alone():
+        other.join()
+    assert f"another process adds embeddings to {store.folder}; waiting" in caplog.text
+    assert said == []

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faircil.text.chunks import cut, in_order, row_lengths
+from faircil.text.chunks import cut, cut_steady, in_order, row_lengths
 
 LENGTHS = st.lists(st.integers(1, 128), max_size=200).map(
     lambda values: torch.tensor(values, dtype=torch.int32)
@@ -50,3 +50,20 @@ def test_lengths_reach_to_the_last_token(rows: list[list[int]], pad: int) -> Non
     ids = torch.tensor(rows, dtype=torch.int32).view(-1, 6)
     expected = [max([k + 1 for k in range(6) if row[k] != pad], default=1) for row in rows]
     assert row_lengths(ids, pad).tolist() == expected
+
+
+@given(LENGTHS, BUDGETS, st.integers(128, 140))
+def test_the_shape_of_a_steady_chunk_is_told_by_each_of_its_rows(
+    lengths: torch.Tensor, budget: int, longest: int
+) -> None:
+    chunks = cut_steady(lengths, budget, longest)
+    rows = [row for chunk in chunks for row in chunk.rows.tolist()]
+    assert sorted(rows) == list(range(len(lengths)))
+    for chunk in chunks:
+        for length in lengths[chunk.rows].tolist():
+            (alone,) = cut_steady(torch.tensor([length]), budget, longest)
+            assert alone.width == chunk.width
+            assert length <= chunk.width <= longest
+            assert len(alone.rows) + alone.spare == len(chunk.rows) + chunk.spare
+        size = len(chunk.rows) + chunk.spare
+        assert size == 1 or size * chunk.width <= budget

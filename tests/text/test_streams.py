@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tiny_encoder import random_texts
+from tiny_encoder import random_texts, write_tiny_encoder
 
 from faircil.data.stream import Task, TaskStream
+from faircil.errors import UsageError
 from faircil.samples import Samples
 from faircil.text import streams
 from faircil.text.embeddings import EmbeddingProgress, embed
 from faircil.text.encoders import Encoder
 from faircil.text.options import TextOptions
-from faircil.text.streams import encoded
+from faircil.text.streams import encoded, kept_encoder
 from faircil.text.tokens import tokenize
 
 TEXTS = (*random_texts(30), "", "he " * 50)
@@ -100,3 +102,31 @@ def test_pooling_goes_with_training_unless_it_is_said() -> None:
     assert TextOptions().pool == "mean"
     assert TextOptions(finetune=True).pool == "cls"
     assert TextOptions(finetune=True, pooling="mean").pool == "mean"
+
+
+def test_a_coordinate_that_only_rounding_changes_is_not_blown_up() -> None:
+    vectors = torch.tensor([[0.1], [0.1 + 1e-8], [0.1 - 1e-8], [0.1001]])
+    found = streams._standardised(vectors, torch.tensor([0, 1, 2]))
+    assert found.abs().max() < 0.001
+
+
+def test_the_first_token_stands_for_a_text_only_where_it_knows_the_text(
+    tiny_encoder: Encoder, stream: TaskStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = replace(tiny_encoder, reads_ahead=False)
+    monkeypatch.setattr(streams, "kept_encoder", lambda _: blind)
+    with pytest.raises(UsageError, match=r"reads from left to right.*--set pooling=mean"):
+        encoded(stream, options(tiny_encoder, finetune=True))
+    encoded(stream, options(tiny_encoder, finetune=True, pooling="mean"))
+    encoded(stream, options(tiny_encoder))
+
+
+def test_an_encoder_is_loaded_again_when_its_files_change(tmp_path: Path) -> None:
+    folder = write_tiny_encoder(tmp_path / "encoder", seed=0)
+    first = kept_encoder(str(folder))
+    assert kept_encoder(str(folder)) is first
+    write_tiny_encoder(folder, seed=1)
+    second = kept_encoder(str(folder))
+    assert second.digest != first.digest
+    before, after = (encoder.model.get_input_embeddings().weight for encoder in (first, second))
+    assert not torch.equal(before, after)

@@ -86,7 +86,8 @@ def test_every_method_weighting_and_measure_runs_on_a_frozen_encoder(
 def test_the_net_is_the_encoder_only_if_it_is_trained(own: OwnData, tiny_encoder: Encoder) -> None:
     nets = []
     for finetune in (False, True):
-        config = config_of(own, tiny_encoder, f"finetune={finetune}", "trainable_layers=1")
+        layers = ["trainable_layers=1"] if finetune else []
+        config = config_of(own, tiny_encoder, f"finetune={finetune}", *layers)
         stream = load_stream(config, 0)
         nets.append(start._build_net(config, stream, 0))
     assert [isinstance(net, TextNet) for net in nets] == [False, True]

@@ -14,7 +14,7 @@ from faircil.bench.text.made import PADDING, Corpus, shortened_rows
 from faircil.bench.text.record import EmbeddingRound
 from faircil.bench.text.workload import Workload
 from faircil.text.chunks import row_lengths
-from faircil.text.embeddings import SHARD_ROWS
+from faircil.text.embeddings import shard_rows
 from faircil.text.encoders import Encoder
 from faircil.text.passes import Passing, encode
 from faircil.text.pooling import FROZEN
@@ -28,7 +28,7 @@ def measure_embeddings(
     model = encoder.model.to(device)
     texts = {case: _texts(corpus, case) for case in EMBEDDINGS}
     for case, ids in texts.items():
-        _embed(model, ids[:SHARD_ROWS], case, device)  # warms up
+        _embed(model, ids[: shard_rows(device)], case, device)  # warms up
     for number in range(1, workload.repeats + 1):
         for case, ids in texts.items():
             if case.part < 1 or number == workload.repeats:
@@ -44,11 +44,11 @@ def _texts(corpus: Corpus, case: Embedding) -> Tensor:
 
 
 def _embed(model: nn.Module, ids: Tensor, case: Embedding, device: torch.device) -> Cost:
-    how = Passing(PADDING, FROZEN, case.token_budget, case.precision)
+    how = Passing(PADDING, FROZEN, case.token_budget, case.precision, ids.shape[1])
 
     def work() -> None:
         with torch.inference_mode():
-            for shard in torch.split(ids, SHARD_ROWS):
+            for shard in torch.split(ids, shard_rows(device)):
                 encode(model, shard.to(device), how).cpu()
 
     return gauge(work, device, int(row_lengths(ids, PADDING).sum()))[1]

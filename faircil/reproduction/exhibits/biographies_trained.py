@@ -56,8 +56,7 @@ def _setbacks(lines: Sequence[Line]) -> list[str]:
         return []
     return [
         f"{len(lost)} of {sum(len(line.runs) for line in lines)} runs fell below half of their "
-        f"method's usual accuracy after a task: {'; '.join(lost)}. Their learning rate, "
-        "chosen on one seed, is at the edge of what the encoder bears."
+        f"method's usual accuracy after a task: {'; '.join(lost)}."
     ]
 
 
