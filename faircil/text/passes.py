@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from faircil.errors import raise_all, unknown_name
 from faircil.text.chunks import Chunk, cut, cut_steady, in_order, row_lengths
 from faircil.text.pooling import FINE_TUNED, POOLINGS
+from faircil.threads import map_tasks
 
 TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
 CPU_CHUNK = 1024  # tokens: a CPU gains nothing from larger chunks, which have more padding
@@ -42,7 +43,8 @@ class Passing:
         bfloat16 on a GPU that has it and float32 elsewhere. Its weights and results are float32.
     steady : int
         If not 0: without gradients, the vector of a text does not depend on the texts beside it,
-        bit for bit. The number is that of tokens which no text exceeds, here or in other calls.
+        nor on the number of threads, bit for bit. It is the number of tokens that no text exceeds,
+        here or in other calls.
     """
 
     pad_id: int
@@ -114,7 +116,10 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     # All results have their place from the start: small ones, kept between the large blocks that
     # come and go with each chunk, would leave holes that nothing large fits into.
     out = torch.empty(len(ids), model.config.hidden_size, device=ids.device)  # type: ignore[union-attr,arg-type]
-    steady = partial(cut_steady, longest=how.steady) if how.steady else cut
-    for chunk in steady(lengths.cpu(), size):
+
+    def fill(chunk: Chunk) -> None:
         out[chunk.rows.to(ids.device)] = vectors(*inputs(chunk))[: len(chunk.rows)]
+
+    shared = partial(cut_steady, longest=how.steady) if how.steady else cut
+    map_tasks(fill, shared(lengths.cpu(), size), threads=ids.device.type == "cpu")
     return out

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -298,8 +298,16 @@ def test_gpu_embeds_in_half_precision(tiny_encoder: Encoder, tmp_path: Path) -> 
     assert next(tiny_encoder.model.parameters()).device.type == "cpu"
 
 
+@pytest.fixture
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("name", ["tiny", "minilm"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.usefixtures("_threads_as_before")
 def test_an_embedding_does_not_depend_on_the_texts_beside_it(
     tiny_encoder: Encoder, name: str, pooling: str
 ) -> None:
@@ -307,8 +315,10 @@ def test_an_embedding_does_not_depend_on_the_texts_beside_it(
         pytest.skip("MiniLM is not installed")
     encoder = tiny_encoder if name == "tiny" else load_encoder("minilm")
     texts = list(dict.fromkeys(random_texts(60, most=90)))
+    torch.set_num_threads(3)
     together = embed(texts, encoder, pooling=pooling, max_tokens=70, cache=None)
     order = np.random.default_rng(0).permutation(len(texts))
+    torch.set_num_threads(1)  # nor on their number
     for rows in (order, order[:13], order[:1]):
         some = [texts[row] for row in rows]
         found = embed(some, encoder, pooling=pooling, max_tokens=70, cache=None)
