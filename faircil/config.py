@@ -31,6 +31,7 @@ from faircil.settings import (
 )
 from faircil.text.encoder_files import content_digest, find_folder
 from faircil.text.options import TextOptions, unused_mistakes
+from faircil.weighting.weights import cluster_mistakes
 
 
 class RunConfig(BaseModel):
@@ -145,6 +146,8 @@ def resolve(
             f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
         )
     settings = validate_settings(values, method, mistakes, texts=texts) or Settings()
+    if weighting != "none":
+        mistakes += cluster_mistakes(settings.gradient, settings.granularity)
     if texts and not mistakes:
         mistakes += unused_mistakes(text_options(settings), given)
     raise_all(mistakes)

@@ -160,3 +160,12 @@ def test_settings_of_training_are_refused_where_the_encoder_is_frozen() -> None:
     with pytest.raises(UsageError, match=r"token_budget, trainable_layers is for an encoder that"):
         resolve(dataset="biasbios-sample", overrides=["trainable_layers=1", "token_budget=9"])
     resolve(dataset="biasbios-sample", overrides=["trainable_layers=1", "finetune=true"])
+    with pytest.raises(UsageError, match=r"hidden is for an encoder that is frozen.*=false"):
+        resolve(dataset="biasbios-sample", overrides=["hidden=8", "finetune=true"])
+
+
+def test_clusters_of_all_gradients_are_refused_before_a_run() -> None:
+    overrides = ["gradient=all", "granularity=cluster"]
+    with pytest.raises(UsageError, match="granularity 'cluster' clusters last-layer gradients"):
+        resolve(dataset="digits", method="fsw", overrides=overrides)
+    resolve(dataset="digits", method="er", overrides=overrides)

@@ -58,7 +58,8 @@ def run_seeds(
     except KeyboardInterrupt:
         same = "the same command without --force" if options.again else "the same command"
         kept = f"{_seeds(done)} in {folder}; {same} goes on with the others"
-        say(f"finished: {kept}" if done else "no seed was finished, nothing was kept")
+        nothing = "nothing was kept" + " but embeddings of texts" * (config.text is not None)
+        say(f"finished: {kept}" if done else f"no seed was finished, {nothing}")
         raise
     runs = [done[seed] for seed in seeds]
     if not options.quiet:

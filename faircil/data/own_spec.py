@@ -75,7 +75,8 @@ class OwnData:
 
 def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     """Say which roles, tasks and shares do not fit the columns and classes of the table."""
-    given = [spec.label, *spec.sensitive, *filter(None, (spec.test_column, spec.text))]
+    others = (name for name in (spec.test_column, spec.text) if name is not None)
+    given = [spec.label, *spec.sensitive, *others]
     mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
     mistakes += [
         f"column '{name}' is given {times} times; label, sensitive, test and text column must "

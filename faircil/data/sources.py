@@ -13,6 +13,7 @@ from typing import Literal
 from platformdirs import user_cache_path
 
 from faircil.errors import DataError, UsageError, unknown_name
+from faircil.paths import expanded
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ SOURCES = {
 def data_folder() -> Path:
     """Return the folder of all datasets: ``FAIRCIL_DATA``, else the platform's cache."""
     chosen = os.environ.get("FAIRCIL_DATA")
-    folder = Path(chosen).expanduser() if chosen else user_cache_path("faircil") / "data"
+    folder = expanded(chosen, "FAIRCIL_DATA") if chosen else user_cache_path("faircil") / "data"
     return folder.absolute()
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, raise_all, shortened
 from faircil.samples import Samples, group_counts
 
 Integers = NDArray[np.int64]
@@ -164,9 +164,12 @@ def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) ->
     )
 
 
+MOST_NAMED = 12  # small groups
+
+
 def small_groups(stream: TaskStream, quota: int) -> list[str]:
     """Say which groups have no training sample, or fewer than the buffer's quota (0: no buffer)."""
-    notes = []
+    absent, small = [], []
     for number, task in enumerate(stream.tasks, start=1):
         counts = group_counts(task.train)
         for c in task.classes:
@@ -178,10 +181,17 @@ def small_groups(stream: TaskStream, quota: int) -> list[str]:
                     name += f" with {stream.attribute} '{stream.attribute_values[z]}'"
                     count = counts.get((c, z), 0)
                 if count == 0:
-                    notes.append(f"task {number}: {name} has no training sample and takes no part")
+                    absent.append(f"{name} (task {number})")
                 elif count < quota:
-                    notes.append(
-                        f"task {number}: {name} has {count} training samples, fewer than the "
-                        f"{quota} that the buffer keeps per group; all of them are kept"
-                    )
+                    small.append(f"{name} ({count}, task {number})")
+    notes = []
+    if absent:
+        notes.append(
+            f"without a training sample, so they take no part: {shortened(absent, MOST_NAMED)}"
+        )
+    if small:
+        notes.append(
+            f"with fewer training samples than the {quota} that the buffer keeps per group, so all "
+            f"of them are kept: {shortened(small, MOST_NAMED)}"
+        )
     return notes

@@ -86,9 +86,27 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
     except DAMAGE as error:
         raise DataError(
             f"cannot read {path}: {str(error).strip()}; expected as many fields in each row as in "
-            "the header row (and gzip data if the name ends in .gz)"
+            "the header row, a second quotation mark where a field begins with one (and gzip data "
+            "if the name ends in .gz)"
         ) from error
+    if separator == "\t":
+        raise_all(_swallowed(path, table), DataError)
     return table if columns is None else table[list(columns)]
+
+
+def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
+    """Find fields that look like several rows of a table with tabs: with tabs and line breaks."""
+    mistakes: list[str] = []
+    for name in table.columns:
+        values = enumerate(table[name], start=1)
+        rows = (n for n, text in values if isinstance(text, str) and {"\t", "\n"} <= set(text))
+        if row := next(rows, None):
+            mistakes.append(
+                f"column '{name}' of {path} has tabs and line breaks in row {row} (counted from 1, "
+                "without the header): a quotation mark at the beginning of a field makes all up to "
+                "the next one a single field; double such marks, or save the table as .csv"
+            )
+    return mistakes
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
@@ -106,7 +124,8 @@ def _read_npz(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
             try:
                 frames[name] = _columns(archive[name], name)
             except DAMAGE as error:
-                mistakes.append(f"array '{name}' of {path} cannot be read: {error}")
+                hint = "; save texts with .astype(str)" * ("Object arrays" in str(error))
+                mistakes.append(f"array '{name}' of {path} cannot be read: {error}{hint}")
             except DataError as error:
                 mistakes.append(f"array '{name}' of {path} {error}")
     lengths = {name: len(frame) for name, frame in frames.items()}

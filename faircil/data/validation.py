@@ -8,6 +8,7 @@ import torch
 
 from faircil.data.holdout import draw_test
 from faircil.data.stream import Task, TaskStream
+from faircil.errors import DataError, shortened
 from faircil.rows import unique_rows
 
 SHARE = 0.1
@@ -31,4 +32,16 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
         held_out = torch.from_numpy(draw_test(group.numpy(), share, seed))
         return Task(task.classes, task.train.take(~held_out), task.train.take(held_out))
 
-    return replace(stream, tasks=tuple(map(parted, stream.tasks)))
+    tasks = tuple(map(parted, stream.tasks))
+    few = [
+        stream.class_names[c]
+        for task in tasks
+        for c in task.classes
+        if c not in task.test.y or c not in task.train.y
+    ]
+    if few:
+        raise DataError(
+            f"too few training samples to hold some out for validation: class {shortened(few)}; "
+            "evaluate on test data, or leave these classes out"
+        )
+    return replace(stream, tasks=tasks)

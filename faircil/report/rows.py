@@ -9,6 +9,9 @@ from typing import Any
 
 from faircil.results.summary import RunSummary
 
+CONTENT = "encoder content"
+ENCODER = ("encoder", "finetune", CONTENT)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -32,17 +35,20 @@ def group_runs(runs: Iterable[RunSummary]) -> list[Row]:
 
 
 def _name(run: RunSummary, others: Sequence[RunSummary]) -> str:
-    """Name a configuration so that it differs from all others on the same dataset."""
-    twins = [
-        _options(other)
-        for other in others
-        if (other.label, other.config["dataset"]) == (run.label, run.config["dataset"])
-    ]
+    """Name a configuration so that it differs from all others on the same dataset.
+
+    Between methods, only what they see of the data is named: an encoder of texts.
+    """
+    rivals = [other for other in others if other.config["dataset"] == run.config["dataset"]]
+    twins = [_options(rival) for rival in rivals if rival.label == run.label]
+    inputs = [_options(rival) for rival in rivals]
     differing = {
         key: value
         for key, value in _options(run).items()
-        if any(twin.get(key) != value for twin in twins)
+        if any(other.get(key) != value for other in (inputs if key in ENCODER else twins))
     }
+    if "encoder" in differing:
+        differing.pop(CONTENT, None)
     return " ".join([run.label, *(_written(key, value) for key, value in differing.items())])
 
 
@@ -51,6 +57,8 @@ def _options(run: RunSummary) -> dict[str, Any]:
     own = run.config.get("own") or {}
     digest = run.config.get("data_sha256")
     content = {"content": digest[:8]} if digest else {}
+    if encoder := run.config.get("encoder_sha256"):
+        content[CONTENT] = encoder[:8]
     settings = run.config["settings"]
     after = {name: run.config.get(name) for name in ("epsilon", "held_out", "evaluate_on")}
     measure = run.config["measure"]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
 from faircil.errors import StorageError
+from faircil.paths import expanded
 from faircil.text.shards import (
     KEY,
     PARTIAL,
@@ -47,7 +48,7 @@ def cache_folder() -> Path:
     Not ``FAIRCIL_DATA``: data is read, often from a place that many share and nobody may write.
     """
     chosen = os.environ.get("FAIRCIL_CACHE")
-    folder = Path(chosen).expanduser() if chosen else user_cache_path("faircil")
+    folder = expanded(chosen, "FAIRCIL_CACHE") if chosen else user_cache_path("faircil")
     return folder.absolute() / "embeddings"
 
 

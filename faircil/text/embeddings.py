@@ -165,8 +165,8 @@ def _vectors(encoder: Encoder, ids: Tensor, how: Passing) -> Rows:
         vectors: Rows = encode(encoder.model, ids, how).cpu().numpy()
     if not np.isfinite(vectors).all():  # never to be kept
         raise DataError(
-            f"encoder '{encoder.name}' gives NaN or infinite embeddings; its weights are damaged, "
-            "or too large for precision bfloat16: try float32"
+            f"encoder '{encoder.name}' gives NaN or infinite embeddings; its weights are damaged"
+            + ", or too large for precision bfloat16: try float32" * how.mixed(ids.device)
         )
     return vectors
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from faircil.digests import kept_digest
 from faircil.errors import DataError, FaircilError, unknown_name
+from faircil.paths import expanded
 from faircil.text.extra import text_module
 
 CONFIG = "config.json"
@@ -45,7 +46,7 @@ def find_folder(name: str | Path) -> Path:
     """
     if name in PACKAGES:
         return _in_package(str(name))
-    path = Path(name).expanduser()
+    path = expanded(name, "encoder")
     if path.is_dir():
         return path.absolute()
     if path.exists():
@@ -88,7 +89,7 @@ def _in_cache(name: str) -> Path:
 def missing_files(folder: Path) -> list[str]:
     """Say, in a list for mistakes, which kinds of files a folder lacks."""
     kinds = {"configuration": (CONFIG,), "weights": WEIGHTS, "tokenizer": VOCABULARIES}
-    there = {path.name for path in folder.iterdir() if path.is_file()}
+    there = {path.name for path in _files(folder) if path.is_file()}
     mistakes = []
     for kind, names in kinds.items():
         if not there & set(names):
@@ -106,7 +107,24 @@ def content_digest(folder: Path) -> str:
     """Return what tells this encoder from any other: a hash of all files that decide its output."""
     names = {CONFIG, *VOCABULARIES, *BESIDE}
     whole = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
+    for path in sorted(_files(folder)):
         if path.name in names or path.suffix == ".safetensors":
-            whole.update(f"{path.name} {kept_digest(path)}\n".encode())
+            try:
+                whole.update(f"{path.name} {kept_digest(path)}\n".encode())
+            except OSError as error:  # such as a link to a file that is gone
+                raise _unreadable(path, error) from None
     return whole.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{path} cannot be read: {error.strerror or error}; get the files of the encoder again, or "
+        "check your rights"
+    )

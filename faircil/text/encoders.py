@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from faircil.text.extra import quiet, text_module
 
 ANOTHER = "choose an encoder like BERT or MiniLM, with its own tokenizer"
 FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # neither the net nor its code
+LAYER = re.compile(r"\.\d+\.")  # in names of tensors
 UNCHANGED = 1e-5  # of a vector: what rounding does to it
 NO_LIMIT = 2**30  # places of a row: XLNet says -1
 
@@ -71,8 +73,7 @@ def load_encoder(name: str | Path) -> Encoder:
     folder = find_folder(name)
     raise_all(missing_files(folder), DataError)
     model, tokenizer = load_model(folder), load_tokenizer(folder)
-    config, table = model.config, model.get_input_embeddings()
-    mistakes = []
+    config, mistakes = model.config, list[str]()
     if config.is_encoder_decoder:
         mistakes.append(f"{folder} has a model of kind {config.model_type}, which writes texts")
     if not tokenizer.is_fast:
@@ -84,10 +85,13 @@ def load_encoder(name: str | Path) -> Encoder:
             f"the tokenizer of {folder} puts {tokenizer.pad_token!r} around texts and fills rows "
             "up with it, so that the two cannot be told apart"
         )
-    if len(tokenizer) > table.num_embeddings:
+    known = _known_tokens(model)
+    if known is None:
+        mistakes.append(f"{folder} has a model of kind {config.model_type}, which reads no texts")
+    elif len(tokenizer) > known:
         mistakes.append(
-            f"the tokenizer of {folder} has {len(tokenizer)} tokens and the model "
-            f"{table.num_embeddings}: they do not belong together"
+            f"the tokenizer of {folder} has {len(tokenizer)} tokens and the model {known}: they do "
+            "not belong together"
         )
     if mistakes:
         mistakes[-1] += f"; {ANOTHER}"
@@ -107,10 +111,19 @@ def load_encoder(name: str | Path) -> Encoder:
 
 def _reads_ahead(model: Any) -> bool:
     """Tell whether the vector of the first token changes with the last token."""
-    ids = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 2]])
+    ids = torch.ones(2, min(4, _positions(model)), dtype=torch.int64)
+    ids[1, -1] = 2
     with torch.no_grad():
         first, other = model(input_ids=ids).last_hidden_state[:, 0]
     return bool((first - other).abs().max() > UNCHANGED * first.abs().max())
+
+
+def _known_tokens(model: Any) -> int | None:
+    """Return how many tokens a model has vectors for; None if it does not read tokens."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 def load_model(folder: Path) -> Any:
@@ -125,13 +138,26 @@ def load_model(folder: Path) -> Any:
             config=config,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are a mistake below
             **FROM_HERE,
         )
-    missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
-    if missing:
+    wrong = {
+        "are missing": [key for key in found["missing_keys"] if not key.startswith("pooler.")],
+        # Heads for other tasks may be there, layers of the encoder that are not used may not.
+        "are of layers that it does not have": filter(LAYER.search, found["unexpected_keys"]),
+        "have another shape": [key for key, *_ in found["mismatched_keys"]],
+    }
+    mistakes = [
+        f"{len(keys)} tensors {what} ({shortened(keys, 3)})"
+        for what, keys in ((what, sorted(keys)) for what, keys in wrong.items())
+        if keys
+    ]
+    if not mistakes and not all(torch.isfinite(part).all() for part in model.parameters()):
+        mistakes.append("they hold NaN or infinite values")
+    if mistakes:
         raise DataError(
-            f"the weights in {folder} are not those of its {CONFIG}: {len(missing)} tensors are "
-            f"missing ({shortened(missing, 3)}); get the files of the encoder again"
+            f"the weights in {folder} are not those of its {CONFIG}, or damaged: "
+            f"{'; '.join(mistakes)}; get the files of the encoder again"
         )
     if hasattr(model, "pooler"):
         model.pooler = None  # unused, so it would be a part of the net that never trains
@@ -142,6 +168,7 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of an encoder."""
     with _understood(folder, "tokenizer"):
         tokenizer = text_module("transformers").AutoTokenizer.from_pretrained(folder, **FROM_HERE)
+        tokenizer("a ☃")  # a vocabulary without a token for what it does not know fails at this
     tokenizer.truncation_side = "right"  # what a text begins with is used, whatever the files say
     return tokenizer
 

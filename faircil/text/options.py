@@ -12,7 +12,8 @@ from faircil.text.passes import TOKEN_BUDGET
 from faircil.text.pooling import FINE_TUNED, FROZEN
 from faircil.text.tokens import MAX_TOKENS
 
-FOR_TRAINING = {"token_budget", "trainable_layers"}  # what a frozen encoder does not use
+FOR_TRAINED = {"token_budget", "trainable_layers"}
+FOR_FROZEN = {"hidden"}  # of the net behind it
 
 
 def way_of(finetune: bool) -> str:
@@ -59,10 +60,11 @@ class TextOptions(BaseModel):
 
 def unused_mistakes(options: TextOptions, given: Iterable[str]) -> list[str]:
     """Say which settings that a user gave, by name, mean nothing with these options."""
-    unused = sorted(FOR_TRAINING & set(given))
-    if options.finetune or not unused:
+    this, other = ("trained", "frozen") if options.finetune else ("frozen", "trained")
+    unused = sorted((FOR_FROZEN if options.finetune else FOR_TRAINED) & set(given))
+    if not unused:
         return []
     return [
-        f"setting {', '.join(unused)} is for an encoder that is trained, and this one is frozen; "
-        "add finetune=true, or leave it out"
+        f"setting {', '.join(unused)} is for an encoder that is {other}, and this one is {this}; "
+        f"add finetune={str(not options.finetune).lower()}, or leave it out"
     ]

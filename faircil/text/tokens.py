@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from faircil.text.encoders import Encoder
 
 MAX_TOKENS = 128  # as in the paper
 ROWS, CHARACTERS = 1024, 2**20  # of texts that are tokenised together, at most
+BEGINNING = 50  # characters for each token that is wanted: ten times as many as usual
 LONG, EMPTY, UNKNOWN = 1, 2, 4
 ODD = {
     LONG: "texts longer than {} tokens, whose end is not used",
@@ -63,6 +65,11 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
     """
     tokenizer = encoder.tokenizer
     around = tokenizer.num_special_tokens_to_add()
+    if encoder.max_length <= around:
+        raise DataError(
+            f"encoder '{encoder.name}' puts {around} tokens of its own around a text and takes no "
+            f"more than {encoder.max_length}: its files are wrong; choose another encoder"
+        )
     if not around < max_tokens <= encoder.max_length:
         raise UsageError(
             f"max_tokens is {max_tokens}, expected {around + 1} to {encoder.max_length}: encoder "
@@ -74,12 +81,11 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
     odd = np.zeros(len(texts), dtype=np.uint8)
     begin = 0
     for batch in _batches(texts):
-        encoded = tokenizer(batch, truncation=True, max_length=max_tokens, verbose=False)
-        rows = [np.array(row, dtype=np.int32) for row in encoded["input_ids"]]
-        for number, (row, each) in enumerate(zip(rows, encoded.encodings, strict=True), begin):
+        rows = []
+        for number, (row, more) in enumerate(_tokens(batch, tokenizer, max_tokens), begin):
             strange = 2 * np.count_nonzero(row == tokenizer.unk_token_id) > len(row) - around
-            odd[number] |= LONG * bool(each.overflowing) | EMPTY * (len(row) <= around)
-            odd[number] |= UNKNOWN * bool(strange)
+            odd[number] |= LONG * more | EMPTY * (len(row) <= around) | UNKNOWN * bool(strange)
+            rows.append(row)
         parts.append(_filled(rows, encoder.pad_id))
         begin += len(rows)
     longest = max(part.shape[1] for part in parts)
@@ -102,6 +108,35 @@ def check_texts(texts: Sequence[object]) -> None:
             f"{example!r:.40} of type {type(example).__name__}; fill in what is missing, with '' "
             "for no text"
         )
+
+
+def _tokens(
+    texts: Sequence[str], tokenizer: Any, max_tokens: int
+) -> Iterator[tuple[NDArray[np.int32], bool]]:
+    """Yield the tokens of each text, and whether it has more.
+
+    Of a very long one, the beginning is tokenised first: all of it would be in memory many times,
+    for a few tokens. Only where that gives too few of them, such as of blanks, is the rest needed.
+    """
+
+    def encode(some: Sequence[str]) -> list[tuple[NDArray[np.int32], bool]]:
+        found = tokenizer(list(some), truncation=True, max_length=max_tokens, verbose=False)
+        parts = zip(found["input_ids"], found.encodings, strict=True)
+        return [(np.array(row, dtype=np.int32), bool(each.overflowing)) for row, each in parts]
+
+    enough = BEGINNING * max_tokens
+    for text, (row, more) in zip(
+        texts, encode([_beginning(text, enough) for text in texts]), strict=True
+    ):
+        yield (row, more) if more or len(text) <= enough else encode([text])[0]
+
+
+def _beginning(text: str, length: int) -> str:
+    """Cut a text behind a word, where it is longer; one without blanks stays."""
+    if len(text) <= length:
+        return text
+    end = max(text.rfind(blank, 0, length) for blank in " \t\n")
+    return text[:end] if end > 0 else text
 
 
 def _filled(rows: Sequence[np.ndarray], pad_id: int) -> np.ndarray:

@@ -99,11 +99,7 @@ class FairSampleWeights:
             mistakes.append(unknown_name("granularity", self.granularity, GRANULARITIES))
         if self.gradient not in GRADIENTS:
             mistakes.append(unknown_name("gradient", self.gradient, GRADIENTS))
-        elif self.gradient == "all" and self.granularity.startswith("cluster"):
-            mistakes.append(
-                f"granularity '{self.granularity}' clusters last-layer gradients, but gradient is "
-                "'all'; use gradient='last', or granularity 'sample' or 'group'"
-            )
+        mistakes += cluster_mistakes(self.gradient, self.granularity)
         if self.loss not in LOSSES:
             mistakes.append(unknown_name("loss", self.loss, LOSSES))
         if self.clusters < 1:
@@ -198,3 +194,13 @@ class FairSampleWeights:
 
         granularity = GRANULARITIES[self.granularity]
         return choose(question, granularity, clustering, self.solver, generator)
+
+
+def cluster_mistakes(gradient: str, granularity: str) -> list[str]:
+    """Say that clusters are made of gradients of the last layer, if others are wanted."""
+    if gradient != "all" or not granularity.startswith("cluster"):
+        return []
+    return [
+        f"granularity '{granularity}' clusters last-layer gradients, but gradient is 'all'; use "
+        "gradient='last', or granularity 'sample' or 'group'"
+    ]

@@ -224,3 +224,34 @@ def test_parquet_without_its_package_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(FaircilError, match=r"pip install 'faircil\[text\]', or save .* as \.csv"):
         read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv"])
+def test_a_quotation_mark_swallows_no_rows_of_a_table_with_tabs(
+    tmp_path: Path, ending: str
+) -> None:
+    rows = ["bio\tjob", '"Best" nurse\ta', "plain\tb", '"open\ta', "lost\tb", 'close"\ta']
+    if ending == ".csv":
+        rows = [row.replace("\t", ",") for row in rows]
+    path = tmp_path / f"t{ending}"
+    path.write_text("\n".join(rows) + "\n")
+    if ending == ".csv":  # there, a field may have several lines
+        assert len(read_table(path)) == 3
+        return
+    with pytest.raises(
+        DataError, match=r"column 'bio' .* has tabs and line breaks in row 3 .*double"
+    ):
+        read_table(path)
+
+
+def test_a_quotation_mark_that_is_never_closed_is_hinted_at(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('bio,job\n"open,a\nmore,b\n')
+    with pytest.raises(DataError, match="a second quotation mark where a field begins with one"):
+        read_table(path)
+
+
+def test_texts_as_objects_get_a_hint(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", bio=np.array(["a", "b"], dtype=object))
+    with pytest.raises(DataError, match=r"array 'bio' .*save texts with \.astype\(str\)"):
+        read_table(tmp_path / "t.npz")

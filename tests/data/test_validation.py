@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from small_runs import ABSENT, FEW, PER_GROUP, small_stream
 
 from faircil.data.validation import validation_stream
+from faircil.errors import DataError
 from faircil.samples import group_counts
 
 
@@ -25,3 +29,12 @@ def test_the_seed_draws() -> None:
     one, same, other = (validation_stream(stream, seed).tasks[0].test.x for seed in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_classes_that_are_too_small_are_named() -> None:
+    stream = small_stream(attribute=False)
+    task = stream.tasks[0]
+    first = torch.cat([(task.train.y == c).nonzero()[:1, 0] for c in task.classes])
+    tiny = replace(stream, tasks=(replace(task, train=task.train.take(first)), *stream.tasks[1:]))
+    with pytest.raises(DataError, match=r"too few training samples to hold some out.*: class"):
+        validation_stream(tiny, seed=0)

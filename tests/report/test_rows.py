@@ -48,3 +48,33 @@ def test_name_says_what_differs(changes: list[dict[str, Any]], names: list[str])
 def test_names_need_differ_on_one_dataset_only() -> None:
     rows = group_runs([make_run("fsw", lam=1), make_run("fsw", dataset="other", lam=2)])
     assert [row.name for row in rows] == ["fsw", "fsw"]
+
+
+SAME, OTHER = "0123456789", "abcdefghij"
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ([{"encoder": "a"}, {"encoder": "a"}], ["er", "fsw"]),
+        ([{"encoder": "a"}, {"encoder": "b"}], ["er encoder=a", "fsw encoder=b"]),
+        (
+            [
+                {"encoder": "a", "encoder_sha256": SAME},
+                {"encoder": "b", "encoder_sha256": OTHER},
+            ],
+            ["er encoder=a", "fsw encoder=b"],
+        ),
+        (
+            [
+                {"encoder": "a", "encoder_sha256": SAME},
+                {"encoder": "a", "encoder_sha256": OTHER},
+            ],
+            ["er encoder content=01234567", "fsw encoder content=abcdefgh"],
+        ),
+        ([{"finetune": True}, {"finetune": False}], ["er finetune=true", "fsw finetune=false"]),
+    ],
+)
+def test_methods_on_other_encoders_say_so(changes: list[dict[str, Any]], names: list[str]) -> None:
+    runs = [make_run(label, **change) for label, change in zip(("er", "fsw"), changes, strict=True)]
+    assert [row.name for row in group_runs(runs)] == names

@@ -9,7 +9,9 @@ from faircil.results.summary import RunSummary
 def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
     """Make a summary of a run of two tasks; values go where they belong by name."""
     metrics = {name: values.pop(name, 0.5) for name in METRIC_NAMES}
-    config = {name: values.pop(name, None) for name in ("own", "data_sha256")} | {"method": label}
+    config = {name: values.pop(name, None) for name in ("own", "data_sha256", "encoder_sha256")} | {
+        "method": label
+    }
     config |= {"dataset": values.pop("dataset", "made"), "measure": values.pop("measure", "eo")}
     return RunSummary(
         label=label,

@@ -5,14 +5,15 @@ import os
 import shutil
 import socket
 import sys
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_encoder import LENGTH, write_tiny_encoder
+from tiny_encoder import LENGTH, SPECIAL, WORDS, write_tiny_encoder
 
-from faircil.errors import DataError, FaircilError
+from faircil.errors import DataError, FaircilError, UsageError
 from faircil.text.encoder_files import PACKAGES, content_digest
 from faircil.text.encoders import Encoder, load_encoder
 from faircil.text.extra import quiet
@@ -162,7 +163,7 @@ def test_weights_of_another_model_are_refused(folder: Path) -> None:
 
 def test_weights_of_another_shape_are_refused(folder: Path) -> None:
     change(folder, "config.json", intermediate_size=33)
-    with pytest.raises(DataError, match=r"the model in .* cannot be loaded"):
+    with pytest.raises(DataError, match="6 tensors have another shape"):
         load_encoder(folder)
 
 
@@ -281,3 +282,66 @@ def test_models_that_read_from_left_to_right_are_told_apart(
     config = GPT2Config(vocab_size=17, n_embd=8, n_layer=1, n_head=1, n_positions=32)
     GPT2Model(config).save_pretrained(folder)
     assert not load_encoder(folder).reads_ahead
+
+
+def test_a_link_to_a_file_that_is_gone_is_a_message(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("/nowhere")
+    with pytest.raises(DataError, match=r"model.safetensors cannot be read: No such file"):
+        content_digest(folder)
+
+
+def test_a_home_folder_that_is_not_there_is_a_message() -> None:
+    with pytest.raises(
+        UsageError, match="encoder is '~nobody-at-all/x', and there is no such home"
+    ):
+        load_encoder("~nobody-at-all/x")
+
+
+def test_a_model_that_reads_no_texts_is_refused(folder: Path) -> None:
+    from transformers import ViTConfig, ViTModel
+
+    config = ViTConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+    )
+    ViTModel(config).save_pretrained(folder)
+    with pytest.raises(DataError, match="a model of kind vit, which reads no texts"):
+        load_encoder(folder)
+
+
+def test_a_vocabulary_without_a_token_for_the_unknown_is_a_message(folder: Path) -> None:
+    words = [word for word in (*SPECIAL, *WORDS) if word != "[UNK]"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    with pytest.raises(DataError, match=r"the tokenizer in .* cannot be loaded"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("layers", [1, -1])
+def test_layers_that_would_not_be_used_are_a_mistake(folder: Path, layers: int) -> None:
+    change(folder, "config.json", num_hidden_layers=layers)
+    with pytest.raises(DataError, match="tensors are of layers that it does not have"):
+        load_encoder(folder)
+
+
+def test_weights_that_are_no_numbers_are_refused(folder: Path, tiny_encoder: Encoder) -> None:
+    model = deepcopy(tiny_encoder.model)
+    with torch.no_grad():
+        next(model.parameters())[0] = torch.nan
+    model.save_pretrained(folder)
+    with pytest.raises(DataError, match="they hold NaN or infinite values; get the files"):
+        load_encoder(folder)
+
+
+def test_an_encoder_with_few_places_can_be_loaded(folder: Path) -> None:
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=17,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=3,
+    )
+    BertModel(config).save_pretrained(folder)
+    assert load_encoder(folder).max_length == 3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -96,3 +97,43 @@ def test_no_texts_are_no_rows(tiny_encoder: Encoder) -> None:
 def test_rows_are_filled_with_the_encoders_own_padding(tiny_encoder: Encoder) -> None:
     other = replace(tiny_encoder, pad_id=4)
     assert tokenize(["he is", ""], other).ids[1].tolist() == [CLS, SEP, 4, 4]
+
+
+@given(
+    st.lists(st.sampled_from(["she ", "music\n", "漢 ", " ", "\t", "a" * 30, "nurse"]), max_size=80)
+)
+def test_of_long_texts_the_beginning_is_enough(tiny_encoder: Encoder, parts: list[str]) -> None:
+    text = "".join(parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "BEGINNING", 10**9)
+        expected = tokenize([text], tiny_encoder, 6)
+        patch.setattr(tokens, "BEGINNING", 5)
+        found = tokenize([text], tiny_encoder, 6)
+    assert torch.equal(found.ids, expected.ids)
+    assert found.odd.tolist() == expected.odd.tolist()
+
+
+def test_the_rest_of_a_long_text_is_not_tokenised(
+    tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    class Watched:
+        def __init__(self, tokenizer: Any) -> None:
+            self._tokenizer = tokenizer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._tokenizer, name)
+
+        def __call__(self, texts: list[str], **options: Any) -> Any:
+            seen.extend(map(len, texts))
+            return self._tokenizer(texts, **options)
+
+    encoder = replace(tiny_encoder, tokenizer=Watched(tiny_encoder.tokenizer))
+    tokenize(["she is " * 10_000], encoder, 6)
+    assert max(seen) <= 6 * tokens.BEGINNING
+
+
+def test_an_encoder_without_room_for_a_word_is_refused(tiny_encoder: Encoder) -> None:
+    with pytest.raises(DataError, match=r"puts 2 tokens of its own around a text and takes no"):
+        tokenize(["she"], replace(tiny_encoder, max_length=2), 5)
