@@ -7,7 +7,8 @@ from torch import nn
 
 from faircil.buffer import ReplayBuffer
 from faircil.config import RunConfig
-from faircil.data.stream import TaskStream, small_groups
+from faircil.data.small_groups import small_groups
+from faircil.data.stream import TaskStream
 from faircil.generators import Generators
 from faircil.learners import LEARNERS
 from faircil.nets import build_mlp

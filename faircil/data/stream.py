@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faircil.errors import DataError, raise_all, shortened
-from faircil.samples import Samples, group_counts
+from faircil.errors import DataError, raise_all
+from faircil.samples import Samples
 
 Integers = NDArray[np.int64]
 Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
@@ -162,36 +162,3 @@ def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) ->
         )
         for classes in tasks
     )
-
-
-MOST_NAMED = 12  # small groups
-
-
-def small_groups(stream: TaskStream, quota: int) -> list[str]:
-    """Say which groups have no training sample, or fewer than the buffer's quota (0: no buffer)."""
-    absent, small = [], []
-    for number, task in enumerate(stream.tasks, start=1):
-        counts = group_counts(task.train)
-        for c in task.classes:
-            for z in range(max(1, len(stream.attribute_values))):
-                name = f"class '{stream.class_names[c]}'"
-                if stream.attribute is None:
-                    count = counts.get((c,), 0)
-                else:
-                    name += f" with {stream.attribute} '{stream.attribute_values[z]}'"
-                    count = counts.get((c, z), 0)
-                if count == 0:
-                    absent.append(f"{name} (task {number})")
-                elif count < quota:
-                    small.append(f"{name} ({count}, task {number})")
-    notes = []
-    if absent:
-        notes.append(
-            f"without a training sample, so they take no part: {shortened(absent, MOST_NAMED)}"
-        )
-    if small:
-        notes.append(
-            f"with fewer training samples than the {quota} that the buffer keeps per group, so all "
-            f"of them are kept: {shortened(small, MOST_NAMED)}"
-        )
-    return notes

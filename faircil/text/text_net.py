@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from faircil.errors import UsageError
 from faircil.text.chunks import row_lengths
-from faircil.text.encoders import Encoder, load_model
+from faircil.text.encoders import Encoder
+from faircil.text.models import load_model
 from faircil.text.passes import TOKEN_BUDGET, Passing, encode
 from faircil.text.pooling import FINE_TUNED
 

@@ -11,7 +11,6 @@ from faircil.data.stream import (
     classes_in_tasks,
     cut_into_tasks,
     shuffled_classes,
-    small_groups,
 )
 from faircil.errors import DataError
 from faircil.samples import Samples
@@ -105,27 +104,3 @@ def test_a_stream_names_all_its_mistakes_at_once() -> None:
 def test_one_class_is_not_enough() -> None:
     with pytest.raises(DataError, match="mine has 1 class"):
         TaskStream("mine", (Task((0,), samples([0]), samples([0])),), ("a",))
-
-
-def test_small_and_absent_groups_are_named() -> None:
-    test = samples([0, 0, 1, 1], [0, 1, 0, 1])
-    stream = TaskStream(
-        "mine",
-        (Task((0, 1), samples([0, 0, 0, 0, 1], [0, 0, 0, 1, 1]), test),),
-        ("a", "b"),
-        "sex",
-        ("f", "m"),
-    )
-    assert small_groups(stream, quota=3) == [
-        "without a training sample, so they take no part: class 'b' with sex 'f' (task 1)",
-        "with fewer training samples than the 3 that the buffer keeps per group, so all of them "
-        "are kept: class 'a' with sex 'm' (1, task 1), class 'b' with sex 'm' (1, task 1)",
-    ]
-    # Without a buffer only absence matters.
-    assert len(small_groups(stream, quota=0)) == 1
-
-
-def test_without_an_attribute_groups_are_classes() -> None:
-    stream = TaskStream("mine", (Task((0, 1), samples([0, 0, 1]), samples([0, 1])),), ("a", "b"))
-    (note,) = small_groups(stream, 2)
-    assert note.endswith(": class 'b' (1, task 1)")

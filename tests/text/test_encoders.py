@@ -8,6 +8,7 @@ import sys
 from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,14 @@ from faircil.text.encoders import Encoder, load_encoder
 from faircil.text.extra import quiet
 from faircil.text.passes import Passing, encode
 from faircil.text.tokens import tokenize
+
+SMALL: dict[str, Any] = {
+    "vocab_size": len(SPECIAL + WORDS),
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 8,
+}
 
 
 @pytest.fixture
@@ -257,15 +266,7 @@ def test_settings_of_the_tokenizer_are_part_of_the_digest(folder: Path, file: st
 def test_rows_of_roberta_have_two_places_less(tmp_path: Path, folder: Path) -> None:
     from transformers import RobertaConfig, RobertaModel
 
-    config = RobertaConfig(
-        vocab_size=17,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        intermediate_size=8,
-        max_position_embeddings=34,
-        pad_token_id=1,
-    )
+    config = RobertaConfig(**SMALL, max_position_embeddings=34, pad_token_id=1)
     RobertaModel(config).save_pretrained(folder)
     encoder = load_encoder(folder)
     assert encoder.max_length == 32
@@ -301,10 +302,7 @@ def test_a_home_folder_that_is_not_there_is_a_message() -> None:
 def test_a_model_that_reads_no_texts_is_refused(folder: Path) -> None:
     from transformers import ViTConfig, ViTModel
 
-    config = ViTConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
-    )
-    ViTModel(config).save_pretrained(folder)
+    ViTModel(ViTConfig(**SMALL)).save_pretrained(folder)
     with pytest.raises(DataError, match="a model of kind vit, which reads no texts"):
         load_encoder(folder)
 
@@ -335,13 +333,12 @@ def test_weights_that_are_no_numbers_are_refused(folder: Path, tiny_encoder: Enc
 def test_an_encoder_with_few_places_can_be_loaded(folder: Path) -> None:
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(
-        vocab_size=17,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        intermediate_size=8,
-        max_position_embeddings=3,
-    )
-    BertModel(config).save_pretrained(folder)
+    BertModel(BertConfig(**SMALL, max_position_embeddings=3)).save_pretrained(folder)
     assert load_encoder(folder).max_length == 3
+
+
+def test_heads_for_other_tasks_may_be_in_the_files(folder: Path) -> None:
+    from transformers import BertConfig, BertForMaskedLM
+
+    BertForMaskedLM(BertConfig(**SMALL)).save_pretrained(folder)
+    assert load_encoder(folder).hidden_size == 8
