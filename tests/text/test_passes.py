@@ -245,3 +245,11 @@ def test_without_gradients_nothing_of_a_chunk_is_kept_but_its_rows_of_the_result
     with torch.no_grad():
         encode(tiny_encoder.model, ids, Passing(0, pooling, 60))
     assert len(kept) > 3
+
+
+def test_one_text_above_the_budget_goes_through_once(tiny_encoder: Encoder, ids: Tensor) -> None:
+    """It is one chunk either way, so nothing would be saved by going through it again."""
+    model, passes_made = deepcopy(tiny_encoder.model), list[int]()
+    model.register_forward_pre_hook(lambda *_: passes_made.append(1))
+    encode(model, ids[1:2], Passing(0, "cls", 1)).sum().backward()  # type: ignore[no-untyped-call]
+    assert len(passes_made) == 1

@@ -58,3 +58,11 @@ def test_mistakes_are_explained() -> None:
         joint_reference("tf-idf", part, part, [(0, 1)])
     with pytest.raises(DataError, match=r"class 7 has no tr(.|\n)*class 1 has no test"):
         joint_reference("tfidf", part, part.of([0, 2]), [(0, 7), (1, 2)])
+
+
+def test_large_classes_count_no_more_than_small_ones() -> None:
+    """All of the small class is where a third of the large one is, in larger numbers."""
+    texts = ["a word"] * 30 + ["others here"] * 60 + ["a word"] * 20
+    train = Labelled(np.array(texts, dtype=object), np.array([0] * 90 + [1] * 20))
+    test = Labelled(np.array(["others here", "a word"], dtype=object), np.array([0, 1]))
+    assert joint_reference("tfidf", train, test, [(0, 1)])[0].accuracy == 1
