@@ -87,7 +87,8 @@ class RunConfig(BaseModel):
     @property
     def trains_encoder(self) -> bool:
         """Whether a pre-trained encoder of texts is trained on."""
-        return self.text is not None and self.text.finetune
+        text = self.text
+        return text is not None and text.finetune
 
     @property
     def label(self) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -15,6 +13,7 @@ from faircil.buffer import RULES
 from faircil.errors import shortened, unknown_name
 from faircil.learners import LEARNERS, Options
 from faircil.ranges import Count, NonNegative, Positive
+from faircil.shipped import applies, shipped_rows
 from faircil.text.options import TextOptions, way_of
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.losses import LOSSES
@@ -124,21 +123,13 @@ def shipped_settings(
     """
     key = {"dataset": dataset, "method": method, "weighting": weighting, "measure": measure}
     values: dict[str, Any] = {}
-    for row in _shipped_rows():
+    for row in shipped_rows("faircil", "settings.toml"):
         trained = _is_true(given.get("finetune", values.get("finetune", False)))
         key["texts"] = way_of(trained) if texts else None
-        if all(key[name] in row[name] for name in key if name in row):
+        if applies(row, key):
             values.update(row["set"])
     known = settings_of(method, texts).model_fields
     return {name: value for name, value in values.items() if name in known}
-
-
-@cache
-def _shipped_rows() -> list[dict[str, Any]]:
-    """Read ``settings.toml``, once: a sweep looks thousands of runs up."""
-    text = (files("faircil") / "settings.toml").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = tomllib.loads(text)["row"]
-    return rows
 
 
 def _is_true(value: Any) -> bool:

@@ -58,7 +58,7 @@ class Dataset:
         return check_source(self.source) if self.source else []
 
     def missing_files(self) -> list[Path]:
-        """Return those of its files that are not there; their content is not looked at."""
+        """Return those of its files that are not there; what was fetched is not read for it."""
         if self.by_hand:
             return [file.path for file in self.by_hand.check() if file.state == "missing"]
         files = find_source(self.source).files if self.source else ()

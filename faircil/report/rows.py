@@ -39,13 +39,19 @@ def _name(run: RunSummary, others: Sequence[RunSummary]) -> str:
 
     Between methods, only what they see of the data is named: an encoder of texts.
     """
-    rivals = [other for other in others if other.config["dataset"] == run.config["dataset"]]
-    twins = [_options(rival) for rival in rivals if rival.label == run.label]
-    inputs = [_options(rival) for rival in rivals]
+    rivals = [
+        (other.label, _options(other))
+        for other in others
+        if other.config["dataset"] == run.config["dataset"]
+    ]
     differing = {
         key: value
         for key, value in _options(run).items()
-        if any(other.get(key) != value for other in (inputs if key in ENCODER else twins))
+        if any(
+            options.get(key) != value
+            for label, options in rivals
+            if label == run.label or key in ENCODER
+        )
     }
     if "encoder" in differing:
         differing.pop(CONTENT, None)

@@ -19,9 +19,9 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
     method, weighting = _names(config)
     shipped = _shipped(config, [])
     changed: list[str] = []
-    if config.text and shipped.text and config.text.finetune != shipped.text.finetune:
+    if config.trains_encoder != shipped.trains_encoder:
         # Which other settings are shipped depends on whether the encoder is trained.
-        changed = [f"finetune={written(config.text.finetune)}"]
+        changed = [f"finetune={written(config.trains_encoder)}"]
         shipped = _shipped(config, changed)
     options: list[str] = []
     if config.postprocess != "none":

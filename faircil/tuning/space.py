@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 from faircil.combinations import has_attribute
 from faircil.config import RunConfig
 from faircil.settings import parse_overrides, settings_of, validate_settings
+from faircil.shipped import applies, shipped_rows
 from faircil.sweep.command import written
 from faircil.tuning.request import Overrides, TuneRequest
 
@@ -98,10 +97,9 @@ def shipped_space(config: RunConfig) -> Space:
         "attribute": has_attribute(config.dataset, config.own),
         "texts": config.text.way if config.text else None,
     }
-    text = (files("faircil.tuning") / "grids.toml").read_text(encoding="utf-8")
     values: dict[str, list[Any]] = {}
-    for row in tomllib.loads(text, parse_float=str)["row"]:  # 0.00002 stays as it is written
-        if all(key[name] in row[name] for name in key if name in row):
+    for row in shipped_rows("faircil.tuning", "grids.toml", str):  # 0.00002 stays as it is written
+        if applies(row, key):
             values.update(row["try"])
     known = settings_of(config.method, config.texts).model_fields
     return tuple(

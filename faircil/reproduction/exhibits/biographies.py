@@ -19,7 +19,7 @@ from faircil.reproduction.measurements.references import (
 )
 from faircil.reproduction.measurements.statements import look_up, problem_of, values_of
 from faircil.reproduction.page import Grid, Page, Section
-from faircil.reproduction.table_page import ComparisonTable
+from faircil.reproduction.table_page import ComparisonTable, table_page
 from faircil.reproduction.targets import Target
 from faircil.results.summary import RunSummary, spread
 
@@ -60,7 +60,8 @@ class Biographies(ComparisonTable):
 
     def page(self, results: Results) -> Page:
         """Put the page together from finished runs and from what was measured."""
-        page, lines = super().page(results), self.lines(COLUMN, results)
+        lines = self.lines(COLUMN, results)
+        page = table_page(self, {COLUMN: lines})
         found = {
             name: [look_up(TextReference(kind, SAMPLE.dataset, s), results) for s in self.seeds]
             for kind, name in REFERENCES.items()

@@ -10,11 +10,11 @@ from faircil.report import format_value
 from faircil.reproduction.claims import claims_of
 from faircil.reproduction.contenders import CONTENDERS, FSW, REPLAY
 from faircil.reproduction.exhibit import Results
-from faircil.reproduction.exhibits.biographies import COLUMN, told_apart
+from faircil.reproduction.exhibits.biographies import COLUMN, JOINT, told_apart
 from faircil.reproduction.exhibits.tables import BEYOND, CONTROLS
 from faircil.reproduction.layout import Line, Row
 from faircil.reproduction.page import Page
-from faircil.reproduction.table_page import ComparisonTable
+from faircil.reproduction.table_page import ComparisonTable, table_page
 from faircil.results.summary import spread
 
 ABOUT = (
@@ -24,7 +24,7 @@ ABOUT = (
     "gradients of the head, and GSS and OCS compare the same ones. `seconds total` is the time of "
     "one run; a sweep makes several side by side on the GPU."
 )
-IN_ANSWER = ("joint training", FSW.name, REPLAY.name)
+IN_ANSWER = (JOINT.name, FSW.name, REPLAY.name)
 COLLAPSE = 0.5  # of the median accuracy of a method's seeds after a task
 
 
@@ -34,7 +34,8 @@ class Trained(ComparisonTable):
 
     def page(self, results: Results) -> Page:
         """Put the page together from finished runs."""
-        page, lines = super().page(results), self.lines(COLUMN, results)
+        lines = self.lines(COLUMN, results)
+        page = table_page(self, {COLUMN: lines})
         told = told_apart(claims_of(COLUMN, lines, self.pairs))
         answer = " ".join([*_accuracies(lines), *told, *_setbacks(lines)])
         return replace(page, answer=answer or page.answer)
