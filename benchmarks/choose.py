@@ -84,10 +84,10 @@ def folder(dataset: str, method: str) -> Path:
 
 def make_trial(device: str, trial: Trial) -> None:
     """Run a trial and keep its score: null where it diverged."""
-    from faircil.config import resolve
-    from faircil.data.validation import validation_stream
-    from faircil.experiment import run
-    from faircil.loading import load_stream
+    from faircil.data.splits import validation_stream
+    from faircil.runs.config import resolve
+    from faircil.runs.experiment import run
+    from faircil.runs.loading import load_stream
 
     dataset, method, settings, seed = trial
     path = folder(dataset, method) / f"{'_'.join(settings)}_seed-{seed}.json"

@@ -25,7 +25,7 @@ from rows import (
 )
 
 from faircil.report import as_markdown, compare, format_value, legend
-from faircil.results.summary import over_seeds
+from faircil.results.record import over_seeds
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"

@@ -28,11 +28,11 @@ from rows import (
 )
 
 from faircil.cli.lists import plain
+from faircil.files import read_json
 from faircil.learners import ALIASES, LEARNERS
 from faircil.report import COLUMNS, format_value
-from faircil.results.files import read_json
-from faircil.results.summary import RunSummary, over_seeds
-from faircil.settings import own_settings, settings_of
+from faircil.results.record import RunSummary, over_seeds
+from faircil.runs.settings import own_settings, settings_of
 
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "methods.md"

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from faircil.report import format_value
 from faircil.results.folder import find_runs
+from faircil.results.record import RunSummary, over_seeds
 from faircil.results.reuse import seed_folder
-from faircil.results.summary import RunSummary, over_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "runs" / "benchmarks"

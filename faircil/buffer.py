@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from faircil.errors import UsageError, unknown_name
-from faircil.rows import rows_of_groups
-from faircil.samples import Samples, concatenate
+from faircil.samples import Samples, concatenate, rows_of_groups
 from faircil.weighting.groups import find_groups
 
 Rule = Callable[[Tensor, torch.Generator], Tensor]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from faircil import experiment
-from faircil.state import RunState
+from faircil.runs import experiment
+from faircil.runs.state import RunState
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from faircil.config import RunConfig, resolve
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
-from faircil.settings import learner_options, settings_of
+from faircil.runs.config import RunConfig, resolve
+from faircil.runs.settings import learner_options, settings_of
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_all_methods_but_joint_share_the_learning_rate_of_a_dataset() -> None:
 
 
 def test_every_row_of_the_table_names_settings_that_its_methods_have() -> None:
-    table = tomllib.loads((files("faircil") / "settings.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((files("faircil.runs") / "settings.toml").read_text(encoding="utf-8"))
     for row in table["row"]:
         assert set(row.get("dataset", [])) <= DATASETS.keys()
         assert set(row.get("method", [])) <= LEARNERS.keys()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from faircil import digests
-from faircil.digests import file_digest, kept_digest
+from faircil import files as digests
+from faircil.files import file_digest, kept_digest
 
 
 def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faircil.cli.parser import build_parser
+from faircil.cli.parser import parse
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -31,7 +31,7 @@ def names(page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_commands_parse(page):
     for command in commands(page):
-        arguments = build_parser().parse_args(shlex.split(command)[1:])
+        arguments = parse(shlex.split(command)[1:])
         assert callable(arguments.command)
 
 
@@ -62,10 +62,10 @@ def test_makefile_and_readme_agree():
 
 @pytest.mark.parametrize("page", ["benchmarks.md", "methods.md"])
 def test_settings_command_of_every_benchmark_resolves(page):
-    from faircil.config import resolve
+    from faircil.runs.config import resolve
 
     for command in commands(ROOT / "docs" / page):
-        arguments = build_parser().parse_args(shlex.split(command)[1:])
+        arguments = parse(shlex.split(command)[1:])
         resolve(
             dataset=arguments.dataset,
             method=arguments.method,

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from small_runs import small_config, small_stream
 
-from faircil import epoch
-from faircil.experiment import run
 from faircil.results.record import WeightRecord
+from faircil.runs import experiment as epoch
+from faircil.runs.experiment import run
 from faircil.weighting.weights import FairSampleWeights
+from small_runs import small_config, small_stream
 
 WAYS = [("sample", "last"), ("group", "last"), ("sample", "all")]
 

@@ -5,15 +5,15 @@ import io
 import numpy as np
 import pytest
 import torch
-from small_runs import ABSENT, FEW, PER_GROUP, TASKS, small_config, small_stream
 
-from faircil.config import resolve
 from faircil.errors import UsageError
-from faircil.experiment import run
 from faircil.postprocess.tasks import fair_predictions
 from faircil.results.record import RunResult
+from faircil.runs.config import resolve
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import concatenate, group_counts
-from faircil.state import RunState, load_state, save_state
+from small_runs import ABSENT, FEW, PER_GROUP, TASKS, small_config, small_stream
 
 
 @pytest.fixture(scope="module")

@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_runs import PER_GROUP, TASKS, small_config, small_stream
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from faircil import experiment, start
-from faircil.config import resolve
 from faircil.data.own import OwnData
 from faircil.data.stream import TaskStream
 from faircil.errors import UsageError
-from faircil.experiment import run
 from faircil.learners import Batch
 from faircil.learners.replay import Replay
-from faircil.loading import load_stream
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
 from faircil.results.record import EpochRecord
+from faircil.runs import experiment
+from faircil.runs import loading as start
+from faircil.runs.config import resolve
+from faircil.runs.experiment import run
+from faircil.runs.loading import load_stream
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
-from faircil.state import RunState
-from faircil.weighting.training import WEIGHTINGS, Weighting
+from faircil.weighting.selection import WEIGHTINGS, Weighting
 from faircil.weighting.weights import FairSampleWeights, WeightResult
+from small_runs import PER_GROUP, TASKS, small_config, small_stream
 
 
 def spy(

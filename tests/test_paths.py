@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faircil.errors import UsageError
-from faircil.paths import expanded
+from faircil.files import expanded
 
 
 def test_the_home_folder_takes_the_place_of_its_sign() -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_summaries import make_run
 
 from faircil.errors import FaircilError
-from faircil.plots import TITLES, over_tasks, save
 from faircil.report import group_runs
+from faircil.report.plots import TITLES, over_tasks, save
 from faircil.results.record import METRIC_NAMES
+from run_summaries import make_run
 
 RUNS = [
     make_run("er", accuracy=0.8),

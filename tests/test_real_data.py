@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from faircil.config import resolve
 from faircil.data.datasets import load_dataset
 from faircil.data.sources import SOURCES, data_folder
-from faircil.experiment import run
+from faircil.runs.config import resolve
+from faircil.runs.experiment import run
 
 
 def needs(source: str) -> pytest.MarkDecorator:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faircil.rows import rows_of_groups, unique_rows
+from faircil.samples import rows_of_groups, unique_rows
 
 quick = settings(deadline=None, max_examples=60)
 triples = st.lists(

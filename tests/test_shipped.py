@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from faircil.shipped import applies, shipped_rows
+from faircil.files import applies, shipped_rows
 
 
 def test_a_row_applies_where_all_of_its_keys_match() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from faircil.threads import many_threads, map_chunks, one_thread, thread_safe
+from faircil.compute import many_threads, map_chunks, one_thread, thread_safe
 
 
 @contextmanager

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from faircil import experiment
-from faircil.config import resolve
-from faircil.experiment import run
 from faircil.metrics import TaskMetrics
+from faircil.runs import experiment
+from faircil.runs.config import resolve
+from faircil.runs.experiment import run
 from faircil.samples import Samples
 
 SEEDS = range(5)

@@ -10,7 +10,7 @@ from faircil.cli.console import say, show_columns
 from faircil.errors import DataError, raise_all, unknown_name
 
 if TYPE_CHECKING:
-    from faircil.data.by_hand import ByHand
+    from faircil.data.sources import ByHand
 
 HELP = "list, fetch and check dataset files"
 EPILOG = """examples:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faircil.cli.console import say, show_table
-from faircil.cli.seeds import parse_seeds
+from faircil.cli.run import parse_seeds
 
 HELP = "see unfair forgetting and its cure on a toy and on real digits; no download, a minute"
 EPILOG = """First the mechanism on three clusters in the plane, then fine-tuning, plain replay and
@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Run the methods, print the tables, draw the figures."""
     from faircil.cli.running import RunOptions, run_seeds
-    from faircil.config import resolve
-    from faircil.device import choose_device
+    from faircil.compute import choose_device
     from faircil.metrics import METRICS
-    from faircil.plots import over_tasks, save
     from faircil.report import compare, group_runs
+    from faircil.report.plots import over_tasks, save
+    from faircil.runs.config import resolve
 
     # The folder is the demo's own: runs of an older version there are replaced.
     device = choose_device("auto")

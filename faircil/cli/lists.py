@@ -68,14 +68,14 @@ def _measures() -> Listing:
 
 
 def _weightings() -> Listing:
-    from faircil.weighting.training import WEIGHTINGS
+    from faircil.weighting.selection import WEIGHTINGS
 
     return ("name", "what"), [(name, row.summary) for name, row in WEIGHTINGS.items()]
 
 
 def _settings() -> Listing:
     from faircil.learners import LEARNERS
-    from faircil.settings import Settings, own_settings
+    from faircil.runs.settings import Settings, own_settings
     from faircil.text.options import TextOptions
 
     owners: dict[tuple[str, str, str], list[str]] = {

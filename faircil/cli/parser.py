@@ -5,12 +5,31 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, NoReturn
 
 from faircil import __version__
-from faircil.cli import bench, compare, data, demo, lists, postprocess, reproduce, run, tune
-from faircil.cli.commands import add_command
+from faircil.cli import compare, data, demo, lists, postprocess, run, tune
 from faircil.errors import UsageError, raise_all, unknown_name
+
+
+def add_command(
+    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType
+) -> argparse.ArgumentParser:
+    """Add the command of a module with ``HELP``, ``EPILOG`` and ``add_arguments``."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name,
+        help=module.HELP,
+        description=module.HELP[0].upper() + module.HELP[1:] + ".",
+        epilog=module.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    parser.set_defaults(command=module.command)
+    return parser
+
 
 COMMANDS = {
     "demo": demo,
@@ -18,10 +37,14 @@ COMMANDS = {
     "compare": compare,
     "postprocess": postprocess,
     "tune": tune,
-    "reproduce": reproduce,
-    "bench": bench,
     "data": data,
     "list": lists,
+}
+
+
+LABORATORY = {
+    "reproduce": "make the tables and figures of the paper again",
+    "bench": "measure solvers, runs, sweeps or a text encoder",
 }
 
 
@@ -50,6 +73,33 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(unknown_name(kind, str(value), map(str, action.choices)))
 
 
+def _added_commands() -> dict[str, EntryPoint | None]:
+    """Return the commands that other packages add; None for one of the laboratory, not installed.
+
+    They are found by their entry points and loaded only to be used: help is quick.
+    """
+    return {
+        **dict.fromkeys(LABORATORY),
+        **{point.name: point for point in entry_points(group="faircil.commands")},
+    }
+
+
+def _add_other_command(
+    subparsers: argparse._SubParsersAction[Any], name: str, point: EntryPoint | None, chosen: bool
+) -> None:
+    """Add a command of another package; in full where it was chosen."""
+    if not chosen:
+        does = LABORATORY.get(name, "a command that another package adds")
+        subparsers.add_parser(name, help=does, add_help=False)
+    elif point is not None:
+        add_command(subparsers, name, point.load())
+    else:
+        raise UsageError(
+            f"`faircil {name}` is part of the laboratory, which is not installed; in a clone of "
+            "the repository, run `make setup` or `pip install ./lab`"
+        )
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Read a command line.
 
@@ -59,13 +109,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         The options of the command, with ``command``, the function to call, and ``typed``, the
         whole line.
     """
-    arguments = build_parser().parse_args(argv)
+    arguments = build_parser(argv[0] if argv else None).parse_args(argv)
     arguments.typed = shlex.join(["faircil", *argv])
     return arguments
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of ``faircil``."""
+def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of ``faircil``; commands of other packages in full only if chosen."""
     parser = Parser(
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
@@ -76,6 +126,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
     subparsers = parser.add_subparsers(metavar="command", required=True)
     for name, module in COMMANDS.items():
-        sub = add_command(subparsers, name, module)
-        sub.set_defaults(command=module.command)
+        add_command(subparsers, name, module)
+    for name, point in _added_commands().items():
+        _add_other_command(subparsers, name, point, name == chosen)
     return parser

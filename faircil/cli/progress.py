@@ -11,10 +11,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console
-from faircil.config import RunConfig
 from faircil.metrics import TaskMetrics
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
+from faircil.runs.config import RunConfig
 from faircil.text.embeddings import EmbeddingProgress
 
 PAUSE = 10.0  # seconds between two lines about the same work

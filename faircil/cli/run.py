@@ -4,12 +4,91 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_table
-from faircil.cli.own import add_own_arguments, own_data
-from faircil.cli.seeds import parse_seeds
-from faircil.errors import collecting
+from faircil.errors import UsageError, collecting
+
+if TYPE_CHECKING:
+    from faircil.data.own import OwnData
+
+
+def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
+    """Declare the options; those that are not given are None."""
+    parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
+    parser.add_argument("--label", metavar="COLUMN", help="column of the class")
+    parser.add_argument(
+        "--text",
+        metavar="COLUMN",
+        help="column of texts, for an encoder; they are then the only input (default: all columns "
+        "without a role are features)",
+    )
+    parser.add_argument("--sensitive", nargs="+", metavar="COLUMN", help="sensitive attributes")
+    parser.add_argument(
+        "--tasks", metavar="CLASSES", help="'a,b|c,d' (default: two per task in sorted order)"
+    )
+    parser.add_argument(
+        "--use-sensitive",
+        action="store_true",
+        default=None,
+        help="use the sensitive columns as features too",
+    )
+    test = parser.add_mutually_exclusive_group()
+    test.add_argument("--test-column", metavar="COLUMN", help="column that marks the test rows")
+    test.add_argument(
+        "--test-share", type=float, metavar="SHARE", help="else drawn by group (default: 0.3)"
+    )
+
+
+def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | None:
+    """Read the options; None without ``--data``. Adds to ``mistakes`` what does not fit."""
+    from faircil.data.own import OwnData
+
+    roles = ("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share")
+    given = {name: getattr(arguments, name) for name in roles}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arguments.data is None:
+        if given:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            mistakes.append(f"{flags}: for your own data, given with --data FILE")
+        return None
+    if "label" not in given:
+        mistakes.append("--data needs --label COLUMN, the column that holds the class")
+    return OwnData(
+        **{"label": "", **given, "sensitive": tuple(given.get("sensitive", ()))},
+        path=arguments.data,
+    )
+
+
+MOST_SEEDS = 1000  # more is a slip of the fingers
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Read ``0-4``, ``3`` or ``0,2,5-7``; sorted, each once.
+
+    Examples
+    --------
+    >>> parse_seeds("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part, re.ASCII)
+        if match is None:
+            raise UsageError(f"--seeds '{text}' cannot be read; write 3, 0-4 or 0,2,5")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(f"--seeds '{text}' counts down; write {last}-{first}")
+        if last - first >= MOST_SEEDS:
+            raise UsageError(
+                f"--seeds '{text}' are {last - first + 1:,} seeds, more than {MOST_SEEDS:,}; "
+                "write fewer"
+            )
+        seeds.update(range(first, last + 1))
+    return sorted(seeds)
+
 
 HELP = "train a method over a stream of tasks and measure accuracy and fairness"
 EPILOG = """examples:
@@ -88,11 +167,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result."""
     from faircil.cli.running import RunOptions, run_seeds
-    from faircil.config import resolve
-    from faircil.device import choose_device
+    from faircil.compute import choose_device
     from faircil.report import seed_table
+    from faircil.results.record import as_document
     from faircil.results.reuse import default_folder
-    from faircil.results.summary import as_document
+    from faircil.runs.config import resolve
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)

@@ -10,10 +10,10 @@ import torch
 
 from faircil.cli.console import say
 from faircil.cli.progress import Reporter, reporting
-from faircil.config import RunConfig
+from faircil.results.record import RunSummary
 from faircil.results.reuse import finished_runs, remove_others
-from faircil.results.summary import RunSummary
-from faircil.sweep.make import make_run
+from faircil.runs.config import RunConfig
+from faircil.sweep.work import make_run
 
 MOST_NOTES = 10
 

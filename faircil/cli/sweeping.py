@@ -52,7 +52,7 @@ def sweep_options(
     arguments: argparse.Namespace, mistakes: list[str], *, run_missing: bool = True
 ) -> SweepOptions:
     """Read the options, and add what is wrong with them to the mistakes."""
-    from faircil.device import choose_device
+    from faircil.compute import choose_device
     from faircil.sweep.sweep import SweepOptions
 
     if arguments.jobs < 1:
@@ -90,7 +90,7 @@ class Tally:
     """Counts runs, and tells by the effort that is left when all will be done."""
 
     def __init__(self, works: Sequence[Work], progress: Progress | Console | None) -> None:
-        from faircil.sweep.costs import effort
+        from faircil.sweep.work import effort
 
         self._efforts = {work.key: effort(work) for work in works}
         self._left = sum(self._efforts.values())

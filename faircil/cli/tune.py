@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
-from faircil.cli.own import add_own_arguments, own_data
-from faircil.cli.seeds import parse_seeds
+from faircil.cli.run import add_own_arguments, own_data, parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
 
@@ -132,7 +131,7 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRequest]:
-    from faircil.combinations import checked_measure
+    from faircil.runs.config import checked_measure
     from faircil.tuning.request import TuneRequest
 
     seeds: list[int] = []
@@ -171,8 +170,7 @@ def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list
 
 
 def _write(tuned: Tuned | NotTuned, folder: Path, arguments: argparse.Namespace) -> None:
-    from faircil.tuning.page import best_trial, extent, ranking, run_command, title
-    from faircil.tuning.record import write_tuning
+    from faircil.tuning.record import best_trial, extent, ranking, run_command, title, write_tuning
 
     write_tuning(tuned, folder)
     if not arguments.json:

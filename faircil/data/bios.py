@@ -2,25 +2,206 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from faircil.data.biographies import (
-    COLUMNS,
-    GENDERS,
-    PROFESSIONS,
-    Biographies,
-    joined,
-    parts_of,
-    read_biographies,
-)
-from faircil.data.bios_files import sample_file, split_files
-from faircil.data.holdout import draw_test
-from faircil.data.parts import Parts
-from faircil.data.stream import Integers
+from faircil.data.encode import code_values, draw_test, missing_mistakes, text_mistakes
+from faircil.data.sources import ByHand, DataFile, FileStatus, data_folder, unpack
+from faircil.data.stream import Integers, Part, Parts
 from faircil.data.tables import read_table
 from faircil.errors import DataError, raise_all, shortened
+
+FOLDER = "biasbios"
+ABOUT = "De-Arteaga et al. 2019, without the 1 % that Ravfogel et al. 2020 could not get, MIT"
+SPLITS = ("train", "test")  # the third, dev, is not used
+LAYOUTS = ("data/{}-*.parquet", "{}-*.parquet", "{}.parquet", "{}.csv", "{}.csv.gz")
+SAMPLE = DataFile(
+    "bios_sample.csv", "f4de636c7207a5216e5a9c44ed2482894e2be5f4d34615bc8cd0ade423159bd0"
+)
+SHARD = re.compile(r"-(\d+)-of-(\d+)")  # as in train-00000-of-00002-0ab65b32c47407e8.parquet
+
+
+def bios_folder() -> Path:
+    """Return the folder of the biographies."""
+    return data_folder() / FOLDER
+
+
+def split_files() -> dict[str, list[Path]]:
+    """Return the files of each split; DataError if they are not all there, or there twice."""
+    states = check_splits()
+    problems = dict.fromkeys(state.message for state in states if state.state != "ok")
+    raise_all(list(problems), DataError)
+    return {split: _found(split)[0] for split in SPLITS}
+
+
+def check_splits() -> list[FileStatus]:
+    """Return the state of each split's files; their content is not looked at."""
+    return [_status(split) for split in SPLITS]
+
+
+def _status(split: str) -> FileStatus:
+    found = _found(split)
+    if not found:
+        return FileStatus(bios_folder() / LAYOUTS[0].format(split), "missing", _how_to_get())
+    path = found[0][0]
+    if problem := _problem(found):
+        return FileStatus(path, "corrupt", f"the {split} split of biasbios {problem}")
+    return FileStatus(path, "ok", f"{path} is there")
+
+
+def _found(split: str) -> list[list[Path]]:
+    """Return the files of a split, for each layout that has some."""
+    found = (sorted(bios_folder().glob(layout.format(split))) for layout in LAYOUTS)
+    return [files for files in found if files]
+
+
+def _how_to_get() -> str:
+    folder = bios_folder()
+    absent = " and ".join(split for split in SPLITS if not _found(split))
+    return (
+        f"{folder} has no {absent} split of biasbios: looked for "
+        f"{', '.join(layout.format('SPLIT') for layout in LAYOUTS)}. Get the files with `hf "
+        "download LabHC/bias_in_bios --repo-type dataset --local-dir "
+        f"{shlex.quote(str(folder))}`, or set FAIRCIL_DATA to the folder that has {FOLDER}/"
+    )
+
+
+def _problem(found: list[list[Path]]) -> str | None:
+    """Say that a split is there several times, or that parts of it are missing."""
+    if len(found) > 1:
+        several = " and ".join(str(files[0]) for files in found)
+        return f"is there {len(found)} times, {several}; keep one of them"
+    files = found[0]
+    marks = [SHARD.search(path.name) for path in files]
+    if len(files) == 1 and marks[0] is None:
+        return None
+    parts = sorted((int(mark[1]), int(mark[2])) for mark in marks if mark)
+    total = parts[0][1] if parts else 0
+    if len(parts) == len(files) and parts == [(number, total) for number in range(total)]:
+        return None
+    names = shortened([path.name for path in files])
+    return (
+        f"is not whole: expected each of its {total or 'numbered'} parts once in "
+        f"{files[0].parent}, found {names}; get what is missing, remove what is not of it"
+    )
+
+
+def sample_file() -> Path:
+    """Return the path of the sample; DataError if it is not there or another file."""
+    (status,) = check_sample()
+    if status.state != "ok":
+        raise DataError(status.message)
+    return status.path
+
+
+def check_sample() -> list[FileStatus]:
+    """Return the state of the sample's file, by its hash."""
+    path = bios_folder() / SAMPLE.name
+    where = f"put the file there, or set FAIRCIL_DATA to the folder that has {FOLDER}/{SAMPLE.name}"
+    try:
+        unpack(SAMPLE, path.read_bytes())
+    except FileNotFoundError:
+        return [FileStatus(path, "missing", f"{path} is missing: {where}")]
+    except OSError as error:
+        return [FileStatus(path, "corrupt", f"{path} cannot be read ({error.strerror}): {where}")]
+    except DataError as error:
+        return [FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")]
+    return [FileStatus(path, "ok", f"{path} is there and intact")]
+
+
+FULL_BY_HAND = ByHand(FOLDER, ABOUT, check_splits)
+SAMPLE_BY_HAND = ByHand(FOLDER, "rows of public samples of Bias in Bios, MIT", check_sample)
+
+
+COLUMNS = ("hard_text", "profession", "gender")
+PROFESSIONS = (
+    "accountant", "architect", "attorney", "chiropractor", "comedian", "composer", "dentist",
+    "dietitian", "dj", "filmmaker", "interior_designer", "journalist", "model", "nurse", "painter",
+    "paralegal", "pastor", "personal_trainer", "photographer", "physician", "poet", "professor",
+    "psychologist", "rapper", "software_engineer", "surgeon", "teacher", "yoga_teacher",
+)  # fmt: skip
+GENDERS = ("male", "female")
+# Both in the order of their numbers in the files.
+
+
+@dataclass(frozen=True)
+class Biographies:
+    """Texts, and for each the number of a profession and of a gender, int64 (n,)."""
+
+    texts: list[str]
+    profession: Integers
+    gender: Integers
+
+    def take(self, chosen: NDArray[np.bool_]) -> Biographies:
+        """Return those that are chosen, bools (n,)."""
+        rows = np.flatnonzero(chosen)
+        texts = [self.texts[row] for row in rows.tolist()]
+        return Biographies(texts, self.profession[rows], self.gender[rows])
+
+
+def read_biographies(table: pd.DataFrame, path: Path, mistakes: list[str]) -> Biographies:
+    """Read a table's ``COLUMNS``; what is wrong with it goes to ``mistakes``."""
+    text, profession, gender = (table[name] for name in COLUMNS)
+    found = text_mistakes(text)
+    professions = _numbers(profession, PROFESSIONS, found)
+    genders = _numbers(gender, GENDERS, found)
+    mistakes += [f"{path}: {mistake}" for mistake in found]
+    return Biographies(text.tolist(), professions, genders)
+
+
+def joined(parts: Sequence[Biographies]) -> Biographies:
+    """Put biographies of several files together."""
+    return Biographies(
+        [text for part in parts for text in part.texts],
+        np.concatenate([part.profession for part in parts]),
+        np.concatenate([part.gender for part in parts]),
+    )
+
+
+def parts_of(
+    train: Biographies, test: Biographies, classes: Integers, notes: tuple[str, ...]
+) -> Parts:
+    """Make classes 0, 1, … of the professions ``classes`` (int64), and leave the others out."""
+    train, test = (split.take(np.isin(split.profession, classes)) for split in (train, test))
+    class_of = np.full(len(PROFESSIONS), -1)
+    class_of[classes] = np.arange(len(classes))
+
+    def part(split: Biographies, first: int) -> Part:
+        return Part(class_of[split.profession], split.gender, lambda rows: rows + first)
+
+    return Parts(
+        part(train, 0),
+        part(test, len(train.texts)),
+        tuple(PROFESSIONS[profession] for profession in classes),
+        "gender",
+        GENDERS,
+        notes,
+        (*train.texts, *test.texts),
+    )
+
+
+def _numbers(column: pd.Series, names: Sequence[str], mistakes: list[str]) -> Integers:
+    """Return the number of each value, given as a number or as a name; -1 where it is neither."""
+    known = {name: number for number, name in enumerate(names)}
+    known |= {str(number): number for number in range(len(names))}
+    values = code_values(column)
+    number_of = [known.get(value.strip().lower().replace(" ", "_"), -1) for value in values.names]
+    unknown = [value for value, n in zip(values.names, number_of, strict=True) if n < 0]
+    if unknown:
+        mistakes.append(
+            f"column '{column.name}' has unknown values: {shortened(unknown)}; expected 0 … "
+            f"{len(names) - 1}, or names: {', '.join(names)}"
+        )
+    mistakes += missing_mistakes(column)
+    return np.append(number_of, -1)[values.codes]  # a missing value has code -1
+
 
 CLASSES = 25
 IN_SAMPLE = ("accountant", "dentist", "nurse", "physician", "psychologist", "surgeon")

@@ -6,12 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from faircil.data import bios, downloaded, embedded
-from faircil.data.bios_files import FULL_BY_HAND, SAMPLE_BY_HAND
-from faircil.data.by_hand import ByHand
-from faircil.data.parts import Parts
-from faircil.data.sources import FileStatus, check_source, data_folder, find_source
-from faircil.data.stream import TaskStream, classes_in_tasks, cut_into_tasks, shuffled_classes
+from faircil.data import bios
+from faircil.data import images as downloaded
+from faircil.data import images as embedded
+from faircil.data.bios import FULL_BY_HAND, SAMPLE_BY_HAND
+from faircil.data.sources import ByHand, FileStatus, check_source, data_folder, find_source
+from faircil.data.stream import (
+    Parts,
+    TaskStream,
+    classes_in_tasks,
+    cut_into_tasks,
+    shuffled_classes,
+)
 from faircil.errors import UsageError, unknown_name
 
 

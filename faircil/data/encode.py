@@ -1,4 +1,4 @@
-"""Turn columns into numbers: values into codes, features into inputs."""
+"""What makes a column unusable in the role that a user gives it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from faircil.data.stream import Inputs, Integers
+from faircil.errors import shortened
 
 
 @dataclass(frozen=True)
@@ -114,3 +115,178 @@ def _statistics(
     flags = [is_bool_dtype(numbers[name]) for name in numbers]
     shift[flags], scale[flags] = 0, 1
     return shift, scale
+
+
+TEST_MARKS = ("1", "true", "test")
+TRAINING_MARKS = ("0", "false", "train")
+
+
+def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
+    """Draw ``share`` of each group at random.
+
+    Parameters
+    ----------
+    groups : ndarray of int64, shape (n,)
+        Group of each row, numbered from 0.
+    share : float
+        Between 0 and 1. A group of two or more rows keeps at least one row on either side, a
+        group of one row is for training.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        True for test rows.
+
+    Examples
+    --------
+    >>> int(draw_test(np.array([0, 0, 0, 0, 1, 1, 2]), 0.5, seed=0).sum())
+    3
+    """
+    sizes = np.bincount(groups)
+    # Where the bounds cross, at size 1, clip takes the upper one: 0.
+    wanted = np.clip(np.rint(share * sizes), 1, sizes - 1)
+    order = np.random.default_rng([seed, 12]).permutation(len(groups))
+    order = order[np.argsort(groups[order], kind="stable")]
+    rank_in_group = np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    test = np.empty(len(groups), dtype=bool)
+    test[order] = rank_in_group < np.repeat(wanted, sizes)
+    return test
+
+
+def marked_test(column: pd.Series) -> NDArray[np.bool_]:
+    """Return where ``column`` (n,) has one of ``TEST_MARKS``, in any case, as bools (n,)."""
+    marks = code_values(column)
+    is_test = np.array([name.lower() in TEST_MARKS for name in marks.names])
+    return is_test[marks.codes]
+
+
+def part_mistakes(y: Coded, test: NDArray[np.bool_]) -> list[str]:
+    """Say which classes of ``y`` (n,) have no training or no test row."""
+    mistakes = []
+    for part, chosen in (("training", ~test), ("test", test)):
+        absent = np.setdiff1d(y.codes, y.codes[chosen])
+        if len(absent):
+            mistakes.append(
+                f"no {part} sample of class(es) {shortened([y.names[c] for c in absent])}; mark "
+                "some of their rows or, where test rows are drawn, make groups of two or more"
+            )
+    return mistakes
+
+
+MAX_CATEGORIES = 500
+MAX_NUMERIC_ATTRIBUTE_VALUES = 20
+
+
+def label_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as the class label."""
+    mistakes = _value_mistakes(column)
+    classes = code_values(column)
+    if len(classes.names) < 2:
+        mistakes.append(
+            f"label column '{column.name}' has {len(classes.names)} class(es); at least two are "
+            "needed"
+        )
+    counts = np.bincount(classes.codes[classes.codes >= 0], minlength=len(classes.names))
+    single = [classes.names[c] for c in np.flatnonzero(counts < 2)]
+    if single:
+        mistakes.append(
+            f"{len(single)} class(es) of label column '{column.name}' have only one sample: "
+            f"{shortened(single)}; add samples (one is needed for training, one for the test) or "
+            "leave these classes out of the tasks"
+        )
+    return mistakes
+
+
+def attribute_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as a sensitive attribute."""
+    mistakes = _value_mistakes(column)
+    distinct = column.nunique()
+    if distinct < 2:
+        mistakes.append(
+            f"sensitive column '{column.name}' has {distinct} distinct value(s) in the classes "
+            "used; at least two are needed to compare groups"
+        )
+    if is_numeric_dtype(column) and distinct > MAX_NUMERIC_ATTRIBUTE_VALUES:
+        mistakes.append(
+            f"sensitive column '{column.name}' has {distinct} distinct numbers, more than "
+            f"{MAX_NUMERIC_ATTRIBUTE_VALUES}; bin it into a few ranges"
+        )
+    return mistakes
+
+
+def feature_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as a feature."""
+    mistakes = _value_mistakes(column)
+    if not is_numeric_dtype(column) and (distinct := column.nunique()) > MAX_CATEGORIES:
+        mistakes.append(
+            f"text column '{column.name}' has {distinct} distinct values, more than "
+            f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it holds "
+            f"texts, name it with --text {column.name}"
+        )
+    return mistakes
+
+
+def text_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as the text."""
+    if is_numeric_dtype(column) and column.notna().any():
+        return [
+            f"text column '{column.name}' holds numbers, such as {column.dropna().iloc[0]}, not "
+            "texts; it is probably the wrong column"
+        ]
+    return missing_mistakes(column)
+
+
+def same_text_mistakes(column: pd.Series) -> list[str]:
+    """Return a mistake if all texts, (n,), are the same."""
+    first = column.iloc[0].strip()
+    if all(text.strip() == first for text in column):  # most often known at the second
+        return [
+            f"the {len(column)} texts of column '{column.name}' are all the same, {first!r:.40}; "
+            "nothing can be learned from them"
+        ]
+    return []
+
+
+def mark_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as the mark of test rows."""
+    mistakes = _value_mistakes(column)
+    marks = [name.lower() for name in code_values(column).names]
+    unknown = [mark for mark in marks if mark not in TEST_MARKS + TRAINING_MARKS]
+    if unknown:
+        mistakes.append(
+            f"test column '{column.name}' has values such as '{unknown[0]}'; expected 0/1, "
+            "false/true or train/test"
+        )
+    mistakes += [
+        f"test column '{column.name}' marks no {part} row; mark some with {' or '.join(known)}"
+        for part, known in (("training", TRAINING_MARKS), ("test", TEST_MARKS))
+        if not unknown and not set(known) & set(marks)
+    ]
+    return mistakes
+
+
+def missing_mistakes(column: pd.Series) -> list[str]:
+    """Say which rows of ``column`` (n,) have no value; its index counts the rows from 0."""
+    missing = column.index[column.isna()]
+    if missing.empty:
+        return []
+    rows = shortened([str(row + 1) for row in missing])
+    return [
+        f"column '{column.name}' has {len(missing)} missing value(s), such as an empty field, NA "
+        f"or None, in row {rows} (counted from 1, without the header); fill or drop them"
+    ]
+
+
+def _value_mistakes(column: pd.Series) -> list[str]:
+    mistakes = missing_mistakes(column)
+    if is_numeric_dtype(column):
+        # Inputs are float32, so what exceeds its range would become infinite.
+        largest = np.finfo(np.float32).max
+        if infinite := int((np.abs(column.to_numpy(np.float64)) > largest).sum()):
+            mistakes.append(
+                f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
+                f"{largest:.1e}; replace or drop them"
+            )
+    return mistakes

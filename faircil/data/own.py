@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -9,15 +12,204 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
-from faircil.data.encode import Coded, code_values, cross
-from faircil.data.holdout import draw_test, marked_test, part_mistakes
-from faircil.data.named_tasks import named_tasks
-from faircil.data.own_inputs import OwnInputs, feature_inputs, text_inputs
-from faircil.data.own_spec import OwnData, data_mistakes, usage_mistakes
-from faircil.data.stream import Integers, Part, Task, TaskStream, cut_into_tasks
+from faircil.data.encode import (
+    Coded,
+    attribute_mistakes,
+    code_values,
+    cross,
+    draw_test,
+    feature_mistakes,
+    fit_inputs,
+    label_mistakes,
+    mark_mistakes,
+    marked_test,
+    part_mistakes,
+    same_text_mistakes,
+    text_mistakes,
+)
+from faircil.data.stream import (
+    Inputs,
+    Integers,
+    Part,
+    Task,
+    TaskStream,
+    classes_in_tasks,
+    cut_into_tasks,
+)
 from faircil.data.tables import read_table
-from faircil.errors import DataError, raise_all, shortened
+from faircil.errors import DataError, raise_all, shortened, unknown_name
+
+
+def named_tasks(text: str | None, classes: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the names of each task's classes; without ``text``, two of ``classes`` per task.
+
+    Examples
+    --------
+    >>> named_tasks("a, b | d", ["a", "b", "c", "d"])
+    [('a', 'b'), ('d',)]
+    >>> named_tasks(None, ["a", "b", "c"])
+    [('a', 'b'), ('c',)]
+    """
+    if text is None:
+        return [tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), 2)]
+    return [tuple(name.strip() for name in task.split(",")) for task in text.split("|")]
+
+
+def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
+    """Say what is wrong with the tasks in ``text`` for data that has ``classes``."""
+    tasks = named_tasks(text, classes)
+    times = Counter(chain.from_iterable(tasks))
+    mistakes = [
+        f"task {number} of tasks '{text}' has an empty class name; write tasks like 'a,b|c,d'"
+        for number, task in enumerate(tasks, start=1)
+        if "" in task
+    ]
+    mistakes += [
+        f"class '{name}' is {count} times in tasks '{text}'; put it in one task"
+        for name, count in times.items()
+        if name and count > 1
+    ]
+    mistakes += [
+        unknown_name("class", name, classes) for name in times if name and name not in classes
+    ]
+    if len(times.keys() - {""}) < 2:
+        mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
+    return mistakes
+
+
+MAX_MISTAKES = 20
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A table and the roles of its columns; those without a role are features.
+
+    Parameters
+    ----------
+    path : str
+        A ``.csv`` or ``.tsv`` file with a header row, also gzipped, a ``.parquet`` file, or an
+        ``.npz`` archive with an array (n,) per column; a numeric array ``x`` (n, d) is d columns
+        ``x_0``, ``x_1``, ….
+    label : str
+        Column of the class.
+    sensitive : tuple of str
+        Columns of sensitive attributes. Several make one attribute of the combinations that
+        occur, "sex × race".
+    tasks : str, optional
+        ``"a,b|c,d"``: classes a and b, then c and d; other classes are left out. By default two
+        classes per task in sorted order.
+    use_sensitive : bool
+        Whether the sensitive columns are features too.
+    test_column : str, optional
+        Column that marks test rows: 0/1, false/true or train/test.
+    test_share : float
+        Without a test column: share of each group (class × attribute value) drawn for the test.
+    text : str, optional
+        Column of texts, for an encoder. They are then the only input: columns without a role are
+        left out.
+    """
+
+    path: str
+    label: str
+    sensitive: tuple[str, ...] = ()
+    tasks: str | None = None
+    use_sensitive: bool = False
+    test_column: str | None = None
+    test_share: float = 0.3
+    text: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the data: that of its file, without the endings."""
+        return Path(self.path).name.removesuffix(".gz").rpartition(".")[0].strip(".") or "data"
+
+    def without_role(self, table: pd.DataFrame) -> list[str]:
+        """Return the columns that are neither class, attribute, mark of test rows nor text."""
+        taken = {self.label, self.test_column, self.text}
+        taken |= set() if self.use_sensitive else set(self.sensitive)
+        return [name for name in table.columns if name not in taken]
+
+
+def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
+    """Say which roles, tasks and shares do not fit the columns and classes of the table."""
+    others = (name for name in (spec.test_column, spec.text) if name is not None)
+    given = [spec.label, *spec.sensitive, *others]
+    mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
+    mistakes += [
+        f"column '{name}' is given {times} times; label, sensitive, test and text column must "
+        "differ"
+        for name, times in Counter(given).items()
+        if times > 1
+    ]
+    if not 0 < spec.test_share < 1:
+        mistakes.append(f"the test share is {spec.test_share}; choose one between 0 and 1")
+    if spec.text is not None and spec.use_sensitive:
+        mistakes.append(
+            f"the text of column '{spec.text}' is the only input, so sensitive columns cannot be "
+            "features too; leave out --use-sensitive or --text"
+        )
+    if spec.tasks is not None and spec.label in table:
+        mistakes += task_mistakes(spec.tasks, code_values(table[spec.label]).names)
+    return mistakes
+
+
+def data_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
+    """Say which values of the table cannot be used in their column's role."""
+    mistakes = label_mistakes(table[spec.label])
+    for name in spec.sensitive:
+        mistakes += attribute_mistakes(table[name])
+    if spec.test_column is not None:
+        mistakes += mark_mistakes(table[spec.test_column])
+    if spec.text is not None:
+        mistakes += text_mistakes(table[spec.text]) or same_text_mistakes(table[spec.text])
+    else:
+        features = spec.without_role(table)
+        for name in features:
+            mistakes += feature_mistakes(table[name])
+        if not features:
+            mistakes.append(f"{spec.path} has no column left for features; add some")
+    distinct = list(dict.fromkeys(mistakes))
+    if len(distinct) > MAX_MISTAKES:
+        return [*distinct[:MAX_MISTAKES], f"and {len(distinct) - MAX_MISTAKES} more of this kind"]
+    return distinct
+
+
+@dataclass(frozen=True)
+class OwnInputs:
+    """How rows become inputs, and what a user should know about it.
+
+    Parameters
+    ----------
+    of : callable
+        Makes the inputs of some rows, see :class:`faircil.data.stream.Part`.
+    notes : tuple of str
+    texts : tuple of str or None
+        All texts, where inputs are their numbers.
+    """
+
+    of: Inputs
+    notes: tuple[str, ...]
+    texts: tuple[str, ...] | None = field(default=None, repr=False)
+
+
+def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers) -> OwnInputs:
+    """Let every column be a feature; see :func:`faircil.data.encode.fit_inputs`."""
+    categories = [
+        f"{name} ({features[name].nunique()})"
+        for name in features.columns
+        if not is_numeric_dtype(features[name])
+    ]
+    note = f"text columns (categories), one input per category: {shortened(categories)}"
+    return OwnInputs(fit_inputs(features, train, first_task), (note,) if categories else ())
+
+
+def text_inputs(texts: pd.Series, unused: Sequence[str]) -> OwnInputs:
+    """Let the text of each row (n,) be its only input; ``unused`` are columns without a role."""
+    note = f"columns left out, since the text is the only input: {shortened(unused)}"
+    return OwnInputs(lambda rows: rows, (note,) if unused else (), tuple(texts))
+
 
 __all__ = ["OwnData", "load_own"]
 

@@ -1,19 +1,26 @@
-"""Which files a dataset is made of, where they come from, and how to read them safely."""
+"""Files of a dataset that nothing downloads: a user puts them in place."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import lzma
 import os
+import stat
+import tarfile
+import zipfile
 import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from platformdirs import user_cache_path
 
 from faircil.errors import DataError, UsageError, unknown_name
-from faircil.paths import expanded
+from faircil.files import expanded
 
 
 @dataclass(frozen=True)
@@ -222,3 +229,77 @@ def check_source(source: str) -> list[FileStatus]:
         return FileStatus(path, "ok", f"{path} is there and intact")
 
     return [status(file) for file in find_source(source).files]
+
+
+Found = list[tuple[DataFile, bytes]]
+
+
+def files_in_tar(archive: bytes, files: Iterable[DataFile]) -> Found:
+    """Return those of ``files`` that a tar archive has, packed or not, as they are in it."""
+    wanted = by_spelling(files)
+    found = []
+    with _readable("tar"), tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            file = wanted.get(PurePosixPath(member.name).name)
+            if file is not None:
+                _refuse_odd_member(member.name, regular=member.isreg())
+                content = tar.extractfile(member)
+                found.append((file, content.read() if content else b""))
+    return found
+
+
+def files_in_zip(archive: bytes, files: Iterable[DataFile]) -> Found:
+    """Return those of ``files`` that a zip archive has, packed or not, as they are in it."""
+    wanted = by_spelling(files)
+    found = []
+    with _readable("zip"), zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        for member in opened.infolist():
+            file = wanted.get(PurePosixPath(member.filename).name)
+            if file is not None:
+                is_link = stat.S_ISLNK(member.external_attr >> 16)
+                _refuse_odd_member(member.filename, regular=not (is_link or member.is_dir()))
+                found.append((file, opened.read(member)))
+    return found
+
+
+def by_spelling(files: Iterable[DataFile]) -> dict[str, DataFile]:
+    """Return the files keyed by every name that others give them."""
+    return {name: file for file in files for name in file.spellings}
+
+
+def _refuse_odd_member(name: str, *, regular: bool) -> None:
+    path = PurePosixPath(name)
+    if not regular or path.is_absolute() or ".." in path.parts:
+        raise DataError(
+            f"refused: '{name}' in the archive is a link, a special file or points out of it; "
+            "expected a plain file"
+        )
+
+
+@contextmanager
+def _readable(kind: str) -> Iterator[None]:
+    damage = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
+    try:
+        yield
+    # zipfile raises RuntimeError for encrypted members and for unknown compression.
+    except (*damage, RuntimeError) as error:
+        raise DataError(f"not an intact {kind} archive: {error}") from error
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """Where such files belong, and whether they are there.
+
+    Parameters
+    ----------
+    folder : str
+        Name of their folder, in the folder of all datasets.
+    about : str
+        Citation and licence.
+    check : callable
+        Returns the state of each file; where one is not in order, its message says what to do.
+    """
+
+    folder: str
+    about: str
+    check: Callable[[], list[FileStatus]]

@@ -1,4 +1,4 @@
-"""A stream of tasks: each brings new classes, with a training and a test part."""
+"""A whole dataset before it is cut into tasks."""
 
 from __future__ import annotations
 
@@ -162,3 +162,19 @@ def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) ->
         )
         for classes in tasks
     )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Training and test part with the names of classes and attribute values.
+
+    ``notes`` and ``texts`` are those of :class:`faircil.data.stream.TaskStream`.
+    """
+
+    train: Part
+    test: Part
+    class_names: tuple[str, ...]
+    attribute: str | None = None
+    attribute_values: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] | None = field(default=None, repr=False)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from faircil.learners.agem import AGem
+from faircil.learners.base import Batch as Batch
 from faircil.learners.base import Learner as Learner
-from faircil.learners.batch import Batch as Batch
-from faircil.learners.batch import Material as Material
+from faircil.learners.base import Material as Material
 from faircil.learners.bic import BiasCorrection
 from faircil.learners.clad import Clad
 from faircil.learners.derpp import DarkReplay
 from faircil.learners.er_ace import AsymmetricReplay
 from faircil.learners.fairbatch import FairBatch
 from faircil.learners.fairl import Fairl
-from faircil.learners.finetune import FineTune
 from faircil.learners.gdumb import Dumb
 from faircil.learners.group_dro import GroupDro
 from faircil.learners.gss import Gss
 from faircil.learners.icarl import Icarl
-from faircil.learners.joint import Joint
 from faircil.learners.logit_adjustment import LogitAdjustment
 from faircil.learners.ocs import Ocs
-from faircil.learners.options import Options as Options
-from faircil.learners.replay import Replay
+from faircil.learners.replay import FineTune, Joint, Replay
 from faircil.learners.wa import WeightAligning
+from faircil.options import Options as Options
 
 LEARNERS: dict[str, type[Learner]] = {
     "finetune": FineTune,

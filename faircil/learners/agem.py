@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.batch import Batch
+from faircil.learners.base import Batch
 from faircil.learners.replay import Buffered
 from faircil.samples import Samples
 

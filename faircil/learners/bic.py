@@ -7,11 +7,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Material
+from faircil.compute import Generators
+from faircil.learners.base import Material
 from faircil.learners.distillation import DistillationOptions, Distilling
-from faircil.learners.options import Options
-from faircil.ranges import NonNegative
+from faircil.options import NonNegative, Options
 from faircil.samples import Samples
 
 LEAST_DECAY = 1e-4  # where classes can be told apart without error, no finite scale is best

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Batch, Material
-from faircil.learners.options import Options, ReplayOptions
+from faircil.compute import Generators
+from faircil.learners.base import Batch, Material
 from faircil.learners.replay import Replay, replay_loss
-from faircil.ranges import NonNegative
+from faircil.options import NonNegative, Options, ReplayOptions
 from faircil.samples import Samples
 
 

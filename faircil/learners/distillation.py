@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Batch, Material
-from faircil.learners.options import BufferOptions, Options
+from faircil.compute import Generators
+from faircil.learners.base import Batch, Learner, Material
 from faircil.learners.replay import Buffered
-from faircil.learners.teacher import Teacher, teach
-from faircil.ranges import Positive
+from faircil.options import BufferOptions, Options, Positive
 from faircil.samples import Samples
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """Logits of the old net.
+
+    Parameters
+    ----------
+    current : Tensor, shape (n, classes)
+        For the material's current samples.
+    memory : Tensor, shape (m, classes), or None
+        For its memory.
+    """
+
+    current: Tensor
+    memory: Tensor | None = None
+
+    def of(self, batch: Batch) -> Tensor:
+        """Return the logits of a batch, (b + k, classes): current samples, then replayed ones."""
+        current = self.current.index_select(0, batch.rows)
+        if self.memory is None or batch.memory_rows is None:
+            return current
+        return torch.cat([current, self.memory.index_select(0, batch.memory_rows)])
+
+
+def teach(learner: Learner, material: Material) -> Teacher:
+    """Ask the learner as it is for its scores on the material of the task that begins."""
+    memory = material.memory
+    return Teacher(
+        learner.scores(material.current.x), None if memory is None else learner.scores(memory.x)
+    )
 
 
 class DistillationOptions(BufferOptions):

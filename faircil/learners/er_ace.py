@@ -7,10 +7,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
-from faircil.learners.ahead import DrawsAhead
-from faircil.learners.batch import Batch, Material
-from faircil.learners.options import Options
-from faircil.ranges import NonNegative
+from faircil.learners.base import Batch, Material
+from faircil.learners.replay import DrawsAhead
+from faircil.options import NonNegative, Options
 from faircil.samples import Samples
 
 

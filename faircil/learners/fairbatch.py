@@ -7,14 +7,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Material
-from faircil.learners.draws import draw_by_share
-from faircil.learners.options import BufferOptions, Options
-from faircil.learners.replay import Buffered
-from faircil.ranges import Share
-from faircil.rows import rows_of_groups, unique_rows
-from faircil.samples import Samples, concatenate
+from faircil.compute import Generators
+from faircil.learners.base import Material
+from faircil.learners.replay import Buffered, draw_by_share
+from faircil.options import BufferOptions, Options, Share
+from faircil.samples import Samples, concatenate, rows_of_groups, unique_rows
 
 
 class FairBatchOptions(BufferOptions):

@@ -10,19 +10,157 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Batch, Material
-from faircil.learners.features import with_features
-from faircil.learners.options import ReplayOptions
-from faircil.learners.projector import normalised_mlp, with_projector
-from faircil.learners.rates import drift, rate_reduction
-from faircil.learners.reader import fit_reader
-from faircil.learners.replay import Buffered
-from faircil.ranges import Count, NonNegative, Positive
+from faircil.buffer import ReplayBatches, ReplayBuffer
+from faircil.compute import Generators, chunk_size, chunks_of, one_thread
+from faircil.learners.base import Batch, Material
+from faircil.learners.replay import Buffered, replay_loss
+from faircil.nets import MLP, build_mlp, evaluating, find_head, with_features
+from faircil.options import Count, NonNegative, Positive, ReplayOptions
 from faircil.samples import Samples
-from faircil.threads import chunk_size, chunks_of
-from faircil.weighting.head import evaluating, find_head
+
+
+def with_projector(
+    net: nn.Module, reader: str, generator: torch.Generator
+) -> tuple[nn.Module, MLP]:
+    """Replace the net's last linear layer; return the net and its reader.
+
+    Parameters
+    ----------
+    net : Module
+        Is changed, unless it is nothing but a linear layer.
+    reader : str
+        ``linear``, or ``mlp`` for one hidden layer.
+    generator : torch.Generator
+        Of the initial weights.
+    """
+    head = [module for module in net.modules() if isinstance(module, nn.Linear)][-1]
+    width = head.in_features
+    projector = normalised_mlp(width, generator)
+    hidden = (width,) if reader == "mlp" else ()
+    read = build_mlp(width, head.out_features, hidden, _seed(generator))
+    tail = nn.Sequential(projector, read).to(head.weight.device)
+    for module in net.modules():
+        for name, child in module.named_children():
+            if child is head:
+                setattr(module, name, tail)
+                return net, read
+    return tail, read
+
+
+def normalised_mlp(width: int, generator: torch.Generator) -> nn.Module:
+    """Make an MLP of three layers of the same width, its output normalised per sample."""
+    mlp = build_mlp(width, width, (width, width), _seed(generator))
+    return nn.Sequential(mlp, nn.LayerNorm(width, elementwise_affine=False))
+
+
+def _seed(generator: torch.Generator) -> int:
+    return int(torch.randint(2**62, (), generator=generator))
+
+
+DISTORTION = 0.5  # ε²
+
+
+def rate(features: Tensor) -> Tensor:
+    """Return the rate of all features together, a scalar.
+
+    Parameters
+    ----------
+    features : Tensor, shape (n, d)
+    """
+    everyone = features.new_zeros(len(features), dtype=torch.int64)
+    return shares(features, everyone).sum()
+
+
+def rate_reduction(features: Tensor, keys: Tensor) -> Tensor:
+    """Return ``ΔR`` of the features and their groups, a scalar; 0 if there is one group.
+
+    Parameters
+    ----------
+    features : Tensor, shape (n, d)
+    keys : Tensor, shape (n,) or (n, columns)
+        Samples are in the same group where their keys are equal.
+    """
+    size = same_group(keys).sum(dim=1)
+    return rate(features) - (size * shares(features, keys)).sum() / max(len(features), 1)
+
+
+def drift(features: Tensor, before: Tensor, keys: Tensor) -> Tensor:
+    """Return how far each group has moved, summed over the groups, a scalar.
+
+    Of a group now, ``Z``, and before, ``Z̄``, it is ``R(Z ∪ Z̄) − ½ R(Z) − ½ R(Z̄)``: how well the
+    features tell the two moments apart, 0 if they are the same.
+
+    Parameters
+    ----------
+    features, before : Tensor, shape (n, d)
+        Of the same samples.
+    keys : Tensor, shape (n,) or (n, columns)
+        Their groups.
+    """
+    both, keys = torch.cat([features, before]), keys.reshape(len(keys), -1)
+    moment = torch.arange(2, device=keys.device).repeat_interleave(len(keys))
+    together = torch.cat([keys, keys])
+    apart = torch.cat([together, moment[:, None]], dim=1)
+    return shares(both, together).sum() - shares(both, apart).sum() / 2
+
+
+def shares(features: Tensor, keys: Tensor) -> Tensor:
+    """Return what each sample adds to its group's rate, (n,): sums over a group are its rate.
+
+    How a rate is shared among the samples of a group depends on their order; its sum does not.
+    """
+    same = same_group(keys)
+    scale = features.shape[1] / (same.sum(dim=1) * DISTORTION)
+    gram = scale[:, None] * same * (features @ features.T)
+    identity = torch.eye(len(features), dtype=features.dtype, device=features.device)
+    factor: Tensor = torch.linalg.cholesky_ex(gram + identity).L
+    return factor.diagonal().log()
+
+
+def same_group(keys: Tensor) -> Tensor:
+    """Return whether two samples are in the same group, (n, n), from keys (n,) or (n, columns)."""
+    keys = keys.reshape(len(keys), -1)
+    return (keys[:, None] == keys).all(dim=2)
+
+
+BATCH = 64
+
+
+def fit_reader(
+    reader: nn.Module,
+    current: Samples,
+    memory: Samples | None,
+    generator: torch.Generator,
+    *,
+    lr: float,
+    tau: float,
+    passes: int,
+) -> None:
+    """Pass over the task with Adam, a batch of the buffer beside each of the task's.
+
+    Parameters
+    ----------
+    reader : Module
+        Returns logits; trained from the weights that it has.
+    current, memory : Samples, Samples or None
+        Features, (n, d) and (m, d), in place of inputs.
+    generator : torch.Generator
+        Of the order of the samples.
+    lr, tau, passes : float, float, int
+        Learning rate, weight of the buffer, and how often to pass over the task.
+    """
+    adam = torch.optim.Adam(reader.parameters(), lr, fused=True)
+    replay = None if memory is None else ReplayBatches(memory, BATCH, generator)
+    with one_thread():
+        for _ in range(passes):
+            order = torch.randperm(len(current), generator=generator).to(current.y.device)
+            for rows in torch.split(order, BATCH):
+                old, old_rows = (None, None) if replay is None else replay.next()
+                batch = Batch(current.take(rows), rows, None, old, old_rows)
+                adam.zero_grad()
+                loss = replay_loss(reader(batch.x), batch, tau)
+                loss.backward()  # type: ignore[no-untyped-call]
+                adam.step()
 
 
 class FairlOptions(ReplayOptions):
@@ -51,7 +189,7 @@ class FairlOptions(ReplayOptions):
 
 
 class Fairl(Buffered):
-    """Shape the features by rate reduction (see :mod:`faircil.learners.rates`), then read them.
+    """Shape the features by rate reduction (see :mod:`faircil.learners.fairl`), then read them.
 
     The net's last layer gives way to a projector, an MLP of three layers with a normalised output,
     and a reader. ``Z`` are the projected features of the current batch, ``Z_M`` those of the memory

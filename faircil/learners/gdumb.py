@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from faircil.buffer import ReplayBuffer
-from faircil.learners.ahead import DrawsAhead
-from faircil.learners.batch import Material
-from faircil.learners.options import Options
-from faircil.ranges import Positive
+from faircil.learners.base import Material
+from faircil.learners.replay import DrawsAhead
+from faircil.options import Options, Positive
 from faircil.samples import Samples
 
 WARM_UP = 0.1  # of the learning rate, in the first epoch

@@ -7,14 +7,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Batch, Material
-from faircil.learners.draws import draw_by_share
-from faircil.learners.options import BufferOptions, Options
-from faircil.learners.replay import Buffered
-from faircil.ranges import NonNegative
-from faircil.rows import unique_rows
-from faircil.samples import Samples
+from faircil.compute import Generators
+from faircil.learners.base import Batch, Material
+from faircil.learners.replay import Buffered, draw_by_share
+from faircil.options import BufferOptions, NonNegative, Options
+from faircil.samples import Samples, unique_rows
 
 
 class GroupDroOptions(BufferOptions):

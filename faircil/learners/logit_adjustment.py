@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Batch, Material
-from faircil.learners.options import Options, ReplayOptions
+from faircil.compute import Generators
+from faircil.learners.base import Batch, Material
 from faircil.learners.replay import Replay, replay_loss
-from faircil.ranges import NonNegative
+from faircil.options import NonNegative, Options, ReplayOptions
 from faircil.samples import Samples
 
 NOTHING = 1e-9

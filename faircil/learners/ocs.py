@@ -16,17 +16,18 @@ from pydantic import Field
 from torch import Tensor
 
 from faircil.buffer import ReplayBuffer, large_weight_first
-from faircil.learners.base import Learner
-from faircil.learners.batch import Batch, Material
-from faircil.learners.buffer_gradient import BufferGradient
-from faircil.learners.head_gradients import meter_of
-from faircil.learners.options import TauOptions
+from faircil.compute import many_threads
+from faircil.learners.base import Batch, Learner, Material
+from faircil.learners.gradients import (
+    BufferGradient,
+    GradientMeter,
+    SampleGradients,
+    cosines,
+    meter_of,
+)
 from faircil.learners.replay import replay_loss
-from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
-from faircil.ranges import Count, NonNegative
-from faircil.rows import rows_of_groups, unique_rows
-from faircil.samples import Samples, concatenate
-from faircil.threads import many_threads
+from faircil.options import Count, NonNegative, TauOptions
+from faircil.samples import Samples, concatenate, rows_of_groups, unique_rows
 
 CANDIDATES = 1000  # picks of a task's last epoch that may stay in the buffer
 

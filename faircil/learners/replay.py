@@ -1,15 +1,42 @@
-"""Experience replay: the current batch plus τ times a batch of the buffer."""
+"""Fine-tuning, joint training and experience replay; what several replay methods share."""
 
 from __future__ import annotations
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
-from faircil.learners.base import Learner
-from faircil.learners.batch import Batch
-from faircil.learners.options import BufferOptions, ReplayOptions
-from faircil.samples import Samples
+from faircil.compute import Generators
+from faircil.learners.base import Batch, Learner, Material
+from faircil.options import BufferOptions, Options, ReplayOptions
+from faircil.samples import Samples, concatenate
+
+
+class FineTune(Learner):
+    """Train on each task as it comes."""
+
+    summary = "the current task alone (lower bound)"
+    source = "–"
+    no_weighting = "it keeps no buffer, so the losses of old groups cannot be measured"
+
+
+class Joint(Learner):
+    """Train on everything seen so far, from the weights reached (warm start)."""
+
+    summary = "all data of all tasks so far (upper bound)"
+    source = "–"
+    no_weighting = "it trains on all data at once, so there is no current task to weigh"
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.seen: list[Samples] = []
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Add the task to all that was seen."""
+        super().begin_task(train, buffer)
+        self.seen.append(train)
+        return Material(concatenate(self.seen))
 
 
 class Buffered(Learner):
@@ -55,3 +82,64 @@ def replay_loss(logits: Tensor, batch: Batch, tau: float) -> Tensor:
     new, old = batch.split(cross_entropy(logits, batch.y, reduction="none"))
     loss = batch.weighted_mean(new)
     return loss if batch.memory is None else tau * old.mean() + loss
+
+
+class DrawsAhead(Learner):
+    """Draws the task's part of the buffer when the task begins: the draw that replay makes later.
+
+    The draw is blind to the weights of the task's last epoch, so there is no buffer rule to set.
+    """
+
+    replays = True
+
+    kept: ReplayBuffer  # with the part of the current task
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Let the task's part of the buffer be memory at once."""
+        material = super().begin_task(train, buffer)
+        self.kept = buffer.with_task(train, None, self.generators.buffer)
+        return Material(material.current, self.kept.samples)
+
+    def remember(
+        self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
+    ) -> ReplayBuffer:
+        """Return what was drawn."""
+        del train, weights, buffer
+        return self.kept
+
+
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def draw_by_share(group: Tensor, shares: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw rows with replacement: first the group, by its share, then any of its rows.
+
+    Steps of the golden ratio, modulo 1, fill the unit interval evenly: of *any* k in a row, a part
+    of length s gets k·s, give or take one or two. So with the interval cut by the shares, every
+    batch has its share of every group, whatever the batch size. Independent draws would be off by
+    about √(k·s).
+
+    Parameters
+    ----------
+    group : Tensor of int64, shape (n,)
+        Group of each row.
+    shares : Tensor, shape (G,)
+        Of the groups, at least 0, up to a common factor. A group with a share has a row.
+    count : int
+        Rows to draw.
+    generator : torch.Generator
+        On the CPU.
+
+    Returns
+    -------
+    Tensor of int64, shape (count,)
+    """
+    device = group.device
+    chance = torch.rand(1 + count, generator=generator, dtype=torch.float64).to(device)
+    steps = GOLDEN * torch.arange(count, dtype=torch.float64, device=device)
+    ends = shares.to(torch.float64).cumsum(0)
+    # Right of all ends that it reaches: a share of 0 is an empty interval, and is never hit.
+    drawn = torch.searchsorted(ends / ends[-1], (chance[0] + steps) % 1, right=True)
+    size = torch.bincount(group, minlength=len(shares))
+    place = (size.cumsum(0) - size)[drawn] + (chance[1:] * size[drawn]).long()
+    return torch.argsort(group, stable=True)[place]

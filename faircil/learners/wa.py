@@ -6,12 +6,12 @@ import torch
 from torch import nn
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
-from faircil.learners.batch import Batch, Material
+from faircil.compute import Generators
+from faircil.learners.base import Batch, Material
 from faircil.learners.distillation import DistillationOptions, Distilling
-from faircil.learners.options import Options
+from faircil.nets import find_head
+from faircil.options import Options
 from faircil.samples import Samples
-from faircil.weighting.head import find_head
 
 
 class WeightAligningOptions(DistillationOptions):

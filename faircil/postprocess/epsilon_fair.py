@@ -9,17 +9,166 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import DataError, raise_all
-from faircil.postprocess.checks import (
+from faircil.errors import DataError, raise_all, shortened
+from faircil.postprocess.pool import (
+    Floats,
+    Integers,
+    Pool,
     as_values,
+    codes_of,
+    largest_gap,
+    normalised,
     population_mistakes,
     probability_mistakes,
     value_mistakes,
     weight_mistakes,
 )
-from faircil.postprocess.pool import Pool, largest_gap, normalised
 from faircil.postprocess.program import solve
-from faircil.postprocess.rule import FittedRule, Ties, apply_offsets, find_ties
+
+TIE = 1e-7  # scores that differ by less are tied
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What to draw where scores tie: T patterns of a group and a set of classes.
+
+    Parameters
+    ----------
+    group : ndarray of int64, shape (T,)
+    classes : ndarray of bool, shape (T, K)
+        The tied classes.
+    chances : ndarray, shape (T, K)
+        0 for classes that are not tied.
+    """
+
+    group: Integers
+    classes: NDArray[np.bool_]
+    chances: Floats
+
+
+@dataclass(frozen=True)
+class FittedRule:
+    """Predicts the class with the largest ``p_k + offset`` of the sample's group.
+
+    The best rule under the constraint is random where several classes tie: these are drawn, with
+    the chances that meet the constraint on the pool. Where probabilities are spread out only a few
+    samples of the pool tie, and new ones never do; where a model is so sure that many samples
+    have the same probabilities, a tie can be a large part of a group.
+
+    Parameters
+    ----------
+    epsilon : float
+    groups : ndarray, shape (Z,)
+        Values of the attribute, sorted.
+    offsets : ndarray, shape (Z, K)
+        0 where the constraint changes nothing.
+    ties : Ties
+    value : float
+        Share of right predictions on the pool, if the probabilities are right.
+    bound : float
+        What no rule within ε exceeds: ``bound − value`` is the proof of optimality.
+    gap : float
+        Largest ``|P(ŷ=k | z) − P(ŷ=k)|`` on the pool, in expectation over draws; at most ε.
+    error : float
+        Largest standard error of a rate on the pool: on new data gaps are about so much larger.
+    notes : tuple of str
+        What the user should know.
+    """
+
+    epsilon: float
+    groups: NDArray[Any]
+    offsets: Floats
+    ties: Ties
+    value: float
+    bound: float
+    gap: float
+    error: float
+    notes: tuple[str, ...] = ()
+
+    def chances(self, probabilities: ArrayLike, sensitive: ArrayLike) -> Floats:
+        """Return the chance of each class to be predicted, (n, K): 0 and 1 but for ties.
+
+        Parameters
+        ----------
+        probabilities : array, shape (n, K)
+            In the order of classes of the pool.
+        sensitive : array, shape (n,)
+            Attribute values; the rule needs them.
+        """
+        p, values = np.asarray(probabilities), as_values(sensitive)
+        mistakes = probability_mistakes(p, "probabilities")
+        n_classes = self.offsets.shape[1]
+        if not mistakes and p.shape[1] != n_classes:
+            mistakes.append(
+                f"probabilities have {p.shape[1]} classes, and those of the pool had {n_classes}; "
+                "give the same classes in the same order"
+            )
+        wrong_values = value_mistakes(values, len(p) if p.ndim else 0)
+        codes = np.zeros(0, dtype=np.int64) if wrong_values else codes_of(values, self.groups)
+        if (codes < 0).any():
+            unknown = shortened([str(value) for value in np.unique(values[codes < 0])])
+            known = shortened([str(value) for value in self.groups])
+            wrong_values.append(
+                f"the pool had no sample of group {unknown} (it had {known}), so the rule has no "
+                "offsets for it; fit on a pool with every group"
+            )
+        raise_all([*mistakes, *wrong_values], DataError)
+        return apply_offsets(p.astype(np.float64), codes, self.offsets, self.ties)
+
+    def predict(
+        self,
+        probabilities: ArrayLike,
+        sensitive: ArrayLike,
+        seed: int | np.random.Generator = 0,
+    ) -> Integers:
+        """Return the predicted class, (n,), as a column number; ties are drawn by the seed."""
+        chances = self.chances(probabilities, sensitive)
+        return draw(chances, np.random.default_rng(seed))
+
+
+def apply_offsets(probabilities: Floats, group: Integers, offsets: Floats, ties: Ties) -> Floats:
+    """Return the chances (n, K) of samples of known groups; other ties go to the largest."""
+    scores = probabilities + offsets[group]
+    tied = tied_classes(scores)
+    chances = np.zeros_like(scores)
+    chances[np.arange(len(scores)), scores.argmax(axis=1)] = 1
+    for number, classes in enumerate(ties.classes):
+        rows = (group == ties.group[number]) & (tied == classes).all(axis=1)
+        chances[rows] = ties.chances[number]
+    return chances
+
+
+def tied_classes(scores: Floats) -> NDArray[np.bool_]:
+    """Return which classes have the largest score, (n, K)."""
+    tied: NDArray[np.bool_] = scores >= scores.max(axis=1, keepdims=True) - TIE
+    return tied
+
+
+def find_ties(pool: Pool, offsets: Floats, optimal: Floats) -> Ties:
+    """Average optimal chances (N, K) over the samples of a group in which the same classes tie.
+
+    Tied samples may be exchanged: the average has the same rates and the same value, and is a
+    function of probabilities and group alone.
+    """
+    tied = tied_classes(pool.probabilities + offsets[pool.group])
+    rows = np.flatnonzero(tied.sum(axis=1) > 1)
+    keys = np.column_stack([pool.group[rows], tied[rows]])
+    patterns, pattern = np.unique(keys, axis=0, return_inverse=True)
+    weighted = pool.mass[rows, None] * optimal[rows] * tied[rows]
+    sums = np.zeros((len(patterns), tied.shape[1]))
+    np.add.at(sums, pattern.reshape(-1), weighted)
+    chances = sums / sums.sum(axis=1, keepdims=True)
+    return Ties(patterns[:, 0], patterns[:, 1:].astype(bool), chances)
+
+
+def draw(chances: Floats, generator: np.random.Generator) -> Integers:
+    """Draw a class for each row of chances, (n,); rows without a tie need no luck."""
+    point = generator.random((len(chances), 1))
+    below = (np.cumsum(chances, axis=1) <= point).sum(axis=1)
+    last = chances.shape[1] - 1 - (chances[:, ::-1] > 0).argmax(axis=1)
+    drawn: Integers = np.minimum(below, last)  # rounding may leave the sum a little below 1
+    return drawn
+
 
 FEW = 30  # samples of a group, counted by their weights, below which its rates are a guess
 

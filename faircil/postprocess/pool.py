@@ -1,11 +1,15 @@
-"""The pool that a rule is fitted on: samples with probabilities, grouped and weighted."""
+"""What makes probabilities, groups and weights unusable: every mistake as a sentence."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from faircil.errors import shortened
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -75,3 +79,94 @@ def group_rates(chances: Floats, group: Integers, mass: Floats, n_groups: int) -
 def largest_gap(rates: Floats, share: Floats) -> float:
     """Return the largest ``|P(ŷ=k | z) − P(ŷ=k)|`` of rates (Z, K) and shares (Z,)."""
     return float(np.abs(rates - share @ rates).max())
+
+
+SUM_TOLERANCE = 0.01  # probabilities are often written with few digits
+ROUNDING = 1e-6  # 1 − the others may be a little below 0
+
+
+def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:
+    """Say why an array is not (n, classes) of probabilities; ``what`` names it."""
+    if values.ndim != 2 or values.shape[1] < 2 or len(values) == 0:
+        return [
+            f"{what} have shape {values.shape}, expected (samples, classes) with at least one "
+            "sample and two classes"
+        ]
+    if values.dtype.kind not in "biuf":
+        return [f"{what} are of type {values.dtype}, expected numbers"]
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        return [
+            f"{what} have NaN or infinite values in {np.count_nonzero(~finite)} of {len(values)} "
+            f"rows (first: row {np.argmin(finite)}); fill or drop these rows"
+        ]
+    if values.min() < -ROUNDING or values.max() > 1 + SUM_TOLERANCE:
+        return [
+            f"{what} have values from {values.min():.3g} to {values.max():.3g}, expected 0 to 1; "
+            "if these are logits, give their softmax"
+        ]
+    sums = values.sum(axis=1, dtype=np.float64)
+    wrong = np.abs(sums - 1) > SUM_TOLERANCE
+    if wrong.any():
+        first = int(wrong.argmax())
+        return [
+            f"{what} do not sum to 1 in {np.count_nonzero(wrong)} of {len(values)} rows (row "
+            f"{first} sums to {sums[first]:.3g}); give the probabilities of all classes"
+        ]
+    return []
+
+
+def as_values(sensitive: ArrayLike) -> NDArray[Any]:
+    """Return attribute values as an array that can be sorted, where they are of one kind."""
+    values = np.asarray(sensitive)
+    if values.dtype == object and values.ndim == 1 and not any(map(_is_missing, values)):
+        values = np.array(values.tolist())  # text from pandas
+    return values
+
+
+def value_mistakes(values: NDArray[Any], n: int) -> list[str]:
+    """Say why an array is not one attribute value per sample."""
+    if values.shape != (n,):
+        hint = "; join several attributes into one" if values.ndim == 2 else ""
+        return [f"sensitive has shape {values.shape}, expected ({n},), a value per row{hint}"]
+    if values.dtype == object or any(map(_is_missing, np.unique(values))):
+        return ["sensitive has missing values or values of no simple type; give numbers or text"]
+    return []
+
+
+def weight_mistakes(weight: NDArray[Any], n: int) -> list[str]:
+    """Say why an array is not a weight per sample."""
+    if weight.shape != (n,) or weight.dtype.kind not in "biuf":
+        return [
+            f"sample_weight has shape {weight.shape} and type {weight.dtype}, expected ({n},) and "
+            "numbers"
+        ]
+    if not (np.isfinite(weight).all() and (weight > 0).all()):
+        return ["sample_weight has values that are not positive and finite; drop these samples"]
+    return []
+
+
+def population_mistakes(population: Mapping[Any, float], groups: NDArray[Any]) -> list[str]:
+    """Say why a table of population shares does not fit the groups of the pool."""
+    mistakes = []
+    known = groups.tolist()
+    if missing := [str(value) for value in known if value not in population]:
+        mistakes.append(f"population has no share of {shortened(missing)}; give one for each value")
+    if surplus := [str(value) for value in population if value not in known]:
+        mistakes.append(f"the pool has no sample of {shortened(surplus)}, which population names")
+    if not all(np.isfinite(share) and share > 0 for share in population.values()):
+        mistakes.append("population has shares that are not positive and finite; give counts")
+    return mistakes
+
+
+def codes_of(values: NDArray[Any], groups: NDArray[Any]) -> Integers:
+    """Return the position of each value (n,) in the sorted ``groups``, −1 for one not there."""
+    kinds = ["number" if array.dtype.kind in "biuf" else "text" for array in (values, groups)]
+    if kinds[0] != kinds[1]:
+        return np.full(len(values), -1)
+    position = np.searchsorted(groups, values).clip(max=len(groups) - 1)
+    return np.where(groups[position] == values, position, -1)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or bool(value != value)  # NaN is not itself

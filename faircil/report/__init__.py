@@ -3,10 +3,10 @@
 from faircil.report.comparison import BOUNDS as BOUNDS
 from faircil.report.comparison import COLUMNS as COLUMNS
 from faircil.report.comparison import HIGHER_IS_BETTER as HIGHER_IS_BETTER
+from faircil.report.comparison import Row as Row
 from faircil.report.comparison import compare as compare
+from faircil.report.comparison import group_runs as group_runs
 from faircil.report.comparison import seed_table as seed_table
-from faircil.report.rows import Row as Row
-from faircil.report.rows import group_runs as group_runs
 from faircil.report.table import AMONG_BEST as AMONG_BEST
 from faircil.report.table import TEST as TEST
 from faircil.report.table import Cell as Cell

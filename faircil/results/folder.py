@@ -1,31 +1,176 @@
-"""Run folders: a finished run as files that people and programs can open.
-
-``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
-(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
-``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these. A run on
-validation data has no predictions.
-A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
-"""
+"""Run folders: a finished run as files that people and programs can open."""
 
 from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from faircil.errors import DataError, StorageError
-from faircil.results.checksums import write_checksums
-from faircil.results.environment import code_digest, version
-from faircil.results.files import damaged, read_json, write_json, write_rows
-from faircil.results.probabilities import write_probabilities
-from faircil.results.record import METRIC_NAMES, RunResult
-from faircil.results.rows import prediction_rows, tidy_rows
-from faircil.results.summary import RunSummary, summarise_run
+from faircil.files import FILE as SUMS
+from faircil.files import (
+    check_checksums,
+    damaged,
+    read_json,
+    read_rows,
+    write_checksums,
+    write_json,
+    write_rows,
+)
+from faircil.postprocess.pool import Integers
+from faircil.postprocess.tasks import TaskProbabilities
+from faircil.results.identity import code_digest, version
+from faircil.results.record import (
+    METRIC_NAMES,
+    EpochRecord,
+    Names,
+    RunResult,
+    RunSummary,
+    summarise_run,
+)
+
+PREDICTION_COLUMNS = ("after_task", "task", "y_true", "y_pred", "attribute")
+
+
+def tidy_rows(result: RunResult) -> Iterator[dict[str, Any]]:
+    """Yield one row per value: after which task, metric, test task, class, attribute value, n."""
+    names = result.names
+    for position, metrics in enumerate(result.per_task):
+        row: dict[str, Any] = {"seed": result.seed, "task": position + 1}
+        for name, value in result.after_task(position).items():
+            yield row | {"metric": name, "value": value}
+        for test_task, value in enumerate(metrics.per_test_task, start=1):
+            yield row | {"metric": "task_accuracy", "test_task": test_task, "value": value}
+        for item in metrics.classes:
+            yield row | {
+                "metric": "class_accuracy",
+                "class": names.classes[item.label],
+                "n": item.n,
+                "value": item.accuracy,
+            }
+        for group in metrics.groups:
+            yield row | {
+                "metric": "group_accuracy",
+                "class": names.classes[group.label],
+                "attribute": names.attribute_values[group.attribute],
+                "n": group.n,
+                "value": group.accuracy,
+            }
+
+
+def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
+    """Yield a header and one row per test sample and evaluation, with names, tasks from 1."""
+    names = result.names
+    width = len(PREDICTION_COLUMNS) - (names.attribute is None)
+    yield PREDICTION_COLUMNS[:width]
+    for after, part in enumerate(result.predictions, start=1):
+        columns: list[list[Any]] = [
+            [after] * len(part.y_true),
+            (part.task + 1).tolist(),
+            [names.classes[label] for label in part.y_true],
+            [names.classes[label] for label in part.y_pred],
+        ]
+        if part.sensitive is not None:
+            columns.append([names.attribute_values[value] for value in part.sensitive])
+        yield from zip(*columns, strict=True)
+
+
+_EPOCH = TypeAdapter(EpochRecord)
+
+
+def read_epochs(folder: Path) -> list[EpochRecord]:
+    """Read all epochs of the run in ``folder``, in order."""
+    path = folder / "epochs.jsonl"
+    try:
+        return [_EPOCH.validate_python(row) for row in read_rows(path)]
+    except ValidationError:
+        raise damaged(path) from None
+
+
+def read_names(folder: Path) -> Names:
+    """Read what the classes and attribute values of the run in ``folder`` are called.
+
+    After the last task all are there: by class, then by attribute value.
+    """
+    path = folder / "metrics.jsonl"
+    try:
+        rows = list(read_rows(path))
+        rows = [row for row in rows if row["task"] == rows[-1]["task"]]
+        classes = [row["class"] for row in rows if row["metric"] == "class_accuracy"]
+        values = [row["attribute"] for row in rows if row["metric"] == "group_accuracy"]
+    except (LookupError, TypeError):
+        raise damaged(path) from None
+    return Names(tuple(classes), attribute_values=tuple(dict.fromkeys(values)))
+
+
+FILE = "probabilities.npz"
+
+
+@dataclass(frozen=True)
+class SavedTask:
+    """Probabilities after a task, with truth, attribute and task (from 0) of its test samples."""
+
+    probabilities: TaskProbabilities
+    y_true: Integers
+    sensitive: Integers
+    task: Integers
+
+
+LABELS = ("y_true", "sensitive", "task")
+PARTS = tuple(field.name for field in fields(TaskProbabilities))
+
+
+def write_probabilities(folder: Path, result: RunResult) -> None:
+    """Write the file of a run that has probabilities; arrays ``1/test``, ``1/pool``, …."""
+    arrays: dict[str, NDArray[Any]] = {}
+    pairs = zip(result.probabilities, result.predictions, strict=True)
+    for number, (probabilities, predictions) in enumerate(pairs, start=1):
+        arrays |= {f"{number}/{name}": getattr(probabilities, name) for name in PARTS}
+        arrays |= {f"{number}/{name}": getattr(predictions, name) for name in LABELS}
+    with (folder / FILE).open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_probabilities(run: RunSummary) -> list[SavedTask]:
+    """Read the file of a finished run."""
+    path = Path(run.dir) / FILE
+    if path.is_file() and (path.parent / SUMS).is_file():
+        check_checksums(path.parent, [FILE])
+    try:
+        # Opened here, since numpy leaves a damaged archive open.
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return [
+                SavedTask(
+                    TaskProbabilities(**{name: file[f"{number}/{name}"] for name in PARTS}),
+                    **{name: file[f"{number}/{name}"] for name in LABELS},
+                )
+                for number in range(1, len(run.per_task) + 1)
+            ]
+    except FileNotFoundError:
+        raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}") from None
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged ({error}); run it again with --force") from None
+
+
+def _why_none(run: RunSummary) -> str:
+    """Say why a run has no probabilities."""
+    if all(task["dp"] is None for task in run.per_task):
+        return "its data has no sensitive attribute with two values to compare"
+    if run.code == code_digest():
+        return (
+            f"method '{run.config['method']}' keeps no buffer to fit on; use one that replays, or "
+            "run it with --held-out 32"
+        )
+    return f"it was made by another version of faircil and has no {FILE}; run it again with --force"
 
 
 def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -> RunSummary:
@@ -36,7 +181,7 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
     folder : Path
     result : RunResult
     environment : mapping
-        Where the run was made, see :func:`faircil.results.environment.environment`.
+        Where the run was made, see :func:`faircil.results.identity.environment`.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     summary = summarise_run(result, folder, code_digest())

@@ -9,9 +9,8 @@ import numpy as np
 
 from faircil.metrics import evaluate
 from faircil.postprocess.tasks import fair_predictions, measured_gap
-from faircil.results.probabilities import SavedTask, read_probabilities
-from faircil.results.record import averages
-from faircil.results.summary import RunSummary, Values
+from faircil.results.folder import SavedTask, read_probabilities
+from faircil.results.record import RunSummary, Values, averages
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from faircil.errors import FaircilError, StorageError
-from faircil.results.environment import code_digest
 from faircil.results.folder import identity, read_identity, read_run
-from faircil.results.summary import RunSummary
+from faircil.results.identity import code_digest
+from faircil.results.record import RunSummary
 
 ROOT = Path("runs")
 ADVICE = "choose another folder with --out"

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from faircil.config import RunConfig, resolve
-from faircil.data.own_spec import OwnData
+from faircil.data.own import OwnData
 from faircil.learners import ALIASES
+from faircil.runs.config import RunConfig, resolve
 
 
 def command_of(config: RunConfig, seeds: Sequence[int]) -> str:

@@ -14,10 +14,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from faircil.errors import DataError, FaircilError
-from faircil.results.checksums import check_checksums
+from faircil.files import check_checksums
 from faircil.results.folder import identity, read_identity, read_run
+from faircil.results.record import RunSummary
 from faircil.results.reuse import claim, default_folder, folders_of_any_code, seed_folder
-from faircil.results.summary import RunSummary
 from faircil.sweep.work import Outcome, Work
 
 # The files that results are made from; larger ones are checked by whoever reads them.

@@ -9,12 +9,10 @@ from pathlib import Path
 
 from faircil.errors import FaircilError, SweepError
 from faircil.results.reuse import ROOT
-from faircil.sweep.costs import effort, suits_gpu
 from faircil.sweep.pool import PATIENCE, Crew, Listener, share_work
 from faircil.sweep.store import find
-from faircil.sweep.streams import Streams
-from faircil.sweep.work import Outcome, Work
-from faircil.sweep.worker import Place, answer
+from faircil.sweep.work import Outcome, Work, effort, suits_gpu
+from faircil.sweep.worker import Place, Streams, answer
 
 NOT_MADE = "not run: no finished run of it is there"
 Finish = Callable[[Sequence[Work]], list[Outcome]]

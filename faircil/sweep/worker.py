@@ -8,15 +8,40 @@ from pathlib import Path
 
 import torch
 
-from faircil.device import choose_device
+from faircil.compute import choose_device
+from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError
-from faircil.results.environment import code_digest
+from faircil.results.identity import code_digest
+from faircil.runs.config import RunConfig
+from faircil.runs.loading import load_stream
 from faircil.sweep.command import command_of
-from faircil.sweep.make import make_run
-from faircil.sweep.spent import Watch
 from faircil.sweep.store import alone, find, folder_of, note_divergence
-from faircil.sweep.streams import Streams
-from faircil.sweep.work import Outcome, Work
+from faircil.sweep.work import Outcome, Watch, Work, make_run
+
+MOST = 2
+
+
+class Streams:
+    """Loads streams, and gives the same object again where the data is the same.
+
+    Parameters
+    ----------
+    device : str
+        Where new embeddings of texts are computed.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = device
+        self._kept: dict[str, TaskStream] = {}
+
+    def __call__(self, config: RunConfig, seed: int) -> TaskStream:
+        """Return the stream of a run."""
+        key = Work(config, seed).data
+        stream = self._kept.pop(key, None) or load_stream(config, seed, device=self._device)
+        self._kept[key] = stream  # the last used is the last to go
+        for oldest in list(self._kept)[:-MOST]:
+            del self._kept[oldest]
+        return stream
 
 
 @dataclass(frozen=True)

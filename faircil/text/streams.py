@@ -14,10 +14,9 @@ from faircil.errors import UsageError
 from faircil.samples import Samples
 from faircil.text.cache import cache_folder
 from faircil.text.embeddings import EmbeddingProgress, embed
-from faircil.text.encoder_files import content_digest, find_folder
-from faircil.text.encoders import Encoder, load_encoder
+from faircil.text.encoders import Encoder, content_digest, find_folder, load_encoder
 from faircil.text.options import TextOptions
-from faircil.text.pooling import FINE_TUNED as FIRST_TOKEN
+from faircil.text.passes import FINE_TUNED as FIRST_TOKEN
 from faircil.text.tokens import odd_notes, tokenize
 
 ROUNDING = 1e-5  # of the largest value: what changes less is constant

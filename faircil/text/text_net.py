@@ -12,11 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from faircil.errors import UsageError
-from faircil.text.chunks import row_lengths
-from faircil.text.encoders import Encoder
-from faircil.text.models import load_model
-from faircil.text.passes import TOKEN_BUDGET, Passing, encode
-from faircil.text.pooling import FINE_TUNED
+from faircil.text.encoders import Encoder, load_model
+from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
 
 
 class TextNet(nn.Module):

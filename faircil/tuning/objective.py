@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from faircil.errors import UsageError, unknown_name
 from faircil.report import HIGHER_IS_BETTER, format_value
-from faircil.results.record import METRIC_NAMES
-from faircil.results.summary import RunSummary, over_seeds
+from faircil.results.record import METRIC_NAMES, RunSummary, over_seeds
 
 DISPARITIES = tuple(name for name in METRIC_NAMES if name not in HIGHER_IS_BETTER)
 BY_ATTRIBUTE = ("eo", "eo_gap", "dp", "dp_predicted")

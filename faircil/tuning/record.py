@@ -4,19 +4,190 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from faircil.data.splits import SHARE
 from faircil.errors import StorageError
-from faircil.plots import save
-from faircil.results.environment import version
-from faircil.results.summary import over_seeds
-from faircil.tuning.page import PARTS, as_page, best_trial, ranked, run_command, title
-from faircil.tuning.pareto import draw_front
-from faircil.tuning.problem import problem_of
-from faircil.tuning.request import NotTuned, Trial, Tuned, TuneRequest
-from faircil.tuning.space import size
+from faircil.report import format_value
+from faircil.report.plots import COLOURS, TITLES, save
+from faircil.results.identity import version
+from faircil.results.record import over_seeds
+from faircil.sweep.command import data_words, run_line
+from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
+from faircil.tuning.space import problem_of, size
+
+Point = tuple[float, float]  # accuracy and disparity
+
+
+def front(points: Sequence[Point]) -> list[int]:
+    """Return the positions of points that no other beats, from the fairest to the most accurate.
+
+    A point beats another if it is no worse in both values and better in one. Equal points beat
+    neither: the first stands for all.
+    """
+    found: list[int] = []
+    # By disparity, the most accurate of equals first: a point is beaten unless it is more accurate
+    # than all before it.
+    for position in sorted(range(len(points)), key=lambda i: (points[i][1], -points[i][0], i)):
+        if not found or points[position][0] > points[found[-1]][0]:
+            found.append(position)
+    return found
+
+
+def draw_front(
+    points: Sequence[Point],
+    chosen: int | None,
+    *,
+    disparity: str,
+    bound: float | None,
+    title: str,
+) -> Figure:
+    """Draw accuracy against disparity of all trials, numbered as they are ranked.
+
+    Parameters
+    ----------
+    points : sequence of (accuracy, disparity)
+        The best first.
+    chosen : int or None
+        Position of the chosen one.
+    disparity : str
+        Name of the metric.
+    bound : float or None
+        Largest disparity that is allowed.
+    title : str
+    """
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    axes = figure.subplots()
+    # A title that can be as long as the picture is wide.
+    figure.suptitle(title, fontsize=11, wrap=True)
+    best = front(points)
+    rest = [position for position in range(len(points)) if position not in best]
+    blue, orange, green = COLOURS[:3]
+    _scatter(axes, [points[i] for i in rest], "beaten by another", c="#999999", s=36)
+    line = [points[i] for i in best]
+    # Steps, since nothing is known to lie between two points.
+    x, y = [gap for _, gap in line], [accuracy for accuracy, _ in line]
+    axes.plot(x, y, color=blue, lw=1.6, drawstyle="steps-post", zorder=2)
+    _scatter(axes, line, "nothing is fairer and more accurate (number: rank)", c=blue, s=46)
+    if chosen is not None:
+        _scatter(axes, [points[chosen]], "chosen", c=orange, s=230, marker="*")
+    if bound is not None:
+        axes.axvline(bound, color=green, ls="--", lw=1.4, label=f"allowed: up to {bound:g}")
+    for position in {*best, *([] if chosen is None else [chosen])}:
+        accuracy, gap = points[position]
+        axes.annotate(
+            str(position + 1), (gap, accuracy), (7, -12), textcoords="offset points", fontsize=9
+        )
+    axes.set_xlabel(TITLES[disparity])
+    axes.set_ylabel(TITLES["accuracy"])
+    axes.margins(0.08)
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]) if min(d for _, d in points) < 0 else 0.0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def _scatter(axes: Axes, points: Sequence[Point], label: str, **style: Any) -> None:
+    if points:
+        axes.scatter([d for _, d in points], [a for a, _ in points], label=label, zorder=3, **style)
+
+
+SEEDS = range(5)  # that the chosen settings are run on
+PARTS = {
+    "validation": f"{SHARE:.0%} of each group's training data, held out of training (seen tasks "
+    "only); the test data was not looked at",
+    "test": "the test data, so these figures are too good: do not report them",
+}
+
+
+def run_command(request: TuneRequest, overrides: Overrides) -> str:
+    """Return what to type to run these settings on test data."""
+    settings = [*request.fixed, *overrides]
+    names = (request.method, request.weighting, request.measure)
+    return run_line(data_words(request.dataset, request.own), *names, settings, SEEDS)
+
+
+def best_trial(tuned: Tuned | NotTuned) -> Trial | None:
+    """Return the chosen trial, if one was chosen."""
+    return tuned.best if isinstance(tuned, Tuned) else None
+
+
+def ranked(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials, the best first, those that failed last."""
+    return sorted(trials, key=lambda t: (t.score is None, -(t.score or 0.0)))
+
+
+def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return header and rows of the table of trials."""
+    objective = problem_of(tuned.request).objective
+    rows = []
+    for place, trial in enumerate(ranked(tuned.trials), start=1):
+        means = over_seeds(trial.runs)[0] if trial.score is not None else {}
+        values = [trial.score, means.get("accuracy"), means.get(objective.disparity)]
+        settings = " ".join(trial.overrides)
+        rows.append((str(place), settings, *map(format_value, values), _remark(trial, tuned)))
+    return ("rank", "settings", "score", "accuracy", objective.disparity, "remark"), rows
+
+
+def _remark(trial: Trial, tuned: Tuned | NotTuned) -> str:
+    objective = problem_of(tuned.request).objective
+    if trial is best_trial(tuned):
+        return "chosen"
+    if trial.score is not None and not objective.is_met(trial.score):
+        return f"{objective.disparity} {format_value(-trial.score)} too much"
+    return " ".join((trial.problem or "").split())
+
+
+def title(tuned: Tuned | NotTuned) -> str:
+    """Say what was chosen for what."""
+    request = tuned.request
+    fixed = f" ({' '.join(request.fixed)})" if request.fixed else ""
+    part = ", chosen on test data" if request.select_on == "test" else ""
+    return f"{request.config(()).label}{fixed} on {request.data}, measure {request.measure}{part}"
+
+
+def extent(tuned: Tuned | NotTuned) -> str:
+    """Say how many of how many configurations were tried, and how."""
+    request = tuned.request
+    seeds = ", ".join(map(str, request.seeds))
+    return (
+        f"{len(tuned.trials)} of {size(problem_of(request).space):,} configurations tried, "
+        f"strategy {request.strategy}, budget {request.budget}, seed {seeds}"
+    )
+
+
+def as_page(tuned: Tuned | NotTuned) -> str:
+    """Write the page."""
+    request, problem, best = tuned.request, problem_of(tuned.request), best_trial(tuned)
+    header, rows = ranking(tuned)
+    lines = [f"# Settings of {title(tuned)}", ""]
+    if best is None:
+        lines += [f"Nothing was chosen. {tuned.problem}" if isinstance(tuned, NotTuned) else ""]
+    else:
+        lines += [f"Chosen: `{' '.join(best.overrides)}`. To go on:", ""]
+        lines += ["```", run_command(request, best.overrides), "```"]
+    lines += [
+        "",
+        f"- {extent(tuned)}.",
+        f"- Score: {problem.objective.text}.",
+        f"- Judged on {PARTS[request.select_on]}.",
+        *(f"- `{axis.name}`: {', '.join(axis.values)}" for axis in problem.space),
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+        *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows),
+        "",
+    ]
+    if any(trial.score is not None for trial in tuned.trials):
+        lines += ["![Accuracy against disparity of all trials](pareto.png)", ""]
+    return "\n".join(lines)
 
 
 def folder_name(request: TuneRequest) -> str:

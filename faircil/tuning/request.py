@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from faircil.config import RunConfig, resolve
-from faircil.data.own_spec import OwnData
-from faircil.results.summary import RunSummary
+from faircil.data.own import OwnData
+from faircil.results.record import RunSummary
+from faircil.runs.config import RunConfig, resolve
 
 Overrides = tuple[str, ...]  # ``name=value`` settings
 

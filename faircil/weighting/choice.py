@@ -2,17 +2,86 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from faircil.compute import chunks_of
 from faircil.weighting.granularity import Clustering, Granularity
 from faircil.weighting.groups import Floats, Membership
-from faircil.weighting.on_device import added_up, factor_rows, solve_on_device
-from faircil.weighting.program import Formulation, formulate
-from faircil.weighting.solver import solve
-from faircil.weighting.statistics import GroupStatistics, LastLayerStatistics
+from faircil.weighting.last_layer import (
+    GroupStatistics,
+    LastLayerStatistics,
+    feature_lengths,
+    unit,
+    unit_gradients,
+)
+from faircil.weighting.program import Formulation, WeightProgram, formulate
+from faircil.weighting.solver import Solution, solve
+from faircil.weighting.solver.ascent import StuckError
+from faircil.weighting.solver.columns import DeviceColumns, FactorRows, Rows, StoredRows
+from faircil.weighting.solver.exact import solve_columns, solve_exactly
+
+MANY = 200_000  # samples from which on a GPU is worth its transfers: below, the host takes less
+
+
+def factor_rows(statistics: LastLayerStatistics, mixed: Floats) -> FactorRows:
+    """Describe rows that are sums over groups by the gradients that they are made of.
+
+    Parameters
+    ----------
+    statistics : LastLayerStatistics
+        Of G groups and n samples.
+    mixed : ndarray, shape (rows, G)
+        What each row takes of each group's cosines.
+    """
+    factors = statistics.factors
+    groups = unit_gradients(statistics.gradients.double())
+    length = feature_lengths(factors.features, factors.bias).double()
+    return FactorRows(
+        delta=unit(factors.delta),
+        features=factors.features,
+        shrink=torch.where(length == 0, 0.0, 1 / length),
+        directions=torch.tensordot(torch.from_numpy(mixed).to(groups), groups, dims=1),
+    )
+
+
+def added_up(rows: FactorRows, weights: Floats) -> Floats:
+    """Return rows times the columns' weights, (n,), in one pass."""
+    on_device = torch.from_numpy(weights).to(rows.device)
+    parts = [rows.add(on_device[part], part) for part in chunks_of(len(rows), rows.chunk)]
+    total: Floats = torch.stack(parts).sum(dim=0).cpu().numpy()
+    return total
+
+
+def stored_rows(program: WeightProgram, device: torch.device | str) -> StoredRows:
+    """Copy a program to a device."""
+    return StoredRows(torch.from_numpy(program.stacked()).to(device))
+
+
+def solve_on_device(rows: Rows, offsets: Floats, gaps: int) -> Solution:
+    """Solve a program whose rows are on a device.
+
+    Parameters
+    ----------
+    rows : Rows
+        K gap rows, m floor rows negated, the cost.
+    offsets : ndarray, shape (K + m,)
+        Of the gaps, then of the floors negated.
+    gaps : int
+        K.
+    """
+    start = time.perf_counter()
+    try:
+        solution = solve_columns(DeviceColumns(rows), offsets, gaps)
+    except StuckError:
+        part = DeviceColumns(rows).take(np.arange(len(rows)))
+        floors, floor_offsets = -part.rows[gaps:], -offsets[gaps:]
+        program = WeightProgram(part.rows[:gaps], offsets[:gaps], part.cost, floors, floor_offsets)
+        solution = solve_exactly(program)
+    return replace(solution, seconds=time.perf_counter() - start)
 
 
 @dataclass(frozen=True)

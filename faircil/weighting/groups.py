@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from faircil.errors import DataError
-from faircil.rows import unique_rows
-from faircil.samples import Samples
+from faircil.samples import Samples, unique_rows
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

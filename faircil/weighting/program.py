@@ -1,15 +1,4 @@
-"""The weighting program: a linear program over weights in [0, 1], and its proof of optimality.
-
-With predicted group losses ``ℓ̃(w) = ℓ − α A w`` (A: alignment, groups × samples) the method
-minimises ``‖D ℓ̃(w)‖₁ + λ cᵀ ℓ̃(w)``, where c averages the groups of each current class and then
-the current classes. In numbers only:
-
-    minimise   Σ_k |gap_offsets − gap_rows w|_k + cost · w
-    subject to floor_rows w ≤ floor_offsets,  0 ≤ w ≤ 1
-
-with ``gap_rows = α D A``, ``gap_offsets = D ℓ``, ``cost = −λ α cᵀ A``; the constant ``λ cᵀ ℓ`` is
-left out. The floor keeps the predicted loss of every current class from going below zero.
-"""
+"""What a solver returns."""
 
 from __future__ import annotations
 
@@ -211,3 +200,51 @@ def formulate(
         floor_offsets=offsets[k:kept],
     )
     return Formulation(program, constant=lam * float(offsets[k:].mean()))
+
+
+PROOF = 1e-9  # distance to the bound, relative to 1 + |objective|, that counts as proof
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights with their certificate.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (n,)
+        In [0, 1].
+    objective : float
+        Exact value of the program's objective at ``weights``.
+    bound : float
+        Lower bound of the optimum that ``dual`` proves; ``objective − bound`` is the certificate.
+    status : str
+        How the solver ended, in words.
+    seconds : float
+        Wall time.
+    dual : Dual
+        Prices of the gaps and of the floors.
+    passes : int or None
+        How often all columns were read, where the solver counts that.
+    """
+
+    weights: Floats
+    objective: float
+    bound: float
+    status: str
+    seconds: float
+    dual: Dual
+    passes: int | None = None
+
+    @property
+    def gap(self) -> float:
+        """How far the weights can be from the optimum, at most."""
+        return self.objective - self.bound
+
+
+def certify(
+    program: WeightProgram, weights: Floats, dual: Dual, status: str, seconds: float
+) -> Solution:
+    """Put weights, clipped into [0, 1], together with the bound that the dual proves."""
+    weights = np.clip(weights, 0.0, 1.0)
+    objective, bound = program.objective(weights), program.bound(dual)
+    return Solution(weights, objective, bound, status, seconds, dual)

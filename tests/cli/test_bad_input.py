@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_outcome import Cli, Person, WriteTable
 
+from cli_outcome import Cli, Person, WriteTable
 from faircil.data.sources import SOURCES
 
 RUN = ("run", "--quiet", "--set", "epochs=1")

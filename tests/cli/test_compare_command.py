@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_outcome import Cli
-from run_summaries import make_run
 
-from faircil.results.summary import RunSummary
+from cli_outcome import Cli
+from faircil.results.record import RunSummary
+from run_summaries import make_run
 
 RUN = ("run", "--dataset", "toy", "--quiet", "--set", "epochs=1")
 

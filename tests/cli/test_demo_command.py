@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_outcome import Cli
 
 import faircil.cli.demo
+from cli_outcome import Cli
 
 DEMO = ("demo", "--seeds", "0", "--out", "shown")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_outcome import Cli
 
-import faircil.sweep.make
-from faircil.experiment import run
+import faircil.sweep.work
+from cli_outcome import Cli
+from faircil.runs.experiment import run
 
 TOY = ("run", "--dataset", "toy", "--method", "finetune", "--out", "out", "--seeds", "0-1")
 
@@ -22,7 +22,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, stop: int) -> None:
             raise KeyboardInterrupt
         return run(config, seed, **options)
 
-    monkeypatch.setattr(faircil.sweep.make, "run", interrupted)
+    monkeypatch.setattr(faircil.sweep.work, "run", interrupted)
 
 
 def test_finished_seeds_stay_and_the_same_command_goes_on(

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_outcome import Cli
-from tiny_bios import in_place_of_the_sample, write_splits
 
+from cli_outcome import Cli
 from faircil.cli.lists import KINDS
 from faircil.data.sources import SOURCES, DataFile, Source
+from tiny_bios import in_place_of_the_sample, write_splits
 
 CONTENT = b"1,2,3\n"
 TINY = Source("mnist", (DataFile("a.gz", hashlib.sha256(CONTENT).hexdigest()),), "made here")

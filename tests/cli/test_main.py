@@ -8,9 +8,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from cli_outcome import Cli
 
 import faircil
+from cli_outcome import Cli
 from faircil.cli import main
 from faircil.cli.parser import COMMANDS
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_outcome import Cli
 
+from cli_outcome import Cli
 from faircil.postprocess import EpsilonFair
 
 RUN = ("run", "--dataset", "toy-groups", "--quiet", "--set", "epochs=8", "hidden=8")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cli_outcome import Cli, WriteTable
 
-import faircil.sweep.make
+import faircil.sweep.work
+from cli_outcome import Cli, WriteTable
 from faircil.metrics import evaluate, forgetting
 from faircil.results.record import METRIC_NAMES
 
@@ -239,7 +239,7 @@ def test_file_name_of_a_dataset_does_not_bring_its_settings(
 def test_unusable_folder_is_found_before_training(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, force: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(faircil.sweep.make, "run", None)
+    monkeypatch.setattr(faircil.sweep.work, "run", None)
     (tmp_path / "file").write_text("mine")
     outcome = cli(*TOY, "--out", out, *force)
     assert outcome.code == 1
@@ -264,7 +264,7 @@ def test_too_little_memory(cli: Cli, monkeypatch: pytest.MonkeyPatch, error: Exc
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(faircil.sweep.make, "run", fail)
+    monkeypatch.setattr(faircil.sweep.work, "run", fail)
     outcome = cli(*TOY)
     assert outcome.code == 1
     assert "not enough memory" in outcome.err
@@ -274,7 +274,7 @@ def test_other_errors_are_bugs_and_stay_visible(cli: Cli, monkeypatch: pytest.Mo
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(faircil.sweep.make, "run", fail)
+    monkeypatch.setattr(faircil.sweep.work, "run", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         cli(*TOY)
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from cli_outcome import Cli, Person, WriteTable
 
 import faircil.cli.running
+from cli_outcome import Cli, Person, WriteTable
 
 COMMAND = (
     "run", "--data", "people.csv", "--label", "job", "--sensitive", "sex", "--set", "epochs=1",

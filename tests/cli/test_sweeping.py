@@ -6,12 +6,12 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
-from sweeps import small_work
 
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import SweepError
 from faircil.sweep import worker
 from faircil.sweep.sweep import SweepOptions
+from sweeps import small_work
 
 
 def options(*words: str) -> tuple[SweepOptions, list[str]]:

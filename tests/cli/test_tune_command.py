@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from cli_outcome import Cli
 
 TUNE = ("tune", "--dataset", "toy", "--set", "epochs=1", "hidden=8", "--quiet")

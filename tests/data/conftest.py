@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from tiny_bios import in_place_of_the_sample, write_splits
 from tiny_files import TinyFiles, in_place_of_the_real_ones
 

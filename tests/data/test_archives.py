@@ -7,8 +7,7 @@ import zipfile
 
 import pytest
 
-from faircil.data.archives import files_in_tar, files_in_zip
-from faircil.data.sources import DataFile
+from faircil.data.sources import DataFile, files_in_tar, files_in_zip
 from faircil.errors import DataError
 
 FILE = DataFile("a.gz", "not looked at here")

@@ -9,6 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
+from faircil.data.bios import GENDERS, PROFESSIONS, biasbios, biasbios_sample
+from faircil.data.datasets import DATASETS
+from faircil.data.stream import Part, Parts
+from faircil.errors import DataError
 from tiny_bios import (
     OTHERS,
     SAMPLE_SIZES,
@@ -19,13 +24,6 @@ from tiny_bios import (
     sample,
     write_splits,
 )
-
-from faircil.data.biographies import GENDERS, PROFESSIONS
-from faircil.data.bios import biasbios, biasbios_sample
-from faircil.data.datasets import DATASETS
-from faircil.data.parts import Parts
-from faircil.data.stream import Part
-from faircil.errors import DataError
 
 HUB = "-00000-of-00001-0ab65b32c47407e8.parquet"
 ODD = (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faircil.data.colours import (
+from faircil.data.images import (
     MEAN,
     OWN_COLOUR,
     PALETTE,

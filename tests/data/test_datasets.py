@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_files import TinyFiles
 
 from faircil.data.datasets import DATASETS, load_dataset
 from faircil.data.sources import SOURCES
 from faircil.data.stream import TaskStream, shuffled_classes
 from faircil.errors import UsageError
 from faircil.samples import Samples
+from tiny_files import TinyFiles
 
 NOT_DRAWN = {"mnist", "fashion-mnist", "biasbios"}  # their samples and split are given
 

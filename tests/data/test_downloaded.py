@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny_files import TinyFiles
 
-from faircil.data import downloaded
-from faircil.data.colours import MEAN, PALETTE, STD
+from faircil.data import images as downloaded
+from faircil.data.images import MEAN, PALETTE, STD
 from faircil.data.stream import Part
 from faircil.errors import DataError
+from tiny_files import TinyFiles
 
 PARTS = ("train", "t10k")
 

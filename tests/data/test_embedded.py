@@ -7,10 +7,9 @@ import pytest
 import sklearn.datasets
 from numpy.typing import NDArray
 
-from faircil.data import embedded
-from faircil.data.colours import MEAN, STD
-from faircil.data.parts import Parts
-from faircil.data.stream import Part
+from faircil.data import images as embedded
+from faircil.data.images import MEAN, STD
+from faircil.data.stream import Part, Parts
 
 
 def all_inputs(part: Part) -> np.ndarray:

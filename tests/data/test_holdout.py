@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data.holdout import draw_test, marked_test
+from faircil.data.encode import draw_test, marked_test
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.99])

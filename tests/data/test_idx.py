@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faircil.data.idx import read_idx
+from faircil.data.images import read_idx
 from faircil.errors import DataError
 
 

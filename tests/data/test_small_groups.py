@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from faircil.data.small_groups import small_groups
+from faircil.data.splits import small_groups
 from faircil.data.stream import Task, TaskStream
 from faircil.samples import Samples
 

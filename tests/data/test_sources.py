@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 from platformdirs import user_cache_path
 
-from faircil.data.sources import (
-    SOURCES,
-    DataFile,
-    Source,
-    check_source,
-    data_folder,
-    read_file,
-)
+from faircil.data.sources import SOURCES, DataFile, Source, check_source, data_folder, read_file
 from faircil.errors import DataError, UsageError
 
 CONTENT = b"some content"

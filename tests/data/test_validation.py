@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_runs import ABSENT, FEW, PER_GROUP, small_stream
 
-from faircil.data.validation import validation_stream
+from faircil.data.splits import validation_stream
 from faircil.errors import DataError
 from faircil.samples import group_counts
+from small_runs import ABSENT, FEW, PER_GROUP, small_stream
 
 
 def test_training_data_is_parted_and_test_data_plays_no_part() -> None:

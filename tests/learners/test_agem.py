@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from learning import batch_of, gradient, new_learner, parameters, random_samples
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from faircil.learners.agem import project
 from faircil.samples import Samples
+from learning import batch_of, gradient, new_learner, parameters, random_samples
 
 
 def losses(learner_net: torch.nn.Module, samples: Samples) -> Tensor:

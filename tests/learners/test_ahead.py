@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+
+from faircil.learners.replay import DrawsAhead
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
+from faircil.samples import Samples
 from learning import buffer_of, new_learner
 from small_runs import small_config, small_stream
-
-from faircil.experiment import run
-from faircil.learners.ahead import DrawsAhead
-from faircil.samples import Samples
-from faircil.state import RunState
 
 
 def kept_by(method: str, seed: int) -> Samples:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import buffer_of, new_learner, of_classes
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from faircil.learners.bic import LEAST_DECAY, BiasCorrection, fit_correction
 from faircil.samples import Samples, concatenate
+from learning import buffer_of, new_learner, of_classes
 
 NEW = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0])
 

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import random_samples
-from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
-from faircil.learners.buffer_gradient import BufferGradient
-from faircil.learners.sample_gradients import GradientMeter, SampleGradients
+from faircil.learners.gradients import BufferGradient, GradientMeter, SampleGradients
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from learning import random_samples
+from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
-from small_runs import small_config, small_stream
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.experiment import run
 from faircil.learners import Batch
 from faircil.learners.clad import Clad
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples
-from faircil.state import RunState
+from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
+from small_runs import small_config, small_stream
 
 TAU, ETA = 3.0, 0.7
 MEMORY = random_samples(40, 3, seed=2)  # classes 0 to 2

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import random_samples
 from torch import Tensor
 
-from faircil.learners.conflicts import Conflicts, find_conflicts
+from faircil.learners.clad import Conflicts, find_conflicts
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from learning import random_samples
 
 NET = build_mlp(6, 5, (8,), seed=0)
 MEMORY = random_samples(40, 4, seed=2)  # classes 0 to 3

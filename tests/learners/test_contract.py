@@ -9,18 +9,18 @@ from itertools import chain
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, new_learner, parameters
-from small_runs import ABSENT, PER_GROUP, TASKS, small_config, small_stream
 from torch import nn
 
 from faircil.buffer import ReplayBuffer
-from faircil.config import RunConfig
-from faircil.experiment import run
 from faircil.learners import LEARNERS, Learner
 from faircil.results.record import RunResult
+from faircil.runs.config import RunConfig
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples, group_counts
-from faircil.state import RunState, load_state, save_state
-from faircil.weighting.training import WEIGHTINGS
+from faircil.weighting.selection import WEIGHTINGS
+from learning import batch_of, buffer_of, new_learner, parameters
+from small_runs import ABSENT, PER_GROUP, TASKS, small_config, small_stream
 
 Case = tuple[str, str, bool]  # method, weighting, whether there is an attribute
 CASES: list[Case] = [

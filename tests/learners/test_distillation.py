@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, moved, new_learner, of_classes, random_samples
 from torch import Tensor
 
 from faircil.learners import Batch
 from faircil.learners.distillation import Distilling
+from learning import batch_of, buffer_of, gradient, moved, new_learner, of_classes, random_samples
 
 TEMPERATURE = 3.0
 

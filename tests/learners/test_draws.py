@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faircil.learners.draws import draw_by_share
+from faircil.learners.replay import draw_by_share
 
 quick = settings(deadline=None, max_examples=40)
 

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, of_classes, parameters
-from small_runs import small_config, small_stream
 from torch import Tensor
 
-from faircil.experiment import run
 from faircil.learners import Learner
 from faircil.learners.er_ace import AsymmetricReplay
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples
-from faircil.state import RunState
+from learning import batch_of, buffer_of, gradient, new_learner, of_classes, parameters
+from small_runs import small_config, small_stream
 
 TAU = 3.0
 OLD, NEW = (0, 3), (1, 2)  # class 4 is not yet seen

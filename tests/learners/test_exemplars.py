@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import random_samples
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from faircil.learners.exemplars import first_of_each_class, herd, herd_each
+from faircil.learners.icarl import first_of_each_class, herd, herd_each
 from faircil.samples import Samples
+from learning import random_samples
 
 
 def some_features(n: int, seed: int = 0) -> Tensor:

@@ -4,15 +4,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning import buffer_of, new_learner, random_samples
-from small_runs import small_config, small_stream
 from torch import Tensor, nn
 
-from faircil.config import resolve
-from faircil.experiment import run
 from faircil.learners.fairbatch import FairBatch, moved
+from faircil.runs.config import resolve
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples, concatenate, group_counts
-from faircil.state import RunState
+from learning import buffer_of, new_learner, random_samples
+from small_runs import small_config, small_stream
 
 quick = settings(deadline=None, max_examples=60)
 

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 from torch import Tensor, nn
 
+from faircil.compute import Generators
 from faircil.errors import UsageError
-from faircil.generators import Generators
 from faircil.learners import LEARNERS, Batch
-from faircil.learners.fairl import Fairl, FairlOptions
-from faircil.learners.reader import fit_reader
+from faircil.learners.fairl import Fairl, FairlOptions, fit_reader
 from faircil.samples import Samples
+from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 
 WEIGHTS = {"beta": 0.3, "gamma": 0.7, "eta": 0.2, "tau": 3.0}
 CURRENT = Samples(random_samples(12).x, torch.tensor([3, 4] * 6), torch.tensor([0, 1, 1] * 4))

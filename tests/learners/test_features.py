@@ -3,8 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from faircil.learners.features import features_of, with_features
-from faircil.nets import build_mlp
+from faircil.nets import build_mlp, features_of, with_features
 
 
 def test_features_are_the_inputs_of_the_last_layer() -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import torch
-from learning import batch_of, new_learner
-from small_runs import small_config, small_stream
 from torch.nn.functional import cross_entropy
 
-from faircil.experiment import run
+from faircil.runs.experiment import run
+from learning import batch_of, new_learner
+from small_runs import small_config, small_stream
 
 
 def test_memory_plays_no_part() -> None:

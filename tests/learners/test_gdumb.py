@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from learning import buffer_of, new_learner, parameters, random_samples
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
 from faircil.learners.gdumb import rate, reset
 from faircil.nets import build_mlp
 from faircil.samples import concatenate
+from learning import buffer_of, new_learner, parameters, random_samples
 
 
 def test_it_trains_on_the_buffer_and_the_tasks_part_of_it_alone() -> None:

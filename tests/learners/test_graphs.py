@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import buffer_of, new_learner
 
 from faircil.learners import LEARNERS, Batch
-from faircil.learners.graphs import GraphedStep
 from faircil.nets import build_mlp
+from faircil.runs.graphs import GraphedStep
 from faircil.samples import Samples
+from learning import buffer_of, new_learner
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

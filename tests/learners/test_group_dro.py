@@ -4,15 +4,15 @@ import math
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, random_samples
-from small_runs import FEW, small_config, small_stream
 from torch import Tensor
 
-from faircil.experiment import run
-from faircil.learners.batch import Batch
+from faircil.learners.base import Batch
 from faircil.learners.group_dro import GroupDro
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
-from faircil.state import RunState
+from learning import batch_of, buffer_of, gradient, new_learner, random_samples
+from small_runs import FEW, small_config, small_stream
 
 Key = tuple[int, ...]
 STEP, SIZE = 0.3, 0.7

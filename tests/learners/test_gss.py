@@ -5,16 +5,16 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, new_learner, parameters, random_samples
-from small_runs import small_config, small_stream
 from torch import Tensor, nn
-from whole_gradients import unit_rows, whole_gradients
 
-from faircil.experiment import run
 from faircil.learners import Batch
 from faircil.learners.gss import Gss
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
-from faircil.state import RunState
+from learning import batch_of, buffer_of, new_learner, parameters, random_samples
+from small_runs import small_config, small_stream
+from whole_gradients import unit_rows, whole_gradients
 
 
 def begun(train: Samples, net: nn.Module | None = None, size: int = 8, **settings: object) -> Gss:

@@ -4,13 +4,11 @@ from typing import ClassVar
 
 import pytest
 import torch
-from learning import random_samples
 from torch import nn
-from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
-from faircil.learners.buffer_gradient import BufferGradient
-from faircil.learners.head_gradients import HeadMeter, meter_of
-from faircil.learners.sample_gradients import GradientMeter, cosines
+from faircil.learners.gradients import BufferGradient, GradientMeter, HeadMeter, cosines, meter_of
+from learning import random_samples
+from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
 NETS = {**FACTORED, **OTHER}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

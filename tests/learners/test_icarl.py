@@ -4,18 +4,17 @@ from itertools import pairwise
 
 import pytest
 import torch
-from learning import buffer_of, gradient, moved, new_learner, of_classes, random_samples
-from small_runs import small_config, small_stream
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from faircil.experiment import run
 from faircil.learners import Batch
-from faircil.learners.exemplars import herd
-from faircil.learners.icarl import Icarl
+from faircil.learners.icarl import Icarl, herd
 from faircil.nets import MLP
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
-from faircil.state import RunState
+from learning import buffer_of, gradient, moved, new_learner, of_classes, random_samples
+from small_runs import small_config, small_stream
 
 TAU = 0.7
 OLD, NEW = [3, 1], [4, 0]

@@ -3,10 +3,10 @@ from __future__ import annotations
 from itertools import accumulate
 
 import torch
+
+from faircil.runs.experiment import run
 from learning import buffer_of, new_learner
 from small_runs import small_config, small_stream
-
-from faircil.experiment import run
 
 
 def test_every_task_adds_to_the_data() -> None:

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, random_samples
-from small_runs import TASKS, small_config, small_stream
 from torch import Tensor, nn
 
-from faircil.experiment import run
 from faircil.learners.logit_adjustment import LogitAdjustment
+from faircil.runs.experiment import run
 from faircil.samples import Samples
+from learning import batch_of, buffer_of, gradient, new_learner, random_samples
+from small_runs import TASKS, small_config, small_stream
 
 TAU = 3.0
 NEW = random_samples(40, seed=1)

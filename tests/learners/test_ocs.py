@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
-from small_runs import TASKS, small_config, small_stream
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from whole_gradients import unit_rows, whole_gradients
 
-from faircil.experiment import run
+from faircil.compute import one_thread
 from faircil.learners import Batch
 from faircil.learners.ocs import CANDIDATES, Ocs, balanced
 from faircil.nets import build_mlp
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples, group_counts
-from faircil.state import RunState, load_state, save_state
-from faircil.threads import one_thread
+from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
+from small_runs import TASKS, small_config, small_stream
+from whole_gradients import unit_rows, whole_gradients
 
 NETS = {
     "linear": lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5)),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from faircil.learners.pool import Pool
+from faircil.learners.gss import Pool
 
 GROUP = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0])
 PLACES = torch.tensor([3, 2])

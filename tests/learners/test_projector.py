@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from faircil.learners.projector import with_projector
+from faircil.learners.fairl import with_projector
 from faircil.nets import build_mlp
 
 

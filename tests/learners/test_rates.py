@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from faircil.learners.rates import drift, rate, rate_reduction
+from faircil.learners.fairl import drift, rate, rate_reduction
 
 
 def features(n: int, width: int, seed: int = 0) -> Tensor:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import torch
-from learning import parameters, random_samples
 from torch import Tensor, nn
 
-from faircil.learners.reader import fit_reader
+from faircil.learners.fairl import fit_reader
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from learning import parameters, random_samples
 
 
 def mean_loss(reader: nn.Module, samples: Samples) -> Tensor:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, gradient, new_learner
 from torch import Tensor, nn
 
 from faircil.learners import Learner
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from learning import batch_of, gradient, new_learner
 
 TAU = 3.0
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import gradient, random_samples
 from torch import nn
 from torch.nn.functional import cross_entropy
-from whole_gradients import FACTORED, OTHER, Recurrent, unit_rows, whole_gradients
 
-from faircil.learners.sample_gradients import GradientMeter, SampleGradients, cosines
+from faircil.learners.gradients import GradientMeter, SampleGradients, cosines
 from faircil.nets import build_mlp
+from learning import gradient, random_samples
+from whole_gradients import FACTORED, OTHER, Recurrent, unit_rows, whole_gradients
 
 NETS = {**FACTORED, **OTHER}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

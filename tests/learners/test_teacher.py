@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import torch
-from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 
 from faircil.learners import Batch, Material
-from faircil.learners.teacher import teach
+from faircil.learners.distillation import teach
+from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 
 
 def test_rows_find_what_the_old_net_said() -> None:

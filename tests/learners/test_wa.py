@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from learning import batch_of, buffer_of, new_learner, of_classes
 from torch import Tensor
 
 from faircil.learners.wa import WeightAligning
+from learning import batch_of, buffer_of, new_learner, of_classes
 
 OLD, NEW, UNSEEN = [0, 2], [1, 4], [3]
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from run_summaries import make_run
-
 from faircil.report import Table, compare, legend, seed_table
-from faircil.results.summary import RunSummary
+from faircil.results.record import RunSummary
+from run_summaries import make_run
 
 # Five seeds that move all methods alike: what differs between methods is not the seed.
 SHARED = (0.00, 0.03, -0.02, 0.05, 0.01)

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from run_summaries import make_run
 
 from faircil.report import group_runs
+from run_summaries import make_run
 
 
 def test_seeds_of_a_configuration_share_a_row() -> None:

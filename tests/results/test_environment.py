@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import faircil
-from faircil.results.environment import code_digest, environment
+from faircil.results.identity import code_digest, environment
 
 
 def test_environment_says_what_is_needed_to_run_again() -> None:

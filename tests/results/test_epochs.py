@@ -4,12 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_results import make_result
 
 from faircil.errors import DataError
-from faircil.results.epochs import read_epochs, read_names
-from faircil.results.folder import write_run
+from faircil.results.folder import read_epochs, read_names, write_run
 from faircil.results.record import GroupWeights, RunResult
+from run_results import make_result
 
 
 def with_groups(result: RunResult) -> RunResult:

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_results import CONFIG, make_result
 
 from faircil.errors import DataError, FaircilError
 from faircil.results.folder import find_runs, read_identity, read_run, write_run
+from run_results import CONFIG, make_result
 
 ENVIRONMENT = {"command": "faircil run"}
 

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_results import make_result
 
 from faircil.errors import DataError
 from faircil.metrics import evaluate
 from faircil.postprocess.tasks import TaskProbabilities, measured_gap
-from faircil.results.folder import write_run
-from faircil.results.probabilities import PARTS, read_probabilities
+from faircil.results.folder import PARTS, read_probabilities, write_run
 from faircil.results.processed import process_run
-from faircil.results.record import RunResult
-from faircil.results.summary import RunSummary
+from faircil.results.record import RunResult, RunSummary
+from run_results import make_result
 
 
 def with_probabilities(result: RunResult) -> RunResult:

@@ -3,17 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_results import CONFIG, make_result
 
 from faircil.errors import DataError, FaircilError
 from faircil.results.folder import write_run
-from faircil.results.reuse import (
-    claim,
-    default_folder,
-    finished_runs,
-    remove_others,
-    seed_folder,
-)
+from faircil.results.reuse import claim, default_folder, finished_runs, remove_others, seed_folder
+from run_results import CONFIG, make_result
 
 OTHER = CONFIG | {"measure": "dp"}
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_results import make_result
 
-from faircil.results.summary import RunSummary, as_document, over_seeds, spread, summarise_run
+from faircil.results.record import RunSummary, as_document, over_seeds, spread, summarise_run
+from run_results import make_result
 
 
 def summary(seed: int, accuracy: float, eo: float | None = None) -> RunSummary:

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from faircil.statistics import PairedComparison, against_published, interval, paired
+from faircil.report.statistics import PairedComparison, against_published, interval, paired
 
 values = st.integers(0, 1000).map(lambda number: number / 1000)
 samples = st.lists(values, min_size=2, max_size=12)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faircil.statistics import Ranking, best_of, holm
+from faircil.report.statistics import Ranking, best_of, holm
 
 NOBODY = Ranking(None, frozenset())
 p_lists = st.lists(st.floats(0, 1), min_size=1, max_size=9)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from faircil.bench.lp.record import LpOptions, LpResults, Measurement, Skipped
-from faircil.bench.run.record import EpochCost, RunCost, RunResults, ScalePoint, Workload
 from faircil.results.record import Seconds
 from faircil.weighting.program import WeightProgram
+from faircil_lab.bench.lp import LpOptions, LpResults, Measurement, Skipped
+from faircil_lab.bench.runs import EpochCost, RunCost, RunResults, ScalePoint, Workload
 
 ENVIRONMENT: dict[str, Any] = {
     "command": "faircil bench",

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from run_summaries import make_run
-
-from faircil.reproduction.availability import FILES_ABSENT
-from faircil.reproduction.exhibit import Exhibit, Results
-from faircil.results.summary import RunSummary
+from faircil.results.record import RunSummary
 from faircil.sweep.work import Outcome, Work
 from faircil.tuning.request import Trial, Tuned, TuneRequest
+from faircil_lab.paper.contenders import FILES_ABSENT
+from faircil_lab.paper.exhibit import Exhibit, Results
+from run_summaries import make_run
 
 Make = Callable[[Work], RunSummary | None]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from faircil.buffer import ReplayBuffer
-from faircil.generators import Generators
+from faircil.compute import Generators
 from faircil.learners import LEARNERS, Batch, Learner, Options
 from faircil.nets import build_mlp
 from faircil.samples import Samples

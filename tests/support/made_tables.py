@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from figure_runs import run_of
-
 from faircil.data.sources import find_source
-from faircil.reproduction.contenders import CONTENDERS, FSW, REPLAY
-from faircil.reproduction.layout import Column, Pair, Row
-from faircil.reproduction.table_page import ComparisonTable
-from faircil.reproduction.targets import Target
-from faircil.results.summary import RunSummary
+from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
+from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY
+from faircil_lab.paper.metrics import Target
+from faircil_lab.paper.table import Column, Pair, Row
+from faircil_lab.paper.table_page import ComparisonTable
+from figure_runs import run_of
 
 RANDOM = next(c for c in CONTENDERS if c.weighting == "random")
 ICARL = next(c for c in CONTENDERS if c.method == "icarl")

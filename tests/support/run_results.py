@@ -5,14 +5,7 @@ from typing import Any
 import numpy as np
 
 from faircil.metrics import evaluate
-from faircil.results.record import (
-    EpochRecord,
-    Names,
-    Predictions,
-    RunResult,
-    Seconds,
-    WeightRecord,
-)
+from faircil.results.record import EpochRecord, Names, Predictions, RunResult, Seconds, WeightRecord
 
 CONFIG: dict[str, Any] = {
     "dataset": "made",

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from faircil.results.record import METRIC_NAMES
-from faircil.results.summary import RunSummary
+from faircil.results.record import METRIC_NAMES, RunSummary
 
 
 def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from faircil.config import RunConfig, resolve
 from faircil.data.stream import Task, TaskStream
 from faircil.learners import ALIASES
+from faircil.runs.config import RunConfig, resolve
+from faircil.runs.settings import own_settings
 from faircil.samples import Samples
-from faircil.settings import own_settings
 
 TASKS = ((0, 1), (2,), (3, 4))  # the second has one class
 PER_GROUP = 24

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench_results import ENVIRONMENT
-
-from faircil.bench.sweep.record import Case, Parts, SweepCost, SweepResults
+from faircil_lab.bench.sweeps import Case, Parts, SweepCost, SweepResults
 
 ONE, TWO = Case(1), Case(2)
 

@@ -7,11 +7,10 @@ import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from small_runs import small_config
-
 from faircil.sweep import worker
 from faircil.sweep.store import alone
 from faircil.sweep.work import Work
+from small_runs import small_config
 
 
 def small_work(seed: int = 0, method: str = "er", **settings: object) -> Work:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from bench_results import ENVIRONMENT
-
-from faircil.bench.text.cases import EMBEDDINGS, TRAININGS
-from faircil.bench.text.gauge import Cost
-from faircil.bench.text.record import EmbeddingRound, EpochRound, TextOutcome, TextResults
-from faircil.bench.text.workload import Workload
+from faircil_lab.bench.texts import (
+    EMBEDDINGS,
+    TRAININGS,
+    Cost,
+    EmbeddingRound,
+    EpochRound,
+    TextOutcome,
+    TextResults,
+    Workload,
+)
 
 SIZES = Workload(rows=32_000, tokens=100, repeats=1)
 

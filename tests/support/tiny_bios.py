@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data import bios_files
-from faircil.data.biographies import GENDERS, PROFESSIONS
-from faircil.data.bios import GUESSED, IN_SAMPLE
+from faircil.data import bios as bios_files
+from faircil.data.bios import GENDERS, GUESSED, IN_SAMPLE, PROFESSIONS
 from faircil.data.sources import DataFile
 
 # Two professions of each size: model and teacher, the second smallest, are 25th and 26th.

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from faircil.text.encoders import Encoder, load_encoder
-from faircil.text.extra import quiet
+from faircil.text.encoders import Encoder, load_encoder, quiet
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = ("she", "he", "is", "a", "nurse", "doctor", "judge", "and", "likes", "music", "##s", "in")

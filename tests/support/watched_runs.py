@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from faircil.reproduction.measurements.epochs import (
-    CostAndDisparity,
-    PredictionErrors,
-    WatchedEpoch,
-    WatchedRun,
-)
+from faircil_lab.paper.epochs import CostAndDisparity, PredictionErrors, WatchedEpoch, WatchedRun
 
 Numbers = Callable[[int, int, int], float]  # of seed, task and epoch
 

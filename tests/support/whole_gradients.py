@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from oracles import PlainLoss, plain_cross_entropy
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from faircil.samples import Samples
 from faircil.weighting.groups import Membership
+from oracles import PlainLoss, plain_cross_entropy
 
 
 def whole_gradients(

@@ -3,13 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import small_config
 
-from faircil.cli.own import own_data
 from faircil.cli.parser import parse
-from faircil.config import RunConfig, resolve
+from faircil.cli.run import own_data
 from faircil.data.own import OwnData
+from faircil.runs.config import RunConfig, resolve
 from faircil.sweep.command import command_of
+from small_runs import small_config
 
 CONFIGS = [
     resolve(dataset="mnist", method="fsw", overrides=["tau=5", "granularity=group"]),

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from sweeps import small_work
 
-from faircil.config import RunConfig
 from faircil.data.stream import TaskStream
-from faircil.loading import load_stream
-from faircil.sweep import spent
-from faircil.sweep.spent import Spent, Watch
+from faircil.runs.config import RunConfig
+from faircil.runs.loading import load_stream
+from faircil.sweep import work as spent
 from faircil.sweep.sweep import SweepOptions, finish
+from faircil.sweep.work import Spent, Watch
+from sweeps import small_work
 
 
 def test_every_second_is_in_its_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from sweeps import may_make, small_work
 
 from faircil.errors import DataError, FaircilError
 from faircil.results.reuse import seed_folder
 from faircil.sweep.store import READ, alone, find, folder_of, note_divergence
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Work
+from sweeps import may_make, small_work
 
 
 @pytest.fixture

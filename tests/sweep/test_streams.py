@@ -1,7 +1,6 @@
+from faircil.runs.config import resolve
+from faircil.sweep.worker import Streams
 from small_runs import small_config
-
-from faircil.config import resolve
-from faircil.sweep.streams import Streams
 
 
 def test_the_same_data_is_loaded_once_and_other_data_anew() -> None:

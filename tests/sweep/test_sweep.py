@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from sweeps import dies_on_seed_1, small_work
 
 from faircil.errors import StorageError, SweepError
 from faircil.results.reuse import seed_folder
@@ -11,6 +10,7 @@ from faircil.sweep.store import folder_of
 from faircil.sweep.sweep import NOT_MADE, SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
 from faircil.sweep.worker import Place
+from sweeps import dies_on_seed_1, small_work
 
 
 def seeds_of(outcomes: list[Outcome]) -> list[int | None]:
@@ -77,7 +77,7 @@ def test_a_diverging_run_is_given_up_once_and_the_rest_goes_on(tmp_path: Path) -
 def test_a_missing_dataset_is_named_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from faircil.config import resolve
+    from faircil.runs.config import resolve
 
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path / "nothing"))
     works = [Work(resolve(dataset="drug", method="er"), 0), small_work()]

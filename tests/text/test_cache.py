@@ -18,9 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faircil.errors import StorageError
-from faircil.text import shards
-from faircil.text.cache import EmbeddingStore, Recipe, cache_folder
-from faircil.text.shards import KEY, Keys, Rows
+from faircil.text import cache as shards
+from faircil.text.cache import KEY, EmbeddingStore, Keys, Recipe, Rows, cache_folder
 
 RECIPE = Recipe("encoder", "mean", 128, "float32", 16384, width=3)
 

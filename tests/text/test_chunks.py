@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faircil.text.chunks import cut, cut_steady, in_order, row_lengths
+from faircil.text.passes import cut, cut_steady, in_order, row_lengths
 
 LENGTHS = st.lists(st.integers(1, 128), max_size=200).map(
     lambda values: torch.tensor(values, dtype=torch.int32)

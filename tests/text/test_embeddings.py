@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_encoder import random_texts, write_tiny_encoder
 
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.text import embeddings
-from faircil.text.cache import EmbeddingStore
+from faircil.text.cache import EmbeddingStore, Rows
 from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.encoders import Encoder, load_encoder
-from faircil.text.shards import Rows
 from faircil.text.tokens import tokenize
+from tiny_encoder import random_texts, write_tiny_encoder
 
 TEXTS = random_texts(50)
 
@@ -235,12 +234,12 @@ def test_embeddings_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from faircil.text import embeddings, shards
+from faircil.text import cache as stored, embeddings
 from faircil.text.encoders import load_encoder
 
 embeddings.SHARD_ROWS = 8
 cache, texts = Path(sys.argv[2]), Path(sys.argv[3]).read_text().splitlines()
-write = shards._write
+write = stored._write
 
 def write_and_die(path, content):
     done = write(path, content)
@@ -248,7 +247,7 @@ def write_and_die(path, content):
         os.kill(os.getpid(), signal.SIGKILL)
     return done
 
-shards._write = write_and_die
+stored._write = write_and_die
 embeddings.embed(texts, load_encoder(sys.argv[1]), max_tokens=20, cache=cache)
 """
 

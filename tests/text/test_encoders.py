@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_encoder import LENGTH, SPECIAL, WORDS, write_tiny_encoder
 
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.text.encoder_files import PACKAGES, content_digest
-from faircil.text.encoders import Encoder, load_encoder
-from faircil.text.extra import quiet
+from faircil.text.encoders import PACKAGES, Encoder, content_digest, load_encoder, quiet
 from faircil.text.passes import Passing, encode
 from faircil.text.tokens import tokenize
+from tiny_encoder import LENGTH, SPECIAL, WORDS, write_tiny_encoder
 
 SMALL: dict[str, Any] = {
     "vocab_size": len(SPECIAL + WORDS),

@@ -6,15 +6,14 @@ from weakref import ref
 
 import pytest
 import torch
-from tiny_encoder import random_texts
 from torch import Tensor, nn
 
 from faircil.errors import UsageError
 from faircil.text import passes
 from faircil.text.encoders import Encoder
-from faircil.text.passes import Passing, encode
-from faircil.text.pooling import POOLINGS
+from faircil.text.passes import POOLINGS, Passing, encode
 from faircil.text.tokens import tokenize
+from tiny_encoder import random_texts
 
 Loss = Callable[[Tensor], Tensor]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

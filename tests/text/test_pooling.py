@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from faircil.text.pooling import FINE_TUNED, FROZEN, POOLINGS
+from faircil.text.passes import FINE_TUNED, FROZEN, POOLINGS
 
 HIDDEN = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
 MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_encoder import random_texts, write_tiny_encoder
 
 from faircil.data.stream import Task, TaskStream
 from faircil.errors import UsageError
@@ -18,6 +17,7 @@ from faircil.text.encoders import Encoder
 from faircil.text.options import TextOptions
 from faircil.text.streams import encoded, kept_encoder
 from faircil.text.tokens import tokenize
+from tiny_encoder import random_texts, write_tiny_encoder
 
 TEXTS = (*random_texts(30), "", "he " * 50)
 

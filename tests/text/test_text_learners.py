@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 import torch
-from learning import parameters
-from small_runs import small_config
-from tiny_encoder import random_texts
 
-from faircil import experiment, start
 from faircil.data.stream import Task, TaskStream
 from faircil.learners import LEARNERS
 from faircil.results.record import RunResult
+from faircil.runs import experiment
+from faircil.runs import loading as start
+from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples
-from faircil.state import RunState, load_state, save_state
 from faircil.text.encoders import Encoder
 from faircil.text.text_net import TextNet
 from faircil.text.tokens import tokenize
+from learning import parameters
+from small_runs import small_config
+from tiny_encoder import random_texts
 
 TASKS = ((0, 1), (2, 3))
 TOPICS = ("nurse", "doctor", "judge", "music")

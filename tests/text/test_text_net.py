@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_encoder import random_texts
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from faircil import FairSampleWeights
+from faircil.compute import thread_safe
 from faircil.errors import UsageError
-from faircil.learners.features import features_of, with_features
+from faircil.nets import evaluating, features_of, find_head, with_features
 from faircil.samples import Samples
 from faircil.text.encoders import Encoder
 from faircil.text.text_net import TextNet
 from faircil.text.tokens import tokenize
-from faircil.threads import thread_safe
-from faircil.weighting.head import evaluating, find_head
+from tiny_encoder import random_texts
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

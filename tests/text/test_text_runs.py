@@ -9,22 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_encoder import random_texts
 
-from faircil import experiment, start
-from faircil.config import RunConfig, resolve
+from faircil.compute import one_thread
 from faircil.data.own import OwnData
 from faircil.errors import FaircilError, UsageError
-from faircil.experiment import run
 from faircil.learners import LEARNERS
-from faircil.loading import load_stream
+from faircil.runs import experiment
+from faircil.runs import loading as start
+from faircil.runs.config import RunConfig, resolve
+from faircil.runs.experiment import run
+from faircil.runs.loading import load_stream
 from faircil.sweep.work import Work
-from faircil.text.chunks import row_lengths
 from faircil.text.encoders import Encoder
+from faircil.text.passes import row_lengths
 from faircil.text.text_net import TextNet
-from faircil.threads import one_thread
 from faircil.weighting.measures import MEASURES
-from faircil.weighting.training import WEIGHTINGS
+from faircil.weighting.selection import WEIGHTINGS
+from tiny_encoder import random_texts
 
 TOPICS = ("nurse", "doctor", "judge", "music")
 FAST = ("epochs=2", "batch_size=16", "memory_batch_size=16", "buffer_size=4", "max_tokens=12")

@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_encoder import LENGTH, random_texts
 
 from faircil.errors import DataError, UsageError
 from faircil.text import tokens
 from faircil.text.encoders import Encoder
 from faircil.text.tokens import EMPTY, LONG, UNKNOWN, odd_notes, tokenize
+from tiny_encoder import LENGTH, random_texts
 
 CLS, SEP, PAD, UNK = 2, 3, 0, 1
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_summaries import make_run
 
-from faircil.config import RunConfig
 from faircil.errors import DivergedError
-from faircil.experiment import run
-from faircil.results.summary import RunSummary, summarise_run
+from faircil.results.record import RunSummary, summarise_run
+from faircil.runs.config import RunConfig
+from faircil.runs.experiment import run
 from faircil.sweep.work import Outcome, Work
+from run_summaries import make_run
 
 Metrics = Callable[[RunConfig, int], "dict[str, Any] | str"]
 

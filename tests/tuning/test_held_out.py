@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from faircil import experiment, loading
 from faircil.data.datasets import load_dataset
+from faircil.runs import experiment, loading
 from faircil.samples import Samples
 from faircil.tuning.request import TuneRequest
 from faircil.tuning.strategies import STRATEGIES

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_summaries import make_run
 
 from faircil.errors import UsageError
 from faircil.tuning.objective import Objective, parse_objective
+from run_summaries import make_run
 
 share = st.floats(0, 1)
 

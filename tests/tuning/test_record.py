@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faircil.cli.parser import build_parser
-from faircil.config import resolve
 from faircil.errors import StorageError
-from faircil.tuning.page import as_page, run_command
-from faircil.tuning.pareto import front
-from faircil.tuning.record import folder_name, write_tuning
+from faircil.runs.config import resolve
+from faircil.tuning.record import as_page, folder_name, front, run_command, write_tuning
 from faircil.tuning.request import TuneRequest
 from faircil.tuning.tune import tune, tune_each
 

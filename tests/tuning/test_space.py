@@ -4,13 +4,12 @@ import time
 
 import pytest
 
-from faircil.config import resolve
 from faircil.data.datasets import DATASETS
 from faircil.errors import UsageError
 from faircil.learners import LEARNERS
-from faircil.tuning.problem import problem_of
+from faircil.runs.config import resolve
 from faircil.tuning.request import TuneRequest
-from faircil.tuning.space import Axis, combination, combinations, shipped_space, size
+from faircil.tuning.space import Axis, combination, combinations, problem_of, shipped_space, size
 
 FEWER = {"joint": 3, "finetune": 3, "agem": 6}  # no more mean anything
 

@@ -3,18 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from oracles import make_samples, seeded
 
 from faircil.errors import FaircilError
 from faircil.samples import Samples
 from faircil.weighting import FairSampleWeights, weights
 from faircil.weighting.choice import Question, choose_on_device
 from faircil.weighting.groups import find_groups
+from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import disparity_matrix, find_measure
 from faircil.weighting.program import formulate
-from faircil.weighting.solver import device, solve
-from faircil.weighting.statistics import group_statistics
+from faircil.weighting.solver import columns as device
+from faircil.weighting.solver import solve
+from oracles import make_samples, seeded
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

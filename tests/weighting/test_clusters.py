@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from faircil.errors import UsageError
-from faircil.weighting import clusters
-from faircil.weighting.clusters import cluster, nearest
-from faircil.weighting.gradients import LastLayer
+from faircil.weighting import granularity as clusters
+from faircil.weighting.granularity import cluster, nearest
+from faircil.weighting.last_layer import LastLayer
 
 BIAS = pytest.mark.parametrize("bias", [True, False])
 

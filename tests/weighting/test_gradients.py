@@ -6,15 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import PLAIN_LOSSES, cosine, make_samples, sample_gradients, seeded
 from torch import Tensor, nn
 
-from faircil import threads
-from faircil.nets import MLP
-from faircil.weighting.gradients import cosines, last_layer
-from faircil.weighting.group_sums import group_sums
-from faircil.weighting.head import find_head
+from faircil import compute as threads
+from faircil.nets import MLP, find_head
+from faircil.weighting.last_layer import cosines, group_sums, last_layer
 from faircil.weighting.losses import LOSSES
+from oracles import PLAIN_LOSSES, cosine, make_samples, sample_gradients, seeded
 
 NETS: dict[str, Callable[[], nn.Module]] = {
     "mlp": lambda: MLP(6, 4, (5, 7)),

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import make_samples
 
 from faircil.errors import DataError
 from faircil.weighting.granularity import GRANULARITIES, Parts, Variables
@@ -13,6 +12,7 @@ from faircil.weighting.groups import find_groups
 from faircil.weighting.measures import disparity_matrix, find_measure
 from faircil.weighting.program import formulate
 from faircil.weighting.solver.highs import solve_with_highs
+from oracles import make_samples
 
 CURRENT = make_samples([2, 3, 2, 3, 3, 2, 2], [0, 0, 1, 0, 0, 0, 1])
 MEMBERSHIP = find_groups(CURRENT, make_samples([0, 2, 1], [0, 0, 1]), by_attribute=True)

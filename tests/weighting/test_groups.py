@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import make_samples
 
 from faircil.errors import DataError
 from faircil.samples import Samples
 from faircil.weighting.groups import Seen, find_groups
+from oracles import make_samples
 
 quick = settings(deadline=None, max_examples=60)
 # (class, value of one attribute, value of another); few samples, so groups are often absent.

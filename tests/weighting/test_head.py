@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from oracles import make_samples, seeded
 from torch import nn
 
 from faircil.errors import UsageError
-from faircil.nets import MLP
-from faircil.weighting.head import find_head
+from faircil.nets import MLP, find_head
+from oracles import make_samples, seeded
 
 SAMPLES = make_samples([0, 1, 2, 3])
 

@@ -4,16 +4,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import PLAIN_LOSSES, make_samples, seeded
 from torch import Tensor, nn
 
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.weighting import FairSampleWeights
-from faircil.weighting.all_layers import all_layer_statistics, statistics
+from faircil.weighting import all_layers as statistics
+from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
+from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES, cross_entropy, hinge
-from faircil.weighting.statistics import group_statistics
+from oracles import PLAIN_LOSSES, make_samples, seeded
 
 CURRENT = make_samples([2, 3] * 15, seed=1)
 MEMORY = make_samples([0, 1] * 10, seed=2)

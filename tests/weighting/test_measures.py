@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import make_samples, seeded
 
 from faircil.errors import DataError, UsageError
 from faircil.nets import MLP
@@ -13,6 +12,7 @@ from faircil.weighting import FairSampleWeights
 from faircil.weighting.groups import Floats, Groups
 from faircil.weighting.measures import MEASURES, Measure, disparity_matrix, find_measure
 from faircil.weighting.program import formulate
+from oracles import make_samples, seeded
 
 quick = settings(deadline=None, max_examples=60)
 # Which of 3 classes × 3 values are there, and how many samples were seen of each.

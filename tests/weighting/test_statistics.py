@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.weighting.groups import find_groups
+from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES
-from faircil.weighting.statistics import group_statistics
+from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 
 
 @pytest.mark.parametrize("loss", LOSSES)

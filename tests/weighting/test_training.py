@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faircil.weighting.training import (
+from faircil.weighting.selection import (
     KEEP_ABOVE,
     WEIGHTINGS,
     as_solved,

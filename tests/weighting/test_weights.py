@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 from torch import Tensor, nn
 
 from faircil import FairSampleWeights
@@ -15,6 +14,7 @@ from faircil.samples import Samples, concatenate, group_counts
 from faircil.weighting.groups import Floats
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.weights import WeightResult
+from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 
 
 def scene(attributes: int = 1) -> tuple[MLP, Samples, Samples, dict[tuple[int, ...], int]]:

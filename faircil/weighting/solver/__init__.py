@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from faircil.errors import UsageError, unknown_name
+from faircil.weighting.program import Solution as Solution
 from faircil.weighting.program import WeightProgram
 from faircil.weighting.solver.cplex import solve_with_cplex
 from faircil.weighting.solver.exact import solve_exactly
 from faircil.weighting.solver.first_order import solve_first_order
 from faircil.weighting.solver.highs import solve_with_highs, solve_with_ipm, solve_with_pdlp
-from faircil.weighting.solver.solution import Solution as Solution
 
 Solver = Callable[[WeightProgram], Solution]
 

@@ -1,7 +1,10 @@
-"""All columns of a program, read in one pass at a time.
+"""The columns of a program on a torch device, in float64: stored, or computed when they are read.
 
-A pass prices every column and, while it is in cache, adds up what the weights of its columns
-contribute: the matrix is read once for both.
+For samples whose gradients are outer products δ h̃ᵀ a row of the program is an inner product with
+one matrix, ``row_r(i) = δ̂_iᵀ M_r ĥ_i`` (hats: unit length). Then a pass needs no rows at all:
+
+- prices turn all of them into one matrix, ``reduced_i = δ̂_iᵀ (M_cost − Σ_r p_r M_r) ĥ_i``;
+- the sum of rows over weighted columns is ``⟨M_r, Σ_i w_i δ̂_i ĥ_iᵀ⟩``, again one small matrix.
 """
 
 from __future__ import annotations
@@ -11,8 +14,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from faircil.compute import chunks_of
 from faircil.weighting.groups import Floats, Integers
 
 CHUNK = 8192  # columns at a time: a dozen rows of them stay in the second-level cache
@@ -174,3 +180,197 @@ class HostColumns:
         return np.concatenate(
             [self.gap_rows[:, rows] @ weights, -(self.floor_rows[:, rows] @ weights)]
         )
+
+
+COMPUTED_CHUNK = 1 << 16  # computed columns at a time
+
+
+class Rows(Protocol):
+    """R rows with the floors negated, and the cost as one more; n columns."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
+
+    @property
+    def chunk(self) -> int:
+        """Columns to read at a time."""
+
+    def __len__(self) -> int: ...
+
+    def mix(self, factors: Tensor, part: slice) -> Tensor:
+        """Return ``factors @ rows``, (R + 1,) times (R + 1, k), for a part of the columns."""
+
+    def add(self, weights: Tensor, part: slice) -> Tensor:
+        """Return ``rows @ weights``, (R + 1,), over a part of the columns."""
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return some columns, (R + 1, k)."""
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows and cost as one matrix, (R + 1, n) in float64."""
+
+    matrix: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """Where the matrix is."""
+        return self.matrix.device
+
+    @property
+    def chunk(self) -> int:
+        """All columns at once."""
+        return len(self)
+
+    def __len__(self) -> int:
+        return self.matrix.shape[1]
+
+    def mix(self, factors: Tensor, part: slice) -> Tensor:
+        """See :class:`Rows`."""
+        return factors @ self.matrix[:, part]
+
+    def add(self, weights: Tensor, part: slice) -> Tensor:
+        """See :class:`Rows`."""
+        return self.matrix[:, part] @ weights
+
+    def take(self, index: Tensor) -> Tensor:
+        """See :class:`Rows`."""
+        return self.matrix.index_select(1, index)
+
+
+@dataclass(frozen=True)
+class FactorRows:
+    """Rows as inner products with the gradients of n samples.
+
+    Parameters
+    ----------
+    delta : Tensor, shape (n, classes)
+        Gradient with respect to the logits, of unit length or zero.
+    features : Tensor, shape (n, d)
+        Input of the last layer, without the constant 1.
+    shrink : Tensor of float64, shape (n,)
+        One over the length of ``[1; h]``, or of h where the layer has no bias.
+    directions : Tensor of float64, shape (R + 1, classes, 1 + d) or (R + 1, classes, d)
+        The matrices M.
+    """
+
+    delta: Tensor
+    features: Tensor
+    shrink: Tensor
+    directions: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """Where the factors are."""
+        return self.delta.device
+
+    @property
+    def chunk(self) -> int:
+        """Columns to compute at a time."""
+        return COMPUTED_CHUNK
+
+    def __len__(self) -> int:
+        return len(self.delta)
+
+    @property
+    def _bias(self) -> bool:
+        return self.directions.shape[2] > self.features.shape[1]
+
+    def mix(self, factors: Tensor, part: slice) -> Tensor:
+        """See :class:`Rows`."""
+        direction = torch.tensordot(factors, self.directions, dims=1)
+        return self._inner(direction[None], self.delta[part], self.features[part], part)[0]
+
+    def add(self, weights: Tensor, part: slice) -> Tensor:
+        """See :class:`Rows`."""
+        delta = self.delta[part].double() * (weights * self.shrink[part])[:, None]
+        total = delta.T @ self.features[part].double()
+        if self._bias:
+            total = torch.cat([delta.sum(dim=0)[:, None], total], dim=1)
+        sums: Tensor = torch.tensordot(self.directions, total, dims=2)
+        return sums
+
+    def take(self, index: Tensor) -> Tensor:
+        """See :class:`Rows`."""
+        pieces = [
+            self._inner(self.directions, self.delta[rows], self.features[rows], rows)
+            for rows in torch.split(index, COMPUTED_CHUNK)
+        ]
+        return torch.cat(pieces, dim=1)
+
+    def _inner(
+        self, directions: Tensor, delta: Tensor, features: Tensor, part: Tensor | slice
+    ) -> Tensor:
+        """``δ̂ᵀ M ĥ`` for all given matrices, (matrices, k)."""
+        d = features.shape[1]
+        product = features.double() @ directions[:, :, -d:].transpose(1, 2)
+        if self._bias:
+            product += directions[:, None, :, 0]
+        return (product * delta.double()).sum(dim=2) * self.shrink[part]
+
+
+class DeviceColumns:
+    """Columns on a torch device; see :class:`faircil.weighting.solver.columns.Columns`."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.state = torch.full((len(rows),), OPEN, dtype=torch.int8, device=rows.device)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, index: Integers) -> Part:
+        """Copy some columns to the host."""
+        taken = self.rows.take(self._put(index)).cpu().numpy()
+        return Part(taken[:-1], taken[-1])
+
+    def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
+        """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        fixed = torch.zeros(len(prices) + 1, dtype=torch.float64, device=self.rows.device)
+        for part, reduced in self._priced(prices):
+            one = reduced < -width
+            self.state[part] = torch.where(reduced.abs() <= width, OPEN, one.to(torch.int8))
+            fixed += self.rows.add(one.double(), part)
+        inside = torch.nonzero(self.state == OPEN).squeeze(1)
+        return inside.cpu().numpy(), fixed[:-1].cpu().numpy()
+
+    def check(self, prices: Floats) -> Check:
+        """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        fixed = torch.zeros(len(prices) + 1, dtype=torch.float64, device=self.rows.device)
+        sums = torch.zeros(2, dtype=torch.float64, device=self.rows.device)
+        wrong = torch.zeros(len(self), dtype=torch.bool, device=self.rows.device)
+        for part, reduced in self._priced(prices):
+            state = self.state[part]
+            one = state == 1
+            wrong[part] = other = (state != OPEN) & (one != (reduced < 0))
+            fixed += self.rows.add(one.double(), part)
+            sums += torch.stack([(reduced.abs() * other).sum(), reduced.clamp(max=0).sum()])
+        loss, negative = sums.tolist()
+        host = fixed.cpu().numpy()
+        indices = torch.nonzero(wrong).squeeze(1).cpu().numpy()
+        return Check(indices, loss, host[:-1], float(host[-1]), negative)
+
+    def put(self, index: Integers, states: NDArray[np.int8]) -> None:
+        """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        self.state[self._put(index)] = self._put(states)
+
+    def states(self, index: Integers) -> NDArray[np.int8]:
+        """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        states: NDArray[np.int8] = self.state[self._put(index)].cpu().numpy()
+        return states
+
+    def weights(self, index: Integers, weights: Floats) -> Floats:
+        """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        result: Floats = self.state.cpu().numpy().astype(np.float64)
+        result[index] = weights
+        return result
+
+    def _put(self, array: Integers | NDArray[np.int8] | Floats) -> Tensor:
+        return torch.from_numpy(array).to(self.rows.device)
+
+    def _priced(self, prices: Floats) -> Iterator[tuple[slice, Tensor]]:
+        factors = self._put(np.append(-prices, 1.0))
+        for part in chunks_of(len(self), self.rows.chunk):
+            yield part, self.rows.mix(factors, part)

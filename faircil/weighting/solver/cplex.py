@@ -9,8 +9,7 @@ import numpy as np
 
 from faircil.errors import SolverError
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import WeightProgram
-from faircil.weighting.solver.solution import Solution
+from faircil.weighting.program import Solution, WeightProgram
 from faircil.weighting.solver.standard_form import (
     TOLERANCE,
     Engine,

@@ -3,16 +3,185 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from faircil.weighting.program import WeightProgram
-from faircil.weighting.solver.ascent import StuckError
-from faircil.weighting.solver.bands import solve_columns
-from faircil.weighting.solver.columns import HostColumns
+from faircil.weighting.groups import Floats, Integers
+from faircil.weighting.program import PROOF, Dual, Solution, WeightProgram, certify
+from faircil.weighting.solver.ascent import TINY, Limits, StuckError, Vertex, ascend, row_size
+from faircil.weighting.solver.columns import OPEN, Check, Columns, HostColumns, Part
 from faircil.weighting.solver.highs import solve_with_highs, solve_with_ipm
-from faircil.weighting.solver.solution import PROOF, Solution, certify
+
+SMALL = 3000  # columns that are solved directly
+SAMPLE = 1000  # columns of a rough program, at least,
+SHARE = 64  # or one of so many
+REACH = 4  # how far prices may go at a time: columns of usual size then cross so many bands
+ROUNDS = 100
+NEGLIGIBLE = 0.1 * PROOF  # distance from zero, over all columns on the wrong side
+TIED = 1e-14  # relative to the largest cost: a band this narrow is rounding
+HIGHEST = 100.0  # a floor's price is at most this many times what turns any column around
+
+
+@dataclass(frozen=True)
+class Core:
+    """The small program that stands for N columns, and its solution.
+
+    Parameters
+    ----------
+    index : ndarray of int64, shape (c,)
+        Its columns among the N.
+    part : Part
+        Copies of them.
+    offsets : ndarray, shape (R,)
+        What the columns fixed at 1 leave.
+    vertex : Vertex
+    """
+
+    index: Integers
+    part: Part
+    offsets: Floats
+    vertex: Vertex
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A core whose prices agree with the states of all columns, as the last pass found."""
+
+    core: Core
+    check: Check
+    passes: int
+
+
+def solve_columns(columns: Columns, offsets: Floats, gaps: int) -> Solution:
+    """Solve a program whose columns are read in passes.
+
+    Parameters
+    ----------
+    columns : Columns
+        N of them, all open; their states are used.
+    offsets : ndarray, shape (R,)
+        Of the gaps, then of the floors negated.
+    gaps : int
+        How many rows are gaps.
+    """
+    generator = np.random.default_rng(0)
+    limits = _limits(columns.take(_spread(len(columns), SAMPLE, generator)), gaps)
+    solved = _solve(columns, offsets, limits, np.zeros(len(offsets)), generator)
+    part, vertex, check = solved.core.part, solved.core.vertex, solved.check
+    left = offsets - check.fixed - part.rows @ vertex.weights
+    objective = np.abs(left[:gaps]).sum() + check.fixed_cost + part.cost @ vertex.weights
+    bound = vertex.prices @ offsets + check.negative
+    if objective - bound > PROOF * (1 + abs(objective)):
+        raise StuckError(f"a gap of {objective - bound:.1e} is left")
+    if (left[gaps:] > PROOF * (1 + np.abs(offsets[gaps:]))).any():
+        raise StuckError(f"a floor is broken by {left[gaps:].max():.1e}")
+    return Solution(
+        weights=columns.weights(solved.core.index, vertex.weights),
+        objective=float(objective),
+        bound=float(bound),
+        status="optimal (ascent of the dual)",
+        seconds=0.0,
+        dual=Dual(vertex.prices[:gaps], vertex.prices[gaps:]),
+        passes=solved.passes,
+    )
+
+
+def _solve(
+    columns: Columns,
+    offsets: Floats,
+    limits: Limits,
+    prices: Floats,
+    generator: np.random.Generator,
+) -> Solved:
+    """Find a small program that stands for all columns, and solve it within the limits."""
+    n = len(columns)
+    if n <= SMALL:
+        return _directly(columns, offsets, limits, prices)
+    size = max(SAMPLE, n // SHARE)
+    sample = columns.take(_spread(n, size, generator)).times(n / size)
+    rough = _solve(HostColumns.of(sample), offsets, limits, prices, generator).core.vertex
+    # The sample's prices are off by about 1/√size in rank, the more so the more weights are open.
+    share = min((2 + len(rough.active)) / np.sqrt(size), 0.5)
+    width = float(np.quantile(np.abs(sample.cost - rough.prices @ sample.rows), share))
+    if width <= TIED * float(np.abs(sample.cost).max()):
+        raise StuckError("most columns are priced at zero")
+    inside, fixed = columns.fix(rough.prices, width * size / n)
+    if len(inside) > 0.75 * n:  # equal columns, which no band can part
+        columns.put(np.arange(n), np.full(n, OPEN, dtype=np.int8))
+        return _directly(columns, offsets, limits, rough.prices)
+    usual = row_size(sample.rows)
+    radius = np.divide(REACH * width, usual, out=np.full_like(usual, np.inf), where=usual > 0)
+    band = HostColumns.of(columns.take(inside))
+    box = _box(rough.prices, radius, limits)
+    inner = _solve(band, offsets - fixed, box, rough.prices, generator).core
+    columns.put(inside, band.state)
+    return _correct(columns, replace(inner, index=inside[inner.index]), limits, box, radius)
+
+
+def _directly(columns: Columns, offsets: Floats, limits: Limits, prices: Floats) -> Solved:
+    """Solve for all columns at once."""
+    index = np.arange(len(columns))
+    part = columns.take(index)
+    vertex = ascend(part.rows, part.cost, offsets, limits, prices)
+    return Solved(Core(index, part, offsets, vertex), columns.check(vertex.prices), 1)
+
+
+def _correct(columns: Columns, core: Core, limits: Limits, box: Limits, radius: Floats) -> Solved:
+    """Add columns that the core's prices put on the other side, and move the box along."""
+    for passes in range(2, ROUNDS):
+        check = columns.check(core.vertex.prices)
+        prices = core.vertex.prices
+        held = ((prices <= box.lower) & (box.lower > limits.lower)) | (
+            (prices >= box.upper) & (box.upper < limits.upper)
+        )
+        if check.loss <= NEGLIGIBLE and not held.any():
+            return Solved(core, check, passes)
+        core = _with(columns, core, check.wrong)
+        radius = 2 * radius
+        box = _box(prices, radius, limits)
+        part, vertex = core.part, core.vertex
+        vertex = ascend(part.rows, part.cost, core.offsets, box, prices, active=vertex.active)
+        core = replace(core, vertex=vertex)
+    raise StuckError(f"columns still change sides after {ROUNDS} passes")
+
+
+def _with(columns: Columns, core: Core, wrong: Integers) -> Core:
+    """Open columns and add them to the core, whose solution is then out of date."""
+    part = columns.take(wrong)
+    offsets = core.offsets + part.rows @ (columns.states(wrong) == 1)
+    columns.put(wrong, np.full(len(wrong), OPEN, dtype=np.int8))
+    part = Part(
+        np.concatenate([core.part.rows, part.rows], axis=1),
+        np.concatenate([core.part.cost, part.cost]),
+    )
+    return Core(np.concatenate([core.index, wrong]), part, offsets, core.vertex)
+
+
+def _limits(part: Part, gaps: int) -> Limits:
+    """Prices of gaps are in [−1, 1]; of floors from 0 to beyond what turns every column around."""
+    size = np.abs(part.rows)
+    reach = float((np.abs(part.cost) + size[:gaps].sum(axis=0)).max(initial=0.0))
+    floor = size[gaps:].max(axis=1, initial=0.0)
+    highest = HIGHEST * np.divide(reach, floor, out=np.ones_like(floor), where=floor > TINY)
+    ones = np.ones(gaps)
+    return Limits(np.concatenate([-ones, 0 * highest]), np.concatenate([ones, highest]))
+
+
+def _box(centre: Floats, radius: Floats, limits: Limits) -> Limits:
+    """Return the limits narrowed to a box."""
+    return Limits(
+        np.maximum(limits.lower, centre - radius), np.minimum(limits.upper, centre + radius)
+    )
+
+
+def _spread(n: int, size: int, generator: np.random.Generator) -> Integers:
+    """Draw one column from each of ``size`` equal stretches: all of them if there are fewer."""
+    if n <= size:
+        return np.arange(n)
+    drawn = (np.arange(size) + generator.random(size)) * (n / size)
+    return np.minimum(drawn.astype(np.int64), n - 1)  # rounding may reach n
+
 
 PERTURBATION = 0.1 * PROOF  # of all costs together
 MANY = 20_000  # columns from which on HiGHS' interior point is faster than its simplex

@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import Dual, WeightProgram
+from faircil.weighting.program import Dual, Solution, WeightProgram, certify
 from faircil.weighting.solver.columns import CHUNK
 from faircil.weighting.solver.highs import keep_floors
-from faircil.weighting.solver.solution import Solution, certify
 from faircil.weighting.solver.standard_form import TINY, no_optimum
 
 RELATIVE_GAP = 1e-4  # of the most that weights can gain over weights of 0

@@ -12,8 +12,7 @@ from highspy import HighsModelStatus, HighsStatus
 
 from faircil.errors import SolverError
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import WeightProgram
-from faircil.weighting.solver.solution import Solution, certify
+from faircil.weighting.program import Solution, WeightProgram, certify
 from faircil.weighting.solver.standard_form import (
     TINY,
     TOLERANCE,

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from faircil.errors import SolverError, shortened
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import Dual, WeightProgram
-from faircil.weighting.solver.solution import PROOF, Solution, certify
+from faircil.weighting.program import PROOF, Dual, Solution, WeightProgram, certify
 
 TOLERANCE = 1e-9  # of the scaled program, whose entries are at most 1
 FACTORS = (1.0, 1e3, 1e6, 1e9, 1e12)  # on the costs, until there is a proof

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracles import make_samples, seeded
 from torch import nn
-from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
-from faircil.weighting.all_layers.directions import GroupGradients
-from faircil.weighting.all_layers.factors import Factors, Layer, layer_factors, linear_layers
-from faircil.weighting.head import evaluating
+from faircil.nets import evaluating
+from faircil.weighting.layer_factors import (
+    Factors,
+    GroupGradients,
+    Layer,
+    layer_factors,
+    linear_layers,
+)
+from oracles import make_samples, seeded
+from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
 SAMPLES = make_samples([i * i % 4 for i in range(13)])
 GROUP = torch.tensor([-1, -1, 0, 0, 2, 2, 2, 2, 2, 2, 2, 3, 3])  # group 1 has no sample

@@ -4,14 +4,13 @@ import logging
 
 import pytest
 import torch
-from oracles import make_samples, seeded
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot, softmax
-from whole_gradients import FACTORED, OTHER, Recurrent, whole_gradients
 
-from faircil.weighting.all_layers.forward_mode import measure
-from faircil.weighting.all_layers.functional import SampleBySample, functional_net
-from faircil.weighting.head import evaluating
+from faircil.nets import evaluating
+from faircil.weighting.functional import SampleBySample, functional_net, measure
+from oracles import make_samples, seeded
+from whole_gradients import FACTORED, OTHER, Recurrent, whole_gradients
 
 SAMPLES = make_samples([i * i % 4 for i in range(13)])
 GROUP = torch.tensor([0, 2, -1, 0, 2, 2, 0, -1, 0, 2, 0, 0, 2])  # group 1 has no sample

@@ -5,16 +5,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import PLAIN_LOSSES, make_samples, seeded
 from torch import nn
-from whole_gradients import FACTORED, OTHER, Recurrent, slow_whole_statistics
 
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
-from faircil.weighting.all_layers import all_layer_statistics, factored, forward_mode, statistics
+from faircil.weighting import all_layers as statistics
+from faircil.weighting import functional as forward_mode
+from faircil.weighting import layer_factors as factored
+from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.losses import LOSSES
+from oracles import PLAIN_LOSSES, make_samples, seeded
+from whole_gradients import FACTORED, OTHER, Recurrent, slow_whole_statistics
 
 NETS = FACTORED | OTHER | {"recurrent": Recurrent}
 # Class 1 is in both, and measured on the current task; classes have 2 to 7 samples.

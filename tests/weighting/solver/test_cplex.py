@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hard_programs import any_program, random_program
 from hypothesis import settings
-from oracles import naive_optimum
 
 from faircil.errors import SolverError
 from faircil.weighting import WeightProgram
 from faircil.weighting.solver.cplex import solve_with_cplex
 from faircil.weighting.solver.highs import solve_with_highs
 from faircil.weighting.solver.standard_form import standard_form
+from hard_programs import any_program, random_program
+from oracles import naive_optimum
 
 
 def infeasible() -> WeightProgram:

@@ -7,15 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hard_programs import KINDS, hard_program
 
 from faircil.errors import SolverError
 from faircil.weighting import WeightProgram
-from faircil.weighting.on_device import solve_on_device, stored_rows
-from faircil.weighting.solver import bands
-from faircil.weighting.solver.columns import HostColumns
-from faircil.weighting.solver.device import DeviceColumns
+from faircil.weighting.choice import solve_on_device, stored_rows
+from faircil.weighting.solver import exact as bands
+from faircil.weighting.solver.columns import DeviceColumns, HostColumns
 from faircil.weighting.solver.exact import solve_exactly
+from hard_programs import KINDS, hard_program
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 every_device = pytest.mark.parametrize("device", DEVICES)

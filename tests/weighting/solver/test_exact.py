@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hard_programs import KINDS, hard_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faircil.errors import SolverError
 from faircil.weighting import Solution, WeightProgram
-from faircil.weighting.solver import bands, exact
+from faircil.weighting.solver import exact
+from faircil.weighting.solver import exact as bands
 from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.exact import solve_exactly
 from faircil.weighting.solver.highs import solve_with_highs
+from hard_programs import KINDS, hard_program
 
 OWN = "optimal (ascent of the dual"
 Programs = Callable[..., WeightProgram]

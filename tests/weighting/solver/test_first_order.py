@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hard_programs import KINDS, hard_program, random_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from faircil.weighting import Solution, WeightProgram
 from faircil.weighting.solver import first_order
 from faircil.weighting.solver.first_order import Saddle, Search, solve_first_order
 from faircil.weighting.solver.highs import solve_with_highs
+from hard_programs import KINDS, hard_program, random_program
 
 
 def check(program: WeightProgram, solution: Solution) -> None:

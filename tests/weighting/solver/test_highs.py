@@ -7,10 +7,8 @@ from types import SimpleNamespace
 import highspy
 import numpy as np
 import pytest
-from hard_programs import any_program, random_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import naive_optimum
 from scipy.sparse import csc_array
 
 from faircil.errors import SolverError
@@ -23,6 +21,8 @@ from faircil.weighting.solver.highs import (
     solve_with_ipm,
     solve_with_pdlp,
 )
+from hard_programs import any_program, random_program
+from oracles import naive_optimum
 
 Solver = Callable[[WeightProgram], Solution]
 

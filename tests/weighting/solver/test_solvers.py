@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hard_programs import any_program, random_program
 from hypothesis import settings
-from oracles import naive_optimum
 
 from faircil.errors import SolverError, UsageError
 from faircil.weighting import Solution, WeightProgram, solve
 from faircil.weighting.solver import SOLVERS
+from hard_programs import any_program, random_program
+from oracles import naive_optimum
 
 APPROXIMATE = ("highs-pdlp", "first-order")
 OPTIONAL = ("cplex",)

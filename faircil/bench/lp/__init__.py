@@ -1,1 +1,0 @@
-"""Time of the solvers on weighting programs, against the number of columns."""

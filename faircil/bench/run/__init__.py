@@ -1,1 +1,0 @@
-"""Time and memory of whole runs, and what the weights of an epoch cost."""

@@ -1,0 +1,192 @@
+"""Where and how to compute: devices, random numbers, threads."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from faircil.errors import FaircilError, UsageError
+
+
+def choose_device(name: str) -> torch.device:
+    """Turn ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` into a device that is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device '{name}' is not supported; use auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"device '{name}' is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
+            "use --device cpu, or install a CUDA build of torch"
+        )
+    if device.type == "cuda":
+        # The thread of the first backward pass finds no context, says so, and makes one.
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
+    return device
+
+
+@contextmanager
+def enough_memory() -> Iterator[None]:
+    """Turn running out of memory, on any device, into an error for the user."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # torch has a class for the GPU only.
+        gpu, cpu = isinstance(error, torch.OutOfMemoryError), "allocate memory" in str(error)
+        if not (gpu or cpu or isinstance(error, MemoryError)):
+            raise
+        raise FaircilError(
+            f"not enough memory: {error}; use fewer or narrower hidden layers, a smaller "
+            "batch_size, with an encoder of texts a smaller token_budget, or another --device"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Generators:
+    """One stream of random numbers per purpose, so that methods on one seed share what they can.
+
+    Parameters
+    ----------
+    init_seed : int
+        Of the net: its layers draw from torch's global generator.
+    shuffle, memory, buffer, weights : torch.Generator
+        Order of the samples, batches of the buffer, choice of the buffer, draws of a weighting.
+    method : torch.Generator
+        Whatever else a method draws.
+    """
+
+    init_seed: int
+    shuffle: torch.Generator
+    memory: torch.Generator
+    buffer: torch.Generator
+    weights: torch.Generator
+    method: torch.Generator
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Generators:
+        """Derive independent generators from the seed of the run."""
+        init, *seeds = (
+            np.random.SeedSequence([seed, 1]).generate_state(6, np.uint64) >> 1
+        ).tolist()
+        return cls(init, *(torch.Generator().manual_seed(s) for s in seeds))
+
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
+LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
+OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
+_outside = ContextVar("outside", default=1)  # threads that were allowed outside of one_thread
+
+
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Let torch use one thread in the block; gives the number it had."""
+    before = torch.get_num_threads()
+    outside = _outside.set(max(before, _outside.get()))
+    torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+        _outside.reset(outside)
+
+
+@contextmanager
+def many_threads() -> Iterator[None]:
+    """Let torch use in the block what it might before :func:`one_thread`.
+
+    For a large pass inside a step whose operations give whole rows to threads, so that the result
+    is the same with any number of them.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(before, _outside.get()))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def chunk_size(device: torch.device) -> int:
+    """Return how many rows to take at a time."""
+    return CHUNK if device.type == "cpu" else LARGE_CHUNK
+
+
+def chunks_of(n: int, size: int) -> list[slice]:
+    """Cut n rows into slices of ``size``; the last may be smaller."""
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def map_chunks(
+    work: Callable[[slice], Result], n: int, size: int, *, threads: bool
+) -> list[Result]:
+    """Call ``work`` on slices of n rows, ``size`` at a time; see :func:`map_tasks`."""
+    return map_tasks(work, chunks_of(n, size), threads=threads)
+
+
+def map_tasks(
+    work: Callable[[Task], Result], tasks: Sequence[Task], *, threads: bool
+) -> list[Result]:
+    """Do all tasks; return the results in order.
+
+    Parameters
+    ----------
+    work : callable
+        On several threads it must not change what other tasks use.
+    tasks : sequence
+        Begun in order.
+    threads : bool
+        Whether tasks may be shared among as many threads as torch may use: on a CPU.
+    """
+    if not threads:
+        return [work(task) for task in tasks]
+    results: list[Result | None] = [None] * len(tasks)
+    numbers = iter(range(len(tasks)))  # whoever is free takes the next
+    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    def take_tasks() -> None:
+        # Whether gradients are recorded is a matter of the thread.
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
+            for number in numbers:
+                results[number] = work(tasks[number])
+
+    with one_thread() as allowed:
+        helpers = min(allowed, len(tasks)) - 1
+        waiting = [_pool(helpers).submit(take_tasks) for _ in range(helpers)]
+        take_tasks()
+        for helper in waiting:
+            helper.result()
+    return results  # type: ignore[return-value]
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    """Keep threads: new ones would have to set up their linear algebra each time."""
+    # The number of threads inside an operation is a matter of the thread, too.
+    return ThreadPoolExecutor(workers, "faircil", torch.set_num_threads, (1,))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+def thread_safe(net: nn.Module) -> bool:
+    """Whether threads may call the net at once: it is on a CPU and made of torch's own layers."""
+    kinds = (f"{type(module).__module__}." for module in net.modules())
+    on_cpu = all(parameter.device.type == "cpu" for parameter in net.parameters())
+    return on_cpu and all(kind.startswith(OWN) for kind in kinds)

@@ -1,0 +1,111 @@
+"""Which rows are trained on, which are held out, and which groups are too small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from faircil.data.encode import draw_test
+from faircil.data.stream import Task, TaskStream
+from faircil.errors import DataError, shortened
+from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
+from faircil.weighting.groups import find_groups
+
+SHARE = 0.1
+
+
+def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> TaskStream:
+    """Hold out a part of each group's training data, and let it stand for the test data.
+
+    Parameters
+    ----------
+    stream : TaskStream
+        Its test parts are not looked at.
+    seed : int
+        Of the draw.
+    share : float
+        Of each group, between 0 and 1; a group of one sample stays in training.
+    """
+
+    def parted(task: Task) -> Task:
+        _, group = unique_rows(task.train.keys())
+        held_out = torch.from_numpy(draw_test(group.numpy(), share, seed))
+        return Task(task.classes, task.train.take(~held_out), task.train.take(held_out))
+
+    tasks = tuple(map(parted, stream.tasks))
+    few = [
+        stream.class_names[c]
+        for task in tasks
+        for c in task.classes
+        if c not in task.test.y or c not in task.train.y
+    ]
+    if few:
+        raise DataError(
+            f"too few training samples to hold some out for validation: class {shortened(few)}; "
+            "evaluate on test data, or leave these classes out"
+        )
+    return replace(stream, tasks=tasks)
+
+
+MOST_NAMED = 12  # small groups
+
+
+def small_groups(stream: TaskStream, quota: int) -> list[str]:
+    """Say which groups have no training sample, or fewer than the buffer's quota (0: no buffer)."""
+    absent, small = [], []
+    for number, task in enumerate(stream.tasks, start=1):
+        counts = group_counts(task.train)
+        for c in task.classes:
+            for z in range(max(1, len(stream.attribute_values))):
+                name = f"class '{stream.class_names[c]}'"
+                if stream.attribute is None:
+                    count = counts.get((c,), 0)
+                else:
+                    name += f" with {stream.attribute} '{stream.attribute_values[z]}'"
+                    count = counts.get((c, z), 0)
+                if count == 0:
+                    absent.append(f"{name} (task {number})")
+                elif count < quota:
+                    small.append(f"{name} ({count}, task {number})")
+    notes = []
+    if absent:
+        notes.append(
+            f"without a training sample, so they take no part: {shortened(absent, MOST_NAMED)}"
+        )
+    if small:
+        notes.append(
+            f"with fewer training samples than the {quota} that the buffer keeps per group, so all "
+            f"of them are kept: {shortened(small, MOST_NAMED)}"
+        )
+    return notes
+
+
+SMALLEST_PART = 4  # at most every fourth sample of a group is held out
+
+
+def hold_out(train: Samples, per_group: int, seed: int) -> tuple[Samples, Samples | None]:
+    """Split a task's training data into what is trained on and what is held out.
+
+    A net is surer of samples that it was trained on than of new ones, and those in the buffer it
+    was trained on most. What is fitted on their probabilities does not fit new samples.
+
+    Parameters
+    ----------
+    train : Samples
+        n samples.
+    per_group : int
+        How many of each group (y, z) to hold out; fewer where a group is small. 0: None is held
+        out.
+    seed : int
+        Of the draw; the same split for the same task, also where a run goes on from a saved state.
+    """
+    if per_group == 0:
+        return train, None
+    generator = torch.Generator().manual_seed(seed)
+    membership = find_groups(train, None, by_attribute=train.z is not None)
+    held = torch.zeros(len(train), dtype=torch.bool)
+    for rows in rows_of_groups(membership.current, len(membership.groups)):
+        order = rows[torch.randperm(len(rows), generator=generator)]
+        held[order[: min(per_group, len(rows) // SMALLEST_PART)]] = True
+    return train.take(~held), train.take(held)

@@ -1,0 +1,137 @@
+"""Files: paths as users write them, checksums, JSON, and the tables that ship with faircil."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from faircil.errors import DataError, UsageError
+
+
+def expanded(path: str | Path, what: str) -> Path:
+    """Return a path with the home folder in place of ``~``.
+
+    Parameters
+    ----------
+    path : str or Path
+    what : str
+        What it is, for the message if there is no such home folder.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"{what} is '{path}', and there is no such home folder; write the whole path"
+        ) from None
+
+
+def file_digest(path: Path) -> str:
+    """Return the hash of what is in a file now."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def kept_digest(path: Path) -> str:
+    """Return the hash of a file, which may be large, and read it once as long as it is not written.
+
+    To tell one input from another; whoever looks for damage takes :func:`file_digest`.
+    """
+    state = path.stat()
+    return _kept(path.absolute(), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=64)
+def _kept(path: Path, written: int, size: int) -> str:
+    del written, size
+    return file_digest(path)
+
+
+Row = Mapping[str, Any]
+
+
+@cache
+def shipped_rows(
+    package: str, name: str, parse_float: Callable[[str], Any] = float
+) -> tuple[Row, ...]:
+    """Read the rows of a TOML file of a package, once: a sweep looks thousands of runs up."""
+    text = (files(package) / name).read_text(encoding="utf-8")
+    return tuple(tomllib.loads(text, parse_float=parse_float)["row"])
+
+
+def applies(row: Row, key: Mapping[str, Any]) -> bool:
+    """Tell whether a row is for a run: each of the keys that it names lists the run's value."""
+    return all(key[name] in row[name] for name in key if name in row)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON document."""
+    path.write_text(
+        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
+
+
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as lines of JSON."""
+    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON document."""
+    with _readable(path):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_rows(path: Path) -> Iterator[Any]:
+    """Yield rows from lines of JSON."""
+    with _readable(path), path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path} is missing, so {path.parent} is no finished run") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:  # neither JSON nor UTF-8
+        raise damaged(path) from None
+
+
+def damaged(path: Path) -> DataError:
+    """Return the error for a file that does not hold what it should."""
+    return DataError(f"{path} is damaged, so {path.parent} is no finished run")
+
+
+FILE = "SHA256SUMS"
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the sums of all files in a folder."""
+    lines = [f"{file_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    (folder / FILE).write_text("".join(lines), encoding="utf-8")
+
+
+def check_checksums(folder: Path, names: Collection[str]) -> None:
+    """Raise if one of these files of a folder has changed, or is gone, since it was written."""
+    try:
+        lines = (folder / FILE).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise DataError(f"{folder} has no readable {FILE}, so it cannot be checked") from None
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    changed = [
+        name
+        for name in names
+        if not (folder / name).is_file() or file_digest(folder / name) != sums.get(name)
+    ]
+    if changed:
+        raise DataError(f"{folder} was altered after it was written: {', '.join(changed)}")

@@ -1,0 +1,1 @@
+"""One run, from a request to a result."""

@@ -1,0 +1,261 @@
+"""What a run is: dataset, method, weighting, measure and settings, all resolved and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationInfo, field_validator
+
+from faircil.data.datasets import DATASETS
+from faircil.data.own import OwnData
+from faircil.errors import DataError, FaircilError, raise_all, unknown_name
+from faircil.files import kept_digest
+from faircil.learners import ALIASES, LEARNERS
+from faircil.postprocess import EPSILON, POSTPROCESSES
+from faircil.postprocess.epsilon_fair import epsilon_mistakes
+from faircil.runs.settings import (
+    Settings,
+    parse_overrides,
+    settings_of,
+    shipped_settings,
+    text_options,
+    validate_settings,
+)
+from faircil.text.encoders import content_digest, find_folder
+from faircil.text.options import TextOptions, unused_mistakes
+from faircil.weighting.measures import MEASURES
+from faircil.weighting.selection import WEIGHTINGS
+from faircil.weighting.weights import cluster_mistakes
+
+
+def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
+    """Tell whether the data of a run has a sensitive attribute."""
+    row = DATASETS.get(dataset or "")
+    return bool(own.sensitive) if own else row is not None and row.attribute is not None
+
+
+def has_texts(dataset: str | None, own: OwnData | None) -> bool:
+    """Tell whether the inputs of a run are texts."""
+    row = DATASETS.get(dataset or "")
+    return own.text is not None if own else row is not None and row.texts
+
+
+def checked_method_and_weighting(
+    method: str, weighting: str | None, mistakes: list[str]
+) -> tuple[str, str]:
+    """Resolve aliases; the second is the weighting's name."""
+    if weighting is not None and weighting not in WEIGHTINGS:
+        mistakes.append(unknown_name("weighting", weighting, WEIGHTINGS))
+        weighting = None
+    if method in ALIASES:
+        learner, implied = ALIASES[method]
+        if weighting not in (None, implied):
+            mistakes.append(
+                f"method '{method}' is '{learner}' with weighting '{implied}', but weighting is "
+                f"'{weighting}'; use --method {learner} --weighting {weighting}"
+            )
+        return learner, implied
+    weighting = weighting or "none"
+    if method not in LEARNERS:
+        mistakes.append(unknown_name("method", method, [*LEARNERS, *ALIASES]))
+    elif weighting != "none" and (why := LEARNERS[method].no_weighting):
+        mistakes.append(f"method '{method}' cannot use weighting '{weighting}': {why}")
+    return method, weighting
+
+
+def checked_measure(
+    measure: str | None, dataset: str | None, own: OwnData | None, mistakes: list[str]
+) -> str:
+    """Check the measure, or choose it: ``eo`` where there is an attribute, else ``eer``."""
+    measure = measure or ("eo" if has_attribute(dataset, own) else "eer")
+    if measure not in MEASURES:
+        mistakes.append(unknown_name("measure", measure, MEASURES))
+    elif MEASURES[measure].by_attribute:
+        what = f"measure '{measure}'"
+        mistakes += attribute_mistakes(what, dataset, own, "use --measure eer")
+    return measure
+
+
+def attribute_mistakes(
+    what: str, dataset: str | None, own: OwnData | None, *remedies: str
+) -> list[str]:
+    """Say that the data has no sensitive attribute, which ``what`` needs, if so."""
+    compares = f"{what} compares the values of a sensitive attribute, and"
+    if own and not own.sensitive:
+        advice = ", or ".join([*remedies, "name a column with --sensitive"])
+        return [f"{compares} none is named for {own.path}; {advice}"]
+    if not own and dataset in DATASETS and DATASETS[dataset].attribute is None:
+        return [f"{compares} {'; '.join([f'{dataset} has none', *remedies])}"]
+    return []
+
+
+def postprocess_mistakes(
+    postprocess: str, epsilon: float | None, held_out: int, method: str
+) -> list[str]:
+    """Say why the method's predictions cannot be post-processed so."""
+    mistakes = [] if epsilon is None else epsilon_mistakes(epsilon)
+    if held_out < 0:
+        mistakes.append(f"--held-out is {held_out}, expected a number of samples, 0 for none")
+    if postprocess == "none":
+        if epsilon is not None:
+            mistakes.append("--epsilon is for post-processing; add --postprocess eps-fair")
+    elif postprocess not in POSTPROCESSES:
+        mistakes.append(unknown_name("postprocess", postprocess, [*POSTPROCESSES, "none"]))
+    elif method in LEARNERS and not LEARNERS[method].replays and held_out == 0:
+        mistakes.append(
+            f"postprocess '{postprocess}' is fitted on the buffer, and method '{method}' keeps "
+            "none; hold samples out with --held-out 32, or use a method that replays"
+        )
+    return mistakes
+
+
+class RunConfig(BaseModel):
+    """One run, up to its seed.
+
+    ``data_sha256`` is that of the user's own file, ``encoder_sha256`` that of the encoder's files:
+    with another content it is another run. The latter is None without texts, and where there is
+    no such encoder, which whoever makes the run will say.
+    ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
+    trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
+    data stands for the test data, which is then not looked at.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    own: OwnData | None = None
+    data_sha256: str | None = None
+    method: str
+    weighting: str
+    measure: str
+    postprocess: str = "none"
+    epsilon: float | None = None
+    held_out: int = 0
+    evaluate_on: Literal["test", "validation"] = "test"
+    # Left out where it is None: runs without texts are what they were before there were any.
+    encoder_sha256: str | None = Field(default=None, exclude_if=lambda digest: digest is None)
+    settings: SerializeAsAny[Settings]
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
+        """Read settings as those of the method that was read before them."""
+        if isinstance(value, dict) and {"method", "dataset", "own"} <= info.data.keys():
+            texts = has_texts(info.data["dataset"], info.data["own"])
+            return settings_of(info.data["method"], texts).model_validate(value)
+        return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as JSON: the class of a method's settings has no name."""
+        return RunConfig.model_validate_json, (self.model_dump_json(),)
+
+    @property
+    def texts(self) -> bool:
+        """Whether the inputs are texts."""
+        return has_texts(self.dataset, self.own)
+
+    @property
+    def text(self) -> TextOptions | None:
+        """How the texts become inputs; None without texts."""
+        return text_options(self.settings) if self.texts else None
+
+    @property
+    def trains_encoder(self) -> bool:
+        """Whether a pre-trained encoder of texts is trained on."""
+        text = self.text
+        return text is not None and text.finetune
+
+    @property
+    def label(self) -> str:
+        """Short name of the method as people know it."""
+        parts = [self.method, self.weighting, self.postprocess]
+        for alias, (method, weighting) in ALIASES.items():
+            if (self.method, self.weighting) == (method, weighting):
+                parts = [alias, self.postprocess]
+        return "+".join(part for part in parts if part != "none")
+
+
+def resolve(
+    *,
+    dataset: str | None = None,
+    own: OwnData | None = None,
+    method: str = "fsw",
+    weighting: str | None = None,
+    measure: str | None = None,
+    postprocess: str | None = None,
+    epsilon: float | None = None,
+    held_out: int = 0,
+    evaluate_on: Literal["test", "validation"] = "test",
+    overrides: Iterable[str] = (),
+    mistakes: Iterable[str] = (),
+) -> RunConfig:
+    """Put a run together from names, the shipped table and ``name=value`` overrides.
+
+    All mistakes are reported at once, together with those that the caller has found already.
+    """
+    mistakes = list(mistakes)
+    if dataset is None and own is None:
+        mistakes.append(
+            "nothing to run on: give --dataset NAME (see `faircil list datasets`), or your own "
+            "data with --data FILE --label COLUMN"
+        )
+    if dataset is not None and own is not None:
+        mistakes.append(f"dataset '{dataset}' and own data {own.path} are given; give one of them")
+    if dataset is not None and dataset not in DATASETS:
+        mistakes.append(unknown_name("dataset", dataset, DATASETS))
+    method, weighting = checked_method_and_weighting(method, weighting, mistakes)
+    measure = checked_measure(measure, dataset, own, mistakes)
+    postprocess = postprocess or "none"
+    if postprocess != "none" and epsilon is None:
+        epsilon = EPSILON
+    mistakes += postprocess_mistakes(postprocess, epsilon, held_out, method)
+    if postprocess != "none":
+        mistakes += attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
+    elif held_out:
+        mistakes += attribute_mistakes("post-processing, which --held-out is for,", dataset, own)
+    texts = has_texts(dataset, own)
+    given = parse_overrides(overrides, method, mistakes, texts=texts)
+    values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
+    values.update(given)
+    if own and (named := {"class_order", "classes_per_task"} & values.keys()):
+        mistakes.append(
+            f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
+        )
+    settings = validate_settings(values, method, mistakes, texts=texts) or Settings()
+    if weighting != "none":
+        mistakes += cluster_mistakes(settings.gradient, settings.granularity)
+    if texts and not mistakes:
+        mistakes += unused_mistakes(text_options(settings), given)
+    raise_all(mistakes)
+    return RunConfig(
+        dataset=dataset or (own.name if own else ""),
+        own=own,
+        data_sha256=_digest(Path(own.path)) if own else None,
+        method=method,
+        weighting=weighting,
+        measure=measure,
+        postprocess=postprocess,
+        epsilon=epsilon,
+        held_out=held_out,
+        evaluate_on=evaluate_on,
+        encoder_sha256=_encoder_digest(text_options(settings).encoder) if texts else None,
+        settings=settings,
+    )
+
+
+def _encoder_digest(name: str) -> str | None:
+    try:
+        return content_digest(find_folder(name))
+    except FaircilError:
+        return None
+
+
+def _digest(path: Path) -> str:
+    try:
+        return kept_digest(path)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; check the path") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; give a file") from None

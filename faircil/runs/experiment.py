@@ -1,0 +1,283 @@
+"""The run: the only loop over tasks, epochs and batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from faircil.buffer import ReplayBatches
+from faircil.compute import one_thread
+from faircil.data.splits import hold_out
+from faircil.data.stream import TaskStream
+from faircil.errors import DivergedError
+from faircil.learners import Batch, Learner
+from faircil.metrics import TaskMetrics
+from faircil.results.record import EpochRecord, GroupWeights, Names, RunResult, WeightRecord
+from faircil.runs.config import RunConfig
+from faircil.runs.evaluation import evaluate_task
+from faircil.runs.graphs import GraphedStep
+from faircil.runs.loading import load_stream, start_run
+from faircil.runs.state import RunState, TaskInProgress
+from faircil.samples import Samples, group_counts
+from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
+from faircil.weighting.weights import FairSampleWeights, WeightResult
+
+
+def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> WeightResult | None:
+    """Solve the program for the learner as it is, and let the weighting use its weights.
+
+    Parameters
+    ----------
+    config : RunConfig
+    state : RunState
+        Its learner's net is measured on the task and on its buffer; without a buffer nothing is
+        weighed.
+    current : Samples
+        Training data of the task.
+
+    Returns
+    -------
+    WeightResult or None
+        With the weights that the epoch uses; None: all 1.
+    """
+    reweight, memory = WEIGHTINGS[config.weighting].reweight, state.buffer.samples
+    if reweight is None or memory is None:
+        return None
+    settings, generator = config.settings, state.generators.weights
+    weigh = FairSampleWeights(
+        measure=config.measure,
+        alpha=settings.alpha,
+        lam=settings.lam,
+        granularity=settings.granularity,
+        gradient=settings.gradient,
+        loss=settings.loss,
+        clusters=settings.clusters,
+        floor=settings.floor,
+        solver=settings.solver,
+    )
+    result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
+    # Before the controls: they take after the weights that an epoch would use.
+    weights = rounded(result.weights) if settings.round else result.weights
+    return replace(result, weights=reweight(weights, result.group, generator))
+
+
+def select_samples(
+    config: RunConfig,
+    state: RunState,
+    samples: Samples,
+    result: WeightResult | None,
+    chosen: Tensor | None = None,
+) -> Selection:
+    """Choose and shuffle the samples of an epoch.
+
+    Parameters
+    ----------
+    config : RunConfig
+    state : RunState
+        Its generator of shuffles is used.
+    samples : Samples
+        What there is to train on.
+    result : WeightResult or None
+        Their weights.
+    chosen : Tensor of int64, optional
+        Rows in training order, where the learner chooses by itself.
+    """
+    if chosen is not None:
+        return Selection(chosen)
+    if result is None:
+        return everything(len(samples), state.generators.shuffle, samples.y.device)
+    select = SELECTIONS[config.settings.keep]
+    return select(result.weights, config.settings.batch_size, state.generators.shuffle)
+
+
+def weight_record(result: WeightResult | None) -> WeightRecord | None:
+    """Return what the record of an epoch says about its weights."""
+    if result is None:
+        return None
+    return WeightRecord(
+        kept=result.kept,
+        dropped=result.dropped,
+        partial=result.partial,
+        objective=result.objective,
+        bound=result.bound,
+        gradient=result.gradient_seconds,
+        lp=result.lp_seconds,
+        groups=tuple(_group_weights(result)),
+    )
+
+
+def _group_weights(result: WeightResult) -> Iterator[GroupWeights]:
+    """Yield the mean weight and the loss of each group of the current task."""
+    groups = result.groups
+    sums = torch.bincount(result.group, result.weights.double(), minlength=len(groups)).tolist()
+    for number in groups.current.nonzero()[0]:
+        samples = int(groups.size[number])
+        yield GroupWeights(
+            label=int(groups.label[number]),
+            attribute=int(groups.attribute[number]),
+            samples=samples,
+            mean=sums[number] / samples,
+            loss=float(groups.losses[number]),
+        )
+
+
+Event = EpochRecord | TaskMetrics
+Listener = Callable[[Event], None]
+Checkpoint = Callable[[RunState], None]
+Step = Callable[[Batch], None]
+
+
+def run(
+    config: RunConfig,
+    seed: int,
+    *,
+    stream: TaskStream | None = None,
+    device: torch.device | str = "cpu",
+    listener: Listener = lambda _: None,
+    state: RunState | None = None,
+    checkpoint: Checkpoint = lambda _: None,
+) -> RunResult:
+    """Train a learner over a stream of tasks and measure it after each.
+
+    Parameters
+    ----------
+    config : RunConfig
+    seed : int
+        Of everything that is drawn; methods with the same seed see the same data, initial weights
+        and (with the same buffer rule) buffer.
+    stream : TaskStream, optional
+        Loaded from the configuration if not given.
+    device : torch.device or str
+    listener : callable
+        Is told of every epoch and every evaluation.
+    state : RunState, optional
+        Of the same run at the end of some epoch, to go on from there.
+    checkpoint : callable
+        Is given the state at the end of every epoch.
+    """
+    device = torch.device(device)
+    stream = load_stream(config, seed, device=device) if stream is None else stream
+    state = start_run(config, seed, stream, device) if state is None else state
+    start = time.perf_counter() - state.total_seconds
+
+    def at_epoch_end() -> None:
+        state.total_seconds = time.perf_counter() - start
+        checkpoint(state)
+
+    # numpy's BLAS threads spin after each product and would take the cores from torch's.
+    with threadpool_limits(1, user_api="blas"):
+        for number in range(len(state.per_task), len(stream.tasks)):
+            train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
+            _learn_task(config, state, train.to(device), listener, at_epoch_end)
+            if held_out is not None:
+                state.held_out.append(held_out.to(device))
+            tests = [task.test.to(device) for task in stream.tasks[: number + 1]]
+            evaluate_task(config, seed, state, tests)
+            listener(state.per_task[-1])
+    state.total_seconds = time.perf_counter() - start
+    return RunResult(
+        config=config.model_dump(mode="json"),
+        label=config.label,
+        seed=seed,
+        names=Names(stream.class_names, stream.attribute, stream.attribute_values),
+        per_task=tuple(state.per_task),
+        predictions=tuple(state.predictions),
+        epochs=tuple(state.epochs),
+        seconds=state.seconds(),
+        notes=tuple(state.notes),
+        probabilities=tuple(state.probabilities),
+    )
+
+
+def _learn_task(
+    config: RunConfig,
+    state: RunState,
+    train: Samples,
+    listener: Listener,
+    at_epoch_end: Callable[[], None],
+) -> None:
+    """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
+    learner, epochs = state.learner, config.settings.epochs
+    task = state.task = _begin_task(config, state, train) if state.task is None else state.task
+    graphable = learner.graphable and getattr(learner.net, "graphable", True)
+    step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
+    large = getattr(learner.net, "large", False)
+    while task.epoch < epochs:
+        chosen = learner.begin_epoch(task.epoch + 1, epochs)
+        result = weigh_samples(config, state, task.material.current)
+        start, tokens = time.perf_counter(), _trained_tokens(learner)
+        selection = select_samples(config, state, task.material.current, result, chosen)
+        with nullcontext() if large else one_thread():
+            steps = _train_epoch(step, task, selection, config.settings.batch_size)
+        task.epoch += 1
+        task.weights = None if result is None else result.weights
+        record = EpochRecord(
+            task=len(state.per_task) + 1,
+            epoch=task.epoch,
+            samples=len(task.material.current),
+            trained=len(selection.index),
+            steps=steps,
+            train=time.perf_counter() - start,
+            weights=weight_record(result),
+            tokens=None if tokens is None else (_trained_tokens(learner) or 0) - tokens,
+        )
+        state.epochs.append(record)
+        listener(record)
+        _check_finite(learner, record, config.settings.lr)
+        if len(selection.index) == 0:
+            state.notes.append(
+                f"task {record.task}, epoch {record.epoch}: the program keeps no sample, so the "
+                "epoch trained on the buffer alone; a smaller alpha or a larger lam keeps more"
+            )
+        at_epoch_end()
+    state.buffer = learner.remember(train, task.weights, state.buffer)
+    learner.end_task(state.buffer)
+    state.task = None
+
+
+def _begin_task(config: RunConfig, state: RunState, train: Samples) -> TaskInProgress:
+    """Count what is seen, and let the learner say what it trains on."""
+    for key, count in group_counts(train).items():
+        state.seen[key] = state.seen.get(key, 0) + count
+    material = state.learner.begin_task(train, state.buffer)
+    replay = None
+    if material.memory is not None:
+        size, generator = config.settings.memory_batch_size, state.generators.memory
+        replay = ReplayBatches(material.memory, size, generator)
+    return TaskInProgress(material, replay)
+
+
+def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_size: int) -> int:
+    """Step over the selected samples, or once over the buffer if there are none; count steps."""
+    samples, replay = task.material.current, task.replay
+    rows = torch.split(selection.index, batch_size)
+    weights = rows if selection.weight is None else torch.split(selection.weight, batch_size)
+    if len(selection.index) == 0 and replay is not None:
+        rows, weights = rows * replay.per_pass, weights * replay.per_pass
+    for index, weight in zip(rows, weights, strict=True):
+        memory, memory_rows = (None, None) if replay is None else replay.next()
+        used = None if selection.weight is None else weight
+        step(Batch(samples.take(index), index, used, memory, memory_rows))
+    if samples.y.is_cuda:
+        torch.cuda.synchronize()
+    return len(rows)
+
+
+def _trained_tokens(learner: Learner) -> int | None:
+    tokens = getattr(learner.net, "trained_tokens", None)
+    return None if tokens is None else int(tokens)
+
+
+def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
+    """Stop a run whose training has diverged: its metrics would mean nothing."""
+    if not all(torch.isfinite(parameter).all() for parameter in learner.net.parameters()):
+        raise DivergedError(
+            f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
+            f"or NaN weights; lower the learning rate (--set lr={lr / 10:g}; it was {lr:g}) or tau"
+        )

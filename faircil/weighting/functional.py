@@ -1,0 +1,265 @@
+"""Products of samples with groups for any net: one forward-mode product per direction."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from faircil.compute import CHUNK, chunks_of
+from faircil.samples import Samples
+from faircil.weighting.groups import Membership
+from faircil.weighting.last_layer import split_gradients, unit
+from faircil.weighting.losses import Loss, cross_entropy
+
+logger = logging.getLogger(__name__)
+
+Named = dict[str, Tensor]
+
+
+class FunctionalNet:
+    """The function from P trained parameters and n inputs to logits, (n, classes).
+
+    Parameters
+    ----------
+    net : Module
+        In eval mode while this is used; its parameters are read, never changed.
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        self._net = net
+        trained = ((name, p) for name, p in net.named_parameters() if p.requires_grad)
+        self._parameters = {name: p.detach() for name, p in trained}
+        self.size = sum(p.numel() for p in self._parameters.values())
+
+    def zeros(self, rows: int) -> Tensor:
+        """Return zeros in place of gradients, (rows, P)."""
+        return next(iter(self._parameters.values())).new_zeros(rows, self.size)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the logits of n inputs, (n, classes)."""
+        return self._call(self._parameters, x)
+
+    def split(self, flat: Tensor) -> tuple[Tensor, ...]:
+        """View rows of all parameters, (n, P), parameter by parameter."""
+        return torch.split(flat, [p.numel() for p in self._parameters.values()], dim=1)
+
+    def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
+        """Return ``J_iᵀ u_i`` of each sample for vectors u at the logits, (n, classes).
+
+        Not in one tensor, since these are large; see :meth:`split`.
+        """
+
+        def product(parameters: Named, x: Tensor, u: Tensor) -> Tensor:
+            return self._call(parameters, x[None])[0] @ u
+
+        with _plain_attention():
+            named = vmap(grad(product), in_dims=(None, 0, 0))(self._parameters, x, at_logits)
+        return tuple(part.flatten(1) for part in named.values())
+
+    def total(self, x: Tensor, at_logits: Tensor) -> Tensor:
+        """Return ``Σ_i J_iᵀ u_i``, (P,), by one backward pass."""
+        trained = [p for p in self._net.parameters() if p.requires_grad]
+        with torch.enable_grad():
+            logits = self._net(x)
+        parts = torch.autograd.grad(
+            logits, trained, at_logits, allow_unused=True, materialize_grads=True
+        )
+        return torch.cat([part.flatten() for part in parts])
+
+    def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
+        """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), for directions of the parameters, (B, P)."""
+
+        def product(direction: Named) -> Tensor:
+            def call(parameters: Named) -> Tensor:
+                return self._call(parameters, x)
+
+            tangent = jvp(call, (self._parameters,), (direction,))[1]
+            inner: Tensor = torch.linalg.vecdot(tangent, at_logits)
+            return inner
+
+        named = {
+            name: part.view(-1, *p.shape)
+            for (name, p), part in zip(
+                self._parameters.items(), self.split(directions), strict=True
+            )
+        }
+        with _plain_attention():
+            products: Tensor = vmap(product)(named)
+        return products
+
+    def _call(self, parameters: Named, x: Tensor) -> Tensor:
+        logits: Tensor = functional_call(self._net, parameters, (x,))
+        return logits
+
+
+class SampleBySample(FunctionalNet):
+    """The same for nets with a layer that has no rule for many gradients at once."""
+
+    def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
+        """Return ``J_iᵀ u_i`` of each sample, by a backward pass each."""
+        return self.split(torch.stack([self.total(*one) for one in _one_by_one(x, at_logits)]))
+
+    def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
+        """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), by a backward pass for each sample."""
+        each = [directions @ self.total(*one) for one in _one_by_one(x, at_logits)]
+        return torch.stack(each, dim=1)
+
+
+def functional_net(net: nn.Module, x: Tensor) -> FunctionalNet:
+    """Return the net as a function; two of the inputs, (n, ...), show what it can do."""
+    fast, some = FunctionalNet(net), x[:2]
+    sent = torch.ones_like(fast.logits(some))
+    try:
+        # The first forward-mode product compiles its rules by a way that torch has deprecated.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fast.products(some, sent, torch.cat(fast.gradients(some, sent), dim=1))
+    except RuntimeError as error:
+        logger.warning(
+            "%s has a layer that torch.func cannot differentiate (%s): every sample takes backward "
+            "passes of its own; if that is too slow, use the gradients of the last layer",
+            type(net).__name__,
+            next(iter(str(error).splitlines()), type(error).__name__),
+        )
+        return SampleBySample(net)
+    return fast
+
+
+def _one_by_one(x: Tensor, at_logits: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(torch.split(x, 1), torch.split(at_logits, 1), strict=True)
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Let attention run operation by operation: fused, it has no forward mode."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+ENTRIES = 2**22  # numbers in the gradients of a chunk of samples, which then stay in cache
+TANGENTS = 256  # rows of a forward-mode product: samples of a chunk times directions
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a pass over n samples adds up within G groups, and what it keeps of each sample.
+
+    Parameters
+    ----------
+    losses : Tensor of float64, shape (G,)
+    gradients : Tensor, shape (G, P)
+    at_logits : Tensor, shape (n, classes)
+        The vector at a sample's logits that gives its gradient at length 1; zero where that is.
+    """
+
+    losses: Tensor
+    gradients: Tensor
+    at_logits: Tensor
+
+
+def measure(
+    net: FunctionalNet, samples: Samples, group: Tensor, groups: int, loss: Loss = cross_entropy
+) -> Measured:
+    """Measure n samples, given the group of each, (n,); a negative one takes no part.
+
+    The gradient of every sample exists for a moment, for the sake of its norm; so the sums within
+    groups are a matrix product.
+    """
+    losses = torch.zeros(groups, dtype=torch.float64, device=group.device)
+    gradients = net.zeros(groups)
+    at_logits = []
+    numbers = torch.arange(groups, device=group.device)[:, None]
+    for rows in _slices(len(samples), ENTRIES // net.size):
+        x, member = samples.x[rows], group[rows] == numbers
+        at = split_gradients(net.logits(x), samples.y[rows], loss)
+        parts = net.gradients(x, at.direction)
+        norms = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts])
+        norms = torch.linalg.vector_norm(norms, dim=0)[:, None]
+        at_logits.append(torch.where(norms == 0, 0.0, at.direction / norms))
+        for total, part in zip(net.split(gradients), parts, strict=True):
+            total.addmm_(member * at.length, part)
+        losses += member.double() @ at.losses.double()
+    return Measured(losses, gradients, torch.cat(at_logits))
+
+
+@dataclass(frozen=True)
+class ForwardMode:
+    """Unit gradients of n samples and of G groups.
+
+    Parameters
+    ----------
+    net : FunctionalNet
+    x : Tensor, shape (n, ...)
+        Inputs of the samples.
+    at_logits : Tensor, shape (n, classes)
+        See :class:`Measured`.
+    directions : Tensor, shape (G, P)
+        Unit gradients of the groups; zero where one vanishes.
+    losses : Tensor of float64, shape (G,)
+        Added up within groups.
+    """
+
+    net: FunctionalNet
+    x: Tensor
+    at_logits: Tensor
+    directions: Tensor
+    losses: Tensor
+
+    def products(self, combine: Tensor | None = None) -> Tensor:
+        """Return the product of each sample with each group, or with combinations of groups.
+
+        Parameters
+        ----------
+        combine : Tensor, shape (B, G), optional
+            By default the groups themselves, B = G.
+
+        Returns
+        -------
+        Tensor, shape (B, n)
+        """
+        directions = self.directions if combine is None else combine @ self.directions
+        result = directions.new_empty(len(directions), len(self.x))
+        for rows in _slices(len(self.x), TANGENTS // len(directions)):
+            result[:, rows] = self.net.products(self.x[rows], self.at_logits[rows], directions)
+        return result
+
+    def progress(self, weights: Tensor) -> Tensor:
+        """Return the product of each group with the weighted sum of all samples, (G,)."""
+        total = self.net.zeros(1)[0]
+        for rows in chunks_of(len(self.x), CHUNK):
+            total += self.net.total(self.x[rows], weights[rows, None] * self.at_logits[rows])
+        return self.directions @ total
+
+
+def forward_mode(
+    net: FunctionalNet,
+    current: Samples,
+    memory: Samples | None,
+    membership: Membership,
+    loss: Loss = cross_entropy,
+) -> ForwardMode:
+    """Measure the current samples, and the gradients of all groups."""
+    groups = len(membership.groups)
+    now = measure(net, current, membership.current, groups, loss)
+    losses, gradients = now.losses, now.gradients
+    if memory is not None:
+        old = measure(net, memory, membership.memory, groups, loss)
+        losses, gradients = losses + old.losses, gradients + old.gradients
+    return ForwardMode(net, current.x, now.at_logits, unit(gradients), losses)
+
+
+def _slices(n: int, step: int) -> list[slice]:
+    return chunks_of(n, max(1, min(CHUNK, step)))

@@ -1,0 +1,326 @@
+"""Last-layer gradients as factors, their sums within groups, and what one forward pass tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from threading import local
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from faircil.compute import chunk_size, chunks_of, map_chunks, map_tasks, thread_safe
+from faircil.errors import DataError, DivergedError, raise_all
+from faircil.nets import evaluating, find_head
+from faircil.samples import Samples
+from faircil.weighting.groups import Floats, Membership
+from faircil.weighting.losses import Loss, cross_entropy
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """Factors of the last-layer gradients of n samples.
+
+    Parameters
+    ----------
+    losses : Tensor, shape (n,)
+    delta : Tensor, shape (n, classes)
+        Gradient with respect to the logits.
+    features : Tensor, shape (n, d)
+        Input of the last layer, without the constant 1.
+    bias : bool
+        Whether the layer has a bias, that is, whether h̃ has the constant.
+    """
+
+    losses: Tensor
+    delta: Tensor
+    features: Tensor
+    bias: bool
+
+
+def last_layer(
+    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: Loss = cross_entropy
+) -> LastLayer:
+    """Compute the gradient factors of all samples, x (n, ...), y (n,), in one forward pass."""
+    return last_layers(net, head, [(x, y)], loss=loss)[0]
+
+
+def last_layers(
+    net: nn.Module,
+    head: nn.Linear,
+    sets: Sequence[tuple[Tensor, Tensor]],
+    visit: Callable[[int, LastLayer, slice], None] = lambda *_: None,
+    loss: Loss = cross_entropy,
+) -> list[LastLayer]:
+    """Compute the gradient factors of several sets of samples in one chunked forward pass.
+
+    Parameters
+    ----------
+    net, head : Module, Linear
+        The classifier and its last layer (see :func:`faircil.nets.find_head`).
+    sets : sequence of (x, y), shapes (n, ...) and (n,)
+        The samples.
+    visit : callable
+        Called with the number of a set, its factors, and the rows of a chunk that has just been
+        filled in and is still in cache. Chunks come in any order, on any thread.
+    loss : Loss
+    """
+    results = [_empty(head, len(y)) for _, y in sets]
+    size = chunk_size(head.weight.device)
+    tasks = [(k, rows) for k, (_, y) in enumerate(sets) for rows in chunks_of(len(y), size)]
+    place = local()  # each thread has its own chunk in hand
+
+    def record(_: nn.Module, arguments: tuple[Tensor]) -> None:
+        place.features[:] = arguments[0]
+
+    def measure(task: tuple[int, slice]) -> None:
+        number, rows = task
+        (x, y), result = sets[number], results[number]
+        place.features = result.features[rows]
+        result.losses[rows], result.delta[rows] = loss(net(x[rows]), y[rows])
+        visit(number, result, rows)
+
+    hook = head.register_forward_pre_hook(record)
+    try:
+        with evaluating(net):
+            map_tasks(measure, tasks, threads=thread_safe(net))
+    finally:
+        hook.remove()
+    return results
+
+
+def _empty(head: nn.Linear, n: int) -> LastLayer:
+    new = head.weight.new_empty
+    delta, features = new(n, head.out_features), new(n, head.in_features)
+    return LastLayer(new(n), delta, features, head.bias is not None)
+
+
+def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
+    """Return the cosine of every sample's gradient with every group's; 0 where one vanishes.
+
+    Parameters
+    ----------
+    factors : LastLayer
+        Of n samples.
+    gradients : Tensor, shape (groups, classes, 1 + d) or (groups, classes, d) without a bias
+        Mean gradients of the groups, or any positive multiple of them.
+
+    Returns
+    -------
+    Tensor, shape (groups, n)
+    """
+    groups, classes, _ = gradients.shape
+    directions = unit_gradients(gradients)
+    matrix = directions[:, :, -factors.features.shape[1] :].reshape(groups * classes, -1)
+    offset = directions[:, :, 0].reshape(-1) if factors.bias else matrix.new_zeros(len(matrix))
+    n, device = len(factors.delta), factors.delta.device
+    result = factors.delta.new_empty(groups, n)
+
+    def measure(rows: slice) -> None:
+        delta, features = unit(factors.delta[rows]), factors.features[rows]
+        # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
+        product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
+        inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
+        length = feature_lengths(features, factors.bias)
+        result[:, rows] = torch.where(length == 0, 0.0, inner.T / length)
+
+    map_chunks(measure, n, chunk_size(device), threads=device.type == "cpu")
+    return result
+
+
+def feature_lengths(features: Tensor, bias: bool) -> Tensor:
+    """Return ``‖h̃‖`` of each row of features, (n, d): with the constant 1 if there is a bias."""
+    length: Tensor = torch.linalg.vector_norm(features, dim=1)
+    return torch.hypot(length, torch.ones_like(length)) if bias else length
+
+
+def unit_gradients(gradients: Tensor) -> Tensor:
+    """Scale every gradient, (groups, classes, …), to length 1; a zero gradient stays."""
+    return unit(gradients.flatten(1)).view_as(gradients)
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Scale every row to length 1; a row of zeros stays."""
+    # By the largest entry first: the squares of a confident sample's tiny entries would underflow.
+    largest = vectors.abs().amax(dim=1, keepdim=True)
+    scaled = torch.where(largest == 0, 0.0, vectors / largest)
+    result: Tensor = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1.0)
+    return result
+
+
+class GroupSums:
+    """Adds up gradients and losses within groups, as chunks of samples come by.
+
+    Parameters
+    ----------
+    group : Tensor of int64, shape (n,)
+        Group of each sample; samples with a negative number take no part.
+    groups : int
+        Number of groups, G.
+    """
+
+    def __init__(self, group: Tensor, groups: int) -> None:
+        self._group, self._groups = group, groups
+        # By first row: chunks come in any order, and are added up in theirs.
+        self._parts: dict[int, list[tuple[int, Tensor]]] = {}
+
+    def add(self, factors: LastLayer, rows: slice) -> None:
+        """Add up the gradients of one chunk."""
+        # Sorted within a chunk, which fits in cache, every group is one slice.
+        part, order = torch.sort(self._group[rows], stable=True)
+        delta = factors.delta[rows].index_select(0, order)
+        features = factors.features[rows].index_select(0, order)
+        present, sizes = torch.unique_consecutive(part, return_counts=True)
+        sums, end = [], 0
+        for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
+            members, end = slice(end, end + size), end + size
+            if g >= 0:
+                total = delta[members].T @ features[members]
+                if factors.bias:
+                    total = torch.cat([delta[members].sum(dim=0)[:, None], total], dim=1)
+                sums.append((g, total))
+        self._parts[rows.start] = sums
+
+    def total(self, factors: LastLayer) -> tuple[Tensor, Tensor]:
+        """Return the sums over all chunks; the mean gradient is the sum over the size.
+
+        Returns
+        -------
+        gradients : Tensor, shape (G, classes, 1 + d) or (G, classes, d) without a bias
+            ``Σ δ_i h̃_iᵀ``; zero for a group without samples.
+        losses : Tensor of float64, shape (G,)
+        """
+        columns = factors.features.shape[1] + factors.bias
+        gradients = factors.delta.new_zeros(self._groups, factors.delta.shape[1], columns)
+        for _, part in sorted(self._parts.items()):
+            for g, total in part:
+                gradients[g] += total
+        losses = torch.zeros(self._groups, dtype=torch.float64, device=self._group.device)
+        inside = self._group >= 0
+        losses.index_add_(0, self._group[inside], factors.losses[inside].double())
+        return gradients, losses
+
+
+def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Add up gradients and losses of n samples within G groups; see :class:`GroupSums`."""
+    sums, device = GroupSums(group, groups), group.device
+    size, on_cpu = chunk_size(device), device.type == "cpu"
+    map_chunks(lambda rows: sums.add(factors, rows), len(group), size, threads=on_cpu)
+    return sums.total(factors)
+
+
+class GroupStatistics(Protocol):
+    """What the program needs to know of G groups and n current samples, in float64."""
+
+    @property
+    def losses(self) -> Floats:
+        """Mean loss of each group, (G,)."""
+
+    @property
+    def alignment(self) -> Floats:
+        """Cosine of each current sample's gradient with each group's mean gradient, (G, n)."""
+
+    def progress(self, weights: Floats) -> Floats:
+        """Return the cosines weighted by the samples' weights, (n,), and added up: (G,)."""
+
+
+@dataclass(frozen=True)
+class LastLayerStatistics:
+    """Statistics from last-layer gradients; see :class:`GroupStatistics`.
+
+    Parameters
+    ----------
+    losses : ndarray, shape (G,)
+    factors : LastLayer
+        Of the current samples.
+    gradients : Tensor, shape (G, classes, 1 + d) or (G, classes, d) without a bias
+        Of the groups, up to a factor, which a cosine does not see.
+    """
+
+    losses: Floats
+    factors: LastLayer
+    gradients: Tensor
+
+    @cached_property
+    def alignment(self) -> Floats:
+        """See :class:`GroupStatistics`; computed when asked for."""
+        alignment: Floats = cosines(self.factors, self.gradients).double().cpu().numpy()
+        return alignment
+
+    def progress(self, weights: Floats) -> Floats:
+        """See :class:`GroupStatistics`."""
+        return self.alignment @ weights
+
+
+def group_statistics(
+    net: nn.Module,
+    current: Samples,
+    memory: Samples | None,
+    membership: Membership,
+    head: nn.Linear | str | None = None,
+    loss: Loss = cross_entropy,
+) -> LastLayerStatistics:
+    """Measure all groups with the net as it is: one forward pass over task and buffer."""
+    layer = find_head(net, current.x, head)
+    raise_all(missing_outputs(layer.out_features, membership), DataError)
+    sets, members = [(current.x, current.y)], [membership.current]
+    if memory is not None and len(memory):
+        sets.append((memory.x, memory.y))
+        members.append(membership.memory)
+    sums = [GroupSums(group, len(membership.groups)) for group in members]
+    measured = last_layers(net, layer, sets, lambda k, *chunk: sums[k].add(*chunk), loss)
+    totals = [each.total(factors) for each, factors in zip(sums, measured, strict=True)]
+    gradients, losses = (sum(parts[1:], parts[0]) for parts in zip(*totals, strict=True))
+    return LastLayerStatistics(mean_losses(losses, membership), measured[0], gradients)
+
+
+def missing_outputs(outputs: int, membership: Membership) -> list[str]:
+    """Say, in a list for mistakes, if a class has no output."""
+    highest = int(membership.groups.label.max())
+    if highest < outputs:
+        return []
+    return [
+        f"class {highest} is beyond the net's {outputs} outputs; classes count from 0, and the "
+        "last layer needs an output for each"
+    ]
+
+
+def mean_losses(sums: Tensor, membership: Membership) -> Floats:
+    """Divide losses that were added up within groups, (G,), by the size of the groups."""
+    if not torch.isfinite(sums).all():
+        raise DivergedError(
+            "the net's losses are not finite, so it has diverged or its inputs are not finite; "
+            "lower the learning rate, and check the inputs for NaN"
+        )
+    mean: Floats = (sums.cpu() / torch.from_numpy(membership.groups.size)).numpy()
+    return mean
+
+
+@dataclass(frozen=True)
+class SplitGradients:
+    """Losses of n samples, and their gradients at the logits, split into direction and length.
+
+    A gradient of the parameters is linear in the one at the logits, so it is computed for the
+    direction alone: what a confident sample sends back would vanish on the way.
+
+    Parameters
+    ----------
+    losses : Tensor, shape (n,)
+    direction : Tensor, shape (n, classes)
+        ``δ_i / ‖δ_i‖`` for the gradients δ; zero where δ is.
+    length : Tensor, shape (n,)
+        ``‖δ_i‖``.
+    """
+
+    losses: Tensor
+    direction: Tensor
+    length: Tensor
+
+
+def split_gradients(logits: Tensor, y: Tensor, loss: Loss = cross_entropy) -> SplitGradients:
+    """Differentiate the loss of n samples by their logits, (n, classes)."""
+    losses, delta = loss(logits, y)
+    direction = unit(delta)
+    return SplitGradients(losses, direction, torch.linalg.vecdot(delta, direction))

@@ -1,0 +1,338 @@
+"""Cosines of samples with groups, from the factors of all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from faircil.compute import CHUNK
+from faircil.samples import Samples
+from faircil.weighting.groups import Membership
+from faircil.weighting.last_layer import split_gradients
+from faircil.weighting.losses import Loss, cross_entropy
+
+PROBE = 8  # samples that show how a net uses its layers
+ROUNDING = 1e-3  # relative difference between factors and autograd that is no difference
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer, and which parts of it are trained."""
+
+    module: nn.Linear
+    weight: bool
+    bias: bool
+
+    @property
+    def columns(self) -> int:
+        """Length of h̃: the constant if the bias is trained, and the input if the weight is."""
+        return self.bias + self.weight * self.module.in_features
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Losses and unit gradients of n samples.
+
+    Parameters
+    ----------
+    losses : Tensor, shape (n,)
+    norms : Tensor, shape (n,)
+        ``‖∇ℓ_i‖``.
+    deltas : tuple of Tensor, shapes (n, out)
+        Of each layer, scaled such that ``δ_li h̃_liᵀ`` over all layers has length 1, or is zero.
+    inputs : tuple of Tensor, shapes (n, in)
+        Of each layer, without the constant 1.
+    """
+
+    losses: Tensor
+    norms: Tensor
+    deltas: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
+
+    def take(self, rows: Tensor | slice) -> Factors:
+        """Return the factors of some samples: row numbers (a copy) or a slice (a view)."""
+        return Factors(
+            self.losses[rows],
+            self.norms[rows],
+            tuple(delta[rows] for delta in self.deltas),
+            tuple(h[rows] for h in self.inputs),
+        )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One run of a layer: its input, (n, in), and the place of its output in the graph."""
+
+    layer: Layer
+    inputs: Tensor
+    output: GradientEdge
+
+
+def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
+    """Return the layers of a net whose gradients have factors; None for any other net.
+
+    Parameters
+    ----------
+    net : Module
+        In eval mode.
+    x : Tensor, shape (n, ...)
+        Inputs; a few of them are passed through the net. No list of modules tells what a forward
+        does with a weight, so the factors are compared with autograd's gradient.
+    """
+    layers = [
+        Layer(module, _trained(module.weight), _trained(module.bias))
+        for module in net.modules()
+        if type(module) is nn.Linear
+    ]
+    layers = [layer for layer in layers if layer.columns]
+    owned = [p for layer in layers for p in (layer.module.weight, layer.module.bias) if _trained(p)]
+    if sorted(map(id, owned)) != sorted(id(p) for p in net.parameters() if p.requires_grad):
+        return None  # something else is trained, or two layers share a parameter
+    logits, calls = _run(net, layers, x[:PROBE])
+    once = len({call.layer for call in calls}) == len(calls)
+    rowwise = all(call.inputs.shape[:-1] == logits.shape[:1] for call in calls)
+    if not (once and rowwise and logits.requires_grad):
+        return None
+    # Only half of the samples send something back, so that rows which are not samples show, too.
+    half = (len(logits) + 1) // 2
+    sent = torch.zeros_like(logits)
+    sent[:half] = torch.arange(1, 1 + logits.shape[1])
+    ends = [*(call.output for call in calls), *map(get_gradient_edge, owned)]
+    found = torch.autograd.grad(logits, ends, sent, allow_unused=True)
+    used = [(call, d[:half].T) for call, d in zip(calls, found, strict=False) if d is not None]
+    factored = {call.layer.module.weight: d @ call.inputs[:half] for call, d in used}
+    factored |= {call.layer.module.bias: d.sum(dim=1) for call, d in used}
+    exact = zip(owned, found[len(calls) :], strict=True)
+    if not all(_equal(p, factored.get(p), gradient) for p, gradient in exact):
+        return None
+    return tuple(call.layer for call, _ in used) or None
+
+
+def layer_factors(
+    net: nn.Module, layers: Sequence[Layer], x: Tensor, y: Tensor, loss: Loss = cross_entropy
+) -> Factors:
+    """Compute the factors of n samples, x (n, ...), y (n,), by one forward and one backward."""
+    logits, calls = _run(net, layers, x)
+    at = split_gradients(logits.detach(), y, loss)
+    deltas = torch.autograd.grad(logits, [call.output for call in calls], at.direction)
+    inputs = [call.inputs for call in calls]
+    norms = logits.new_zeros(len(y))
+    for layer, delta, h in zip(layers, deltas, inputs, strict=True):
+        length = torch.linalg.vector_norm(h, dim=1) * layer.weight
+        length = torch.hypot(length, torch.full_like(length, layer.bias))
+        norms = torch.hypot(norms, torch.linalg.vector_norm(delta, dim=1) * length)
+    scale = torch.where(norms == 0, 0.0, 1 / norms)[:, None]
+    return Factors(
+        at.losses, at.length * norms, tuple(delta * scale for delta in deltas), tuple(inputs)
+    )
+
+
+def join(parts: Sequence[Factors]) -> Factors:
+    """Put the factors of several sets of samples one after the other."""
+    return Factors(
+        torch.cat([part.losses for part in parts]),
+        torch.cat([part.norms for part in parts]),
+        tuple(map(torch.cat, zip(*(part.deltas for part in parts), strict=True))),
+        tuple(map(torch.cat, zip(*(part.inputs for part in parts), strict=True))),
+    )
+
+
+def _run(net: nn.Module, layers: Sequence[Layer], x: Tensor) -> tuple[Tensor, list[_Call]]:
+    """Return the logits, and every run of the layers in order."""
+    calls: list[_Call] = []
+
+    def record(layer: Layer, _: nn.Module, arguments: tuple[Tensor], output: Tensor) -> None:
+        if output.requires_grad:
+            # An edge of the graph, since an activation may overwrite the tensor in place.
+            calls.append(_Call(layer, arguments[0].detach(), get_gradient_edge(output)))
+
+    hooks = [layer.module.register_forward_hook(partial(record, layer)) for layer in layers]
+    try:
+        with torch.enable_grad():
+            logits: Tensor = net(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return logits, calls
+
+
+def _trained(parameter: Tensor | None) -> bool:
+    return isinstance(parameter, nn.Parameter) and parameter.requires_grad
+
+
+def _equal(parameter: Tensor, one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two gradients of a parameter are the same up to rounding; None stands for zero."""
+    one, other = (torch.zeros_like(parameter) if g is None else g for g in (one, other))
+    return bool((one - other).abs().max() <= ROUNDING * other.abs().max())
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Unit gradients of G groups, of which B are matrices and the others factors of m samples.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+    groups : Tensor of int64, shape (B,)
+        Those that have matrices.
+    matrices : sequence of Tensor, shapes (B, out, columns)
+        Of each layer.
+    few : Factors
+        Of the samples of all other groups.
+    shares : Tensor, shape (m, G)
+        What each of these samples adds to the unit gradient of each group.
+    """
+
+    layers: Sequence[Layer]
+    groups: Tensor
+    matrices: Sequence[Tensor]
+    few: Factors
+    shares: Tensor
+
+    def products(self, factors: Factors) -> Tensor:
+        """Return the products with the unit gradients of n samples, (n, G)."""
+        n = len(factors.norms)
+        product = self.shares.new_zeros(n, len(self.groups))
+        kernel = self.shares.new_zeros(n, len(self.shares))
+        parts = zip(factors.deltas, factors.inputs, self.few.deltas, self.few.inputs, strict=True)
+        for layer, matrix, (delta, h, few_delta, few_h) in zip(
+            self.layers, self.matrices, parts, strict=True
+        ):
+            inner, bias = delta @ few_delta.T, int(layer.bias)
+            if layer.weight:
+                inner *= (h @ few_h.T).add_(bias)
+                outputs = h @ matrix[:, :, bias:].flatten(0, 1).T
+                product += torch.linalg.vecdot(outputs.view(n, *matrix.shape[:2]), delta[:, None])
+            if layer.bias:
+                product += delta @ matrix[:, :, 0].T
+            kernel += inner
+        return (kernel @ self.shares).index_add_(1, self.groups, product)
+
+
+class GroupGradients:
+    """Gradients of G groups, added up chunk by chunk.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+    size : Tensor of int64, shape (G,)
+        Number of samples of each group.
+    """
+
+    def __init__(self, layers: Sequence[Layer], size: Tensor) -> None:
+        shapes = [(layer.module.out_features, layer.columns) for layer in layers]
+        parameters = sum(out * columns for out, columns in shapes)
+        self._layers = layers
+        self._sums = layers[0].module.weight.new_zeros(len(size), parameters)
+        self._matrices = _by_layer(self._sums, layers)
+        self._is_few = size * sum(map(sum, shapes)) < parameters
+        self._few: list[tuple[Tensor, Factors]] = []
+        self.losses = torch.zeros(len(size), dtype=torch.float64, device=size.device)
+
+    def add(self, group: Tensor, factors: Factors) -> None:
+        """Add samples sorted by group, (n,); those with a negative number take no part."""
+        present, sizes = torch.unique_consecutive(group, return_counts=True)
+        end = 0
+        for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
+            rows, end = slice(end, end + size), end + size
+            if g >= 0:
+                self._add(g, factors.take(rows))
+                self.losses[g] += factors.losses[rows].double().sum()
+        few = torch.nonzero((group >= 0) & self._is_few[group]).squeeze(1)
+        self._few.append((group[few], factors.take(few)))
+
+    def _add(self, g: int, members: Factors) -> None:
+        for layer, matrix, delta, h in zip(
+            self._layers, self._matrices, members.deltas, members.inputs, strict=True
+        ):
+            scaled = (delta * members.norms[:, None]).T
+            if layer.weight:
+                matrix[g, :, int(layer.bias) :].addmm_(scaled, h)
+            if layer.bias:
+                matrix[g, :, 0] += scaled.sum(dim=1)
+
+    def directions(self) -> Directions:
+        """Return the gradients at length 1; one that vanishes stays zero."""
+        # In float64 the squares of tiny gradients do not underflow; row by row this costs little.
+        length = torch.stack([row.double().norm() for row in self._sums])
+        scale = torch.where(length == 0, 0.0, 1 / length)
+        group = torch.cat([group for group, _ in self._few])
+        few = join([factors for _, factors in self._few])
+        shares = self._sums.new_zeros(len(group), len(length))
+        share = (few.norms * scale[group]).to(shares)
+        shares.scatter_(1, group[:, None], share[:, None])
+        groups = torch.nonzero(~self._is_few).squeeze(1)
+        unit = (self._sums.index_select(0, groups) * scale[groups, None]).to(shares)
+        return Directions(self._layers, groups, _by_layer(unit, self._layers), few, shares)
+
+
+def _by_layer(flat: Tensor, layers: Sequence[Layer]) -> list[Tensor]:
+    """View rows of all parameters, (B, parameters), as one matrix per layer, (B, out, columns)."""
+    shapes = [(layer.module.out_features, layer.columns) for layer in layers]
+    parts = torch.split(flat, [out * columns for out, columns in shapes], dim=1)
+    return [part.view(len(flat), *shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+KEPT = 2**27  # numbers kept of the first pass for the second; beyond that, factors are made anew
+
+
+def factored_cosines(
+    net: nn.Module,
+    layers: Sequence[Layer],
+    current: Samples,
+    memory: Samples | None,
+    membership: Membership,
+    loss: Loss = cross_entropy,
+) -> tuple[Tensor, Tensor]:
+    """Compare all current samples with all groups.
+
+    Parameters
+    ----------
+    net : Module
+        In eval mode.
+    layers : sequence of Layer
+        See :func:`~faircil.weighting.layer_factors.linear_layers`.
+    current, memory : Samples
+        n and m of them.
+    membership : Membership
+        G groups.
+    loss : Loss
+
+    Returns
+    -------
+    losses : Tensor of float64, shape (G,)
+        Added up within groups.
+    cosines : Tensor, shape (G, n)
+    """
+    size = torch.from_numpy(membership.groups.size).to(current.y.device)
+    gradients = GroupGradients(layers, size)
+    if memory is not None:
+        for rows, factors in _chunks(net, layers, memory, membership.memory, loss):
+            gradients.add(membership.memory[rows], factors)
+    numbers = sum(layer.module.in_features + layer.module.out_features for layer in layers)
+    keeps = len(current) * numbers <= KEPT
+    kept: list[tuple[Tensor, Factors]] = []
+    for rows, factors in _chunks(net, layers, current, membership.current, loss):
+        gradients.add(membership.current[rows], factors)
+        if keeps:
+            kept.append((rows, factors))
+    directions = gradients.directions()
+    cosines = directions.shares.new_empty(len(size), len(current))
+    again = _chunks(net, layers, current, membership.current, loss)
+    for rows, factors in kept if keeps else again:
+        cosines[:, rows] = directions.products(factors).T
+    return gradients.losses, cosines
+
+
+def _chunks(
+    net: nn.Module, layers: Sequence[Layer], samples: Samples, group: Tensor, loss: Loss
+) -> Iterator[tuple[Tensor, Factors]]:
+    """Yield the rows of samples, sorted by group, and their factors."""
+    for rows in torch.split(torch.argsort(group, stable=True), CHUNK):
+        part = samples.take(rows)
+        yield rows, layer_factors(net, layers, part.x, part.y, loss)

@@ -1,0 +1,128 @@
+"""How a training run uses weights: which samples an epoch trains on, and the controls.
+
+A weighting is a table row: a function from the weights that the program gives, at the run's own
+state, to the weights that the epoch uses. The controls answer the sceptic's question, whether it
+matters *which* samples the program keeps or only *how many*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from faircil.samples import rows_of_groups
+
+KEEP_ABOVE = 0.05  # samples with smaller weights only fill the last batch
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Samples of an epoch in training order.
+
+    Parameters
+    ----------
+    index : Tensor of int64, shape (k,)
+        Row numbers in the task's training data.
+    weight : Tensor, shape (k,), or None
+        Their weights; None: all 1.
+    """
+
+    index: Tensor
+    weight: Tensor | None = None
+
+
+def everything(n: int, generator: torch.Generator, device: torch.device) -> Selection:
+    """All n samples, shuffled, at weight 1."""
+    return Selection(torch.randperm(n, generator=generator).to(device))
+
+
+def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Selection:
+    """Keep samples with weight above .05, fill the last batch with dropped ones, shuffle.
+
+    The fillers are drawn at random and keep their own small weight. If nothing is kept, the
+    selection is empty.
+
+    Parameters
+    ----------
+    weights : Tensor, shape (n,)
+    batch_size : int
+    generator : torch.Generator
+    """
+    order = torch.randperm(len(weights), generator=generator).to(weights.device)
+    keep = weights[order] > KEEP_ABOVE
+    kept, dropped = order[keep], order[~keep]
+    fillers = dropped[: -len(kept) % batch_size]
+    index = torch.cat([kept, fillers])
+    index = index[torch.randperm(len(index), generator=generator).to(index.device)]
+    return Selection(index, weights[index])
+
+
+def select_all(weights: Tensor, _batch_size: int, generator: torch.Generator) -> Selection:
+    """Keep all samples, whatever their weight, and shuffle.
+
+    A zero weight then makes the mean of its batch smaller, so dropped samples shorten the steps
+    instead of saving some: Alg. 1 of the paper to the letter, whose sum is over the whole task.
+    """
+    index = everything(len(weights), generator, weights.device).index
+    return Selection(index, weights[index])
+
+
+# From the weights (n,) and the batch size to the samples of an epoch.
+Select = Callable[[Tensor, int, torch.Generator], Selection]
+SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all}
+
+
+def rounded(weights: Tensor) -> Tensor:
+    """Return 1 for weights of at least ½ and 0 for the others, (n,)."""
+    return (weights >= 0.5).to(weights.dtype)  # torch rounds ½ to the even number, which is 0
+
+
+def as_solved(weights: Tensor, _group: Tensor, _generator: torch.Generator) -> Tensor:
+    """Use the weights of the program."""
+    return weights
+
+
+def random_subset(weights: Tensor, _group: Tensor, generator: torch.Generator) -> Tensor:
+    """Use the same weights, permuted over the whole task."""
+    return weights[torch.randperm(len(weights), generator=generator).to(weights.device)]
+
+
+def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) -> Tensor:
+    """Keep as many samples as the program, drawn at random in equal numbers per group.
+
+    A group too small for its part gives all it has, and the others share the rest.
+    """
+    budget = int((weights > KEEP_ABOVE).sum())
+    members = [rows for rows in rows_of_groups(group, int(group.max()) + 1) if len(rows)]
+    result = torch.zeros_like(weights)
+    for position, rows in enumerate(sorted(members, key=len)):
+        quota = min(len(rows), round(budget / (len(members) - position)))
+        chosen = torch.randperm(len(rows), generator=generator)[:quota].to(rows.device)
+        result[rows[chosen]] = 1.0
+        budget -= quota
+    return result
+
+
+# From the program's weights (n,) and the group of each sample (n,) to the weights to train with.
+Reweighting = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """A row of the table: what to do with the program's weights; None: do not solve it at all."""
+
+    reweight: Reweighting | None
+    summary: str
+
+
+WEIGHTINGS: dict[str, Weighting] = {
+    "none": Weighting(None, "every current sample at weight 1"),
+    "fsw": Weighting(as_solved, "the weights that the linear program gives"),
+    "random": Weighting(random_subset, "control: the program's weights, permuted over the task"),
+    "balanced": Weighting(
+        balanced_subset, "control: as many samples as the program keeps, equally many per group"
+    ),
+}

@@ -1,0 +1,1 @@
+"""The laboratory of faircil: the paper's tables and figures again, and benchmarks."""

@@ -1,0 +1,303 @@
+"""A benchmark of sweeps as files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import mean, median
+
+from matplotlib.figure import Figure
+
+from faircil.report import Cell, Table, as_markdown
+from faircil.report.plots import COLOURS
+from faircil_lab.bench.measuring import described, written
+from faircil_lab.bench.pages import Findings, Layer, split_bars
+from faircil_lab.bench.sweeps import PARTS, Case, Parts, SweepCost, SweepResults, summed
+
+
+@dataclass(frozen=True)
+class CaseSummary:
+    """A number of processes, over repeats.
+
+    Parameters
+    ----------
+    case : Case
+    repeats, runs, processes : int
+    wall : float
+        Median of the seconds.
+    rate : float
+        Runs per second.
+    speedup : float
+        Rate against that of the first case.
+    shares : Parts
+        Of the time of all processes, mean over repeats; together 1.
+    cores : float
+        That a process had while it worked, mean over repeats.
+    """
+
+    case: Case
+    repeats: int
+    runs: int
+    processes: int
+    wall: float
+    rate: float
+    speedup: float
+    shares: Parts
+    cores: float
+
+    @property
+    def per_run(self) -> Parts:
+        """Seconds that a process has for a run: shorter is better, however many there are."""
+        return self.shares.times(self.processes * self.wall / self.runs)
+
+
+def summarise_sweeps(costs: Sequence[SweepCost]) -> list[CaseSummary]:
+    """Return a row per case, in the order measured."""
+    parts: dict[Case, list[SweepCost]] = {}
+    for cost in costs:
+        parts.setdefault(cost.case, []).append(cost)
+    rates = {case: part[0].runs / _wall(part) for case, part in parts.items()}
+    return [
+        CaseSummary(
+            case,
+            len(part),
+            part[0].runs,
+            part[0].processes,
+            _wall(part),
+            rates[case],
+            rates[case] / rates[costs[0].case],
+            _shares(part),
+            mean(cost.cores for cost in part),
+        )
+        for case, part in parts.items()
+    ]
+
+
+def _wall(costs: Sequence[SweepCost]) -> float:
+    return median(cost.wall for cost in costs)
+
+
+def _shares(costs: Sequence[SweepCost]) -> Parts:
+    return summed([cost.parts.times(1 / cost.parts.total / len(costs)) for cost in costs])
+
+
+# Where the name of a part is too short.
+WORDS = {"load": "load data", "rest": "all else", "idle": "idle at the end"}
+
+
+def sweep_tables(rows: Sequence[CaseSummary]) -> list[Table]:
+    """Make a table of speed and one of shares, a row per case."""
+    speed = (
+        "processes",
+        "runs",
+        "time",
+        "runs per second",
+        "against the first",
+        "cores per process",
+    )
+    shares = ("processes", *(part_name(part) for part in PARTS))
+    return [
+        Table("Speed", speed, tuple(_speed_cells(row) for row in rows)),
+        Table("Shares of the time", shares, tuple(_share_cells(row) for row in rows)),
+    ]
+
+
+def part_name(part: str) -> str:
+    """Return what people call a part of the time."""
+    return WORDS.get(part, part)
+
+
+def percent(share: float) -> str:
+    """Write a share.
+
+    Examples
+    --------
+    >>> percent(0.0712)
+    '7.1 %'
+    """
+    return f"{100 * share:z.1f} %"
+
+
+def digits(value: float) -> str:
+    """Write a rate with three digits.
+
+    Examples
+    --------
+    >>> digits(0.01234), digits(1.234), digits(123.4)
+    ('0.0123', '1.23', '123')
+    """
+    return f"{value:#.3g}".rstrip(".")
+
+
+def _speed_cells(row: CaseSummary) -> tuple[Cell, ...]:
+    texts = (row.case.name, str(row.runs), written(row.wall), digits(row.rate))
+    return tuple(map(Cell, (*texts, f"{row.speedup:.2f}", f"{row.cores:.2f}")))
+
+
+def _share_cells(row: CaseSummary) -> tuple[Cell, ...]:
+    texts = (percent(getattr(row.shares, part)) for part in PARTS)
+    return tuple(map(Cell, (row.case.name, *texts)))
+
+
+IDLE = "#BBBBBB"  # nothing is done
+
+
+def time_per_run(rows: Sequence[CaseSummary]) -> Figure:
+    """Draw a bar per case: the time of a process for a run, split.
+
+    Bars of the same length mean that twice as many processes make twice as many runs.
+    """
+    layers = [
+        Layer(part_name(part), colour, [getattr(row.per_run, part) for row in rows])
+        for part, colour in zip(PARTS, (*COLOURS, IDLE), strict=True)
+    ]
+    names = [row.case.name.replace(" and ", "\nand ") for row in rows]
+    words = [f"{digits(row.rate)} runs per second" for row in rows]
+    return split_bars(names, layers, words, "seconds of a process, per run")
+
+
+AROUND = ("start", "load", "write", "rest", "idle")  # what is not the runs themselves
+MENTIONED = 2
+ENOUGH = 0.9  # of a core; a process that has less was disturbed
+
+
+def sentences(rows: Sequence[CaseSummary]) -> Iterator[str]:
+    """Say how fast each case is and what its time goes to, the fastest, and what was disturbed."""
+    for row in rows:
+        yield f"With {row.case.name}: {_speed(row, rows[0])} {_time(row)}"
+    for row in rows[1:]:
+        if row.processes > rows[0].processes:
+            ratio = row.per_run.runs / rows[0].per_run.runs
+            yield (
+                f"With {row.case.name} a run itself (weights, training, evaluation) takes "
+                f"{ratio:.2f} times as long as with {rows[0].case.name}."
+            )
+    if len(rows) > 1:
+        yield f"The fastest: {max(rows, key=lambda row: row.rate).case.name}."
+    for row in rows:
+        if _is_disturbed(row):
+            yield (
+                f"**With {row.case.name} a process had {row.cores:.2f} of a core: other programs "
+                "were busy. Measure again on a quiet machine.**"
+            )
+
+
+def _speed(row: CaseSummary, first: CaseSummary) -> str:
+    text = f"{row.runs} runs in {written(row.wall)}, {digits(row.rate)} runs per second"
+    if row is first:
+        return f"{text}."
+    return f"{text}, {row.speedup:.2f} times as many as with {first.case.name}."
+
+
+def _is_disturbed(row: CaseSummary) -> bool:
+    """Whether processes lacked cores though there were enough; one with a GPU waits for that."""
+    enough = row.processes <= (os.cpu_count() or 1)
+    return enough and not row.case.gpu_jobs and row.cores < ENOUGH
+
+
+def _time(row: CaseSummary) -> str:
+    shares = row.shares
+    most = sorted(AROUND, key=lambda part: getattr(shares, part), reverse=True)[:MENTIONED]
+    around = ", ".join(f"{percent(getattr(shares, part))} {part_name(part)}" for part in most)
+    return (
+        f"{percent(shares.runs)} of the time is the runs themselves, {around}; with nothing but "
+        f"the runs it would be {shares.total / shares.runs:.2f} times as fast."
+    )
+
+
+PICTURE = "time"  # its name
+HEAD = """# Time of a sweep
+
+Written by
+
+```
+{command}
+```
+
+on {machine}.
+"""
+FOUND = """
+The same {runs} runs, on validation data, with each number of processes, in turns, in a new folder
+each time; median of {repeats}.
+
+{sentences}
+
+![what the time of a process goes to, per run]({picture})
+
+Bars of the same length mean that twice as many processes make twice as many runs. *Cores per
+process* is what the processor gave a process while it worked: less than 1 where others were in its
+way, or where it waited for a GPU.
+"""
+PARTS_TEXT = """
+*Start* is all until a process is ready for its first run: Python, imports, what torch loads when
+it is first used, the context of a GPU. One process on the CPU is that of the command, which has
+most of this behind it. *Load data* counts what is not in memory yet; a process keeps the data of
+its last runs and rather takes runs on it. *Weights* are the statistics of the groups and the linear
+program. *Write* is the files of the runs, *idle at the end* the time from the last run of a process
+to the end of the sweep, *all else* nets, buffers, locks and waiting for the next piece of work.
+"""
+
+
+def page(results: SweepResults, pictures: Mapping[str, str]) -> str:
+    """Write the page; ``pictures`` says where each picture is, seen from the page."""
+    rows = summarise_sweeps(results.costs)
+    text = HEAD.format(command=results.command, machine=described(results.environment))
+    text += "".join(f"\n{note}.\n" for note in results.notes)
+    text += FOUND.format(
+        runs=len(results.works),
+        repeats=max(row.repeats for row in rows),
+        sentences="\n".join(f"- {sentence}" for sentence in sentences(rows)),
+        picture=pictures[PICTURE],
+    )
+    for table in sweep_tables(rows):
+        text += f"\n## {table.title}\n\n{as_markdown(table)}"
+    text += PARTS_TEXT
+    return text if results.complete else f"{text}\nThe benchmark was interrupted here.\n"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One line of ``results.csv``.
+
+    Parameters
+    ----------
+    case : str
+        How many processes.
+    repeat : int
+    quantity : str
+        ``wall``, ``runs``, ``processes``, or a part of the time of all processes.
+    value : float
+    """
+
+    case: str
+    repeat: int
+    quantity: str
+    value: float
+
+
+def sweep_findings(results: SweepResults) -> Findings:
+    """Put document, rows, tables, picture and page together."""
+    rows = summarise_sweeps(results.costs)
+    document = {
+        **results.described(),
+        "runs": list(results.works),
+        "findings": list(sentences(rows)),
+        "summary": [{"name": row.case.name} | asdict(row) for row in rows],
+        "sweeps": [asdict(cost) for cost in results.costs],
+    }
+    return Findings(
+        document,
+        [asdict(value) for value in _values(results)],
+        sweep_tables(rows),
+        {PICTURE: time_per_run(rows)},
+        partial(page, results),
+    )
+
+
+def _values(results: SweepResults) -> Iterator[Value]:
+    for cost in results.costs:
+        values = {"wall": cost.wall, "runs": cost.runs, "processes": cost.processes}
+        for quantity, value in (values | asdict(cost.parts)).items():
+            yield Value(cost.case.name, cost.repeat, quantity, value)

@@ -1,0 +1,307 @@
+"""What a large text encoder costs: its workload, what is timed, what is recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from faircil.errors import raise_all
+from faircil.text.passes import TOKEN_BUDGET
+from faircil_lab.bench.measuring import Circumstances, medians
+
+CLASSES, TASKS, ATTRIBUTES = 25, 5, 2  # of BiasBios: professions, tasks, genders
+QUOTA = 32  # samples of each earlier group in the buffer
+BATCH = 64  # current samples of a step, and as many replayed ones
+HEAD_WIDTH = 64  # numbers of an attention head, as in BERT
+LEAST_TOKENS = 4  # a first one and a few words
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An encoder of BERT's kind and a corpus; the defaults are BERT-base and BiasBios.
+
+    Parameters
+    ----------
+    layers, hidden : int
+        Of the encoder.
+    rows : int
+        Texts for training, of all tasks.
+    tokens : int
+        Of each text.
+    steps : int
+        Training steps that are timed in a round.
+    repeats : int
+        Rounds.
+    """
+
+    layers: int = 12
+    hidden: int = 768
+    rows: int = 253_000
+    tokens: int = 128
+    steps: int = 100
+    repeats: int = 3
+
+    def __post_init__(self) -> None:
+        least = {
+            "layers": 1,
+            "hidden": 1,
+            "rows": CLASSES * ATTRIBUTES,
+            "tokens": LEAST_TOKENS,
+            "steps": 1,
+            "repeats": 1,
+        }
+        mistakes = [
+            f"--{name} is {getattr(self, name)}, expected at least {bound}"
+            for name, bound in least.items()
+            if getattr(self, name) < bound
+        ]
+        if self.hidden > HEAD_WIDTH and self.hidden % HEAD_WIDTH:
+            mistakes.append(
+                f"--hidden is {self.hidden}, expected a multiple of {HEAD_WIDTH}, the width of an "
+                f"attention head, or less than {HEAD_WIDTH}"
+            )
+        raise_all(mistakes)
+
+    @property
+    def flops_per_token(self) -> float:
+        """Products and sums of a forward pass, per token.
+
+        A layer has 4 d² weights in its attention and 8 d² in its feed-forward part, each one
+        product and one sum; attention compares a token with all others and adds them up.
+        """
+        return self.layers * (24.0 * self.hidden**2 + 4.0 * self.tokens * self.hidden)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A way to train.
+
+    Parameters
+    ----------
+    token_budget : int
+        Tokens whose activations are in memory at once. A step with more goes through the encoder
+        twice.
+    shortest : float
+        Length of the shortest text, as a part of the longest; lengths are drawn evenly.
+    """
+
+    token_budget: int = TOKEN_BUDGET
+    shortest: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        words = f"training, {self.token_budget:,} tokens at once"
+        return words if self.shortest == 1 else f"{words}, texts of all lengths"
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A way to embed the corpus with a frozen encoder.
+
+    Parameters
+    ----------
+    part : float
+        Of the corpus; all of it is embedded only once, not in each round.
+    token_budget : int
+    precision : str
+        See :class:`faircil.text.passes.Passing`.
+    shortest : float
+        Length of the shortest text, as a part of the longest; lengths are drawn evenly.
+    """
+
+    part: float
+    token_budget: int = TOKEN_BUDGET
+    precision: str = "auto"
+    shortest: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        corpus = "the whole corpus" if self.part == 1 else f"{100 * self.part:g} % of the corpus"
+        words = [f"{self.token_budget:,} tokens at once", corpus]
+        if self.shortest < 1:
+            words.append("texts of all lengths")
+        if self.precision != "auto":
+            words.append(self.precision)
+        return ", ".join(words)
+
+
+# The first of each is what a run does by default; the sentences of the page are about it.
+SHORTEST = 0.125
+TRAININGS = (Training(), Training(TOKEN_BUDGET // 4), Training(shortest=SHORTEST))
+EMBEDDINGS = (
+    Embedding(0.1),
+    Embedding(0.1, token_budget=4 * TOKEN_BUDGET),
+    Embedding(0.1, token_budget=TOKEN_BUDGET // 4),
+    Embedding(0.1, shortest=SHORTEST),
+    Embedding(0.01, precision="float32"),
+    Embedding(1.0),
+)
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a piece of work took.
+
+    Parameters
+    ----------
+    seconds : float
+    tokens : int
+        That went through the encoder; padding does not count.
+    memory : float or None
+        Peak of the GPU in GiB, with all that was there before; None on a CPU.
+    """
+
+    seconds: float
+    tokens: int
+    memory: float | None
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+
+def gauge(work: Callable[[], Result], device: torch.device, tokens: int = 0) -> tuple[Result, Cost]:
+    """Do the work; return what it returns, and what it took until the device was done."""
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    start = time.perf_counter()
+    result = work()
+    if on_gpu:
+        torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - start
+    memory = torch.cuda.max_memory_allocated(device) / 2**30 if on_gpu else None
+    return result, Cost(seconds, tokens, memory)
+
+
+@dataclass(frozen=True)
+class EpochRound:
+    """The parts of an epoch of the last task, measured one after another.
+
+    Parameters
+    ----------
+    number : int
+        From 1.
+    samples, buffer, groups : int
+        Texts of the task and of the buffer, and groups that are compared.
+    forward : Cost
+        One pass of task and buffer through the encoder, without gradients.
+    statistics : Cost
+        All that the program needs, that pass included.
+    on_stored : Cost
+        The same from features that are there already: all but the pass.
+    lp : float
+        Seconds of the linear program.
+    kept : int
+        Texts that an epoch with its weights trains on.
+    training : mapping
+        Cost of some training steps, by the name of the way to train.
+    """
+
+    number: int
+    samples: int
+    buffer: int
+    groups: int
+    forward: Cost
+    statistics: Cost
+    on_stored: Cost
+    lp: float
+    kept: int
+    training: Mapping[str, Cost]
+
+
+@dataclass(frozen=True)
+class EmbeddingRound:
+    """What it took to embed texts with a frozen encoder.
+
+    Parameters
+    ----------
+    number : int
+        From 1.
+    case : Embedding
+    rows : int
+    cost : Cost
+    """
+
+    number: int
+    case: Embedding
+    rows: int
+    cost: Cost
+
+
+TextOutcome = EpochRound | EmbeddingRound
+
+
+@dataclass(frozen=True)
+class TextResults(Circumstances):
+    """A benchmark of an encoder.
+
+    Parameters
+    ----------
+    workload : Workload
+    outcomes : tuple of EpochRound and EmbeddingRound
+    """
+
+    workload: Workload
+    outcomes: tuple[TextOutcome, ...]
+
+    @property
+    def epochs(self) -> list[EpochRound]:
+        """The rounds of epochs."""
+        return [outcome for outcome in self.outcomes if isinstance(outcome, EpochRound)]
+
+    @property
+    def embeddings(self) -> list[EmbeddingRound]:
+        """The rounds of embedding."""
+        return [outcome for outcome in self.outcomes if isinstance(outcome, EmbeddingRound)]
+
+
+SIZE = 512  # rows and columns of the product that is timed
+BACKWARD = 2  # passes that a backward pass is worth
+PATIENCE = 600.0  # seconds that nobody has to be asked about
+
+
+def flops(workload: Workload) -> float:
+    """Return the products and sums of the whole benchmark, roughly."""
+    task = workload.rows / TASKS * workload.tokens
+    step = 2 * BATCH * workload.tokens
+    # A way to train with a smaller budget goes forward twice.
+    passes = sum(1 + BACKWARD + (step > way.token_budget) for way in TRAININGS)
+    steps = min(workload.steps, -(-workload.rows // TASKS // BATCH))
+    tokens = (1 + workload.repeats) * (2 * task + steps * step * passes)
+    for case in EMBEDDINGS:
+        times = 1 if case.part == 1 else workload.repeats
+        tokens += times * case.part * workload.rows * workload.tokens
+    return tokens * workload.flops_per_token
+
+
+def cpu_seconds(workload: Workload) -> float:
+    """Return how long this CPU would take, from the time of a matrix product."""
+    matrix = torch.ones(SIZE, SIZE)
+    seconds = medians({"product": lambda: matrix @ matrix}, 5)["product"]
+    return flops(workload) / (2 * SIZE**3 / seconds)
+
+
+def spoken(seconds: float) -> str:
+    """Write a long time as people would say it.
+
+    Examples
+    --------
+    >>> spoken(90), spoken(5400), spoken(400_000)
+    ('2 minutes', '1.5 hours', '4.6 days')
+    """
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} minutes"
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"

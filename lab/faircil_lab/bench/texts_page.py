@@ -1,0 +1,391 @@
+"""A benchmark of an encoder as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+
+from matplotlib.figure import Figure
+
+from faircil.report import Cell, Table, as_markdown
+from faircil.report.plots import COLOURS
+from faircil.weighting.weights import AUTO_BUDGET
+from faircil_lab.bench.measuring import described, written
+from faircil_lab.bench.pages import Findings, Layer, split_bars
+from faircil_lab.bench.texts import (
+    ATTRIBUTES,
+    BATCH,
+    CLASSES,
+    EMBEDDINGS,
+    QUOTA,
+    TASKS,
+    TRAININGS,
+    Cost,
+    Embedding,
+    EmbeddingRound,
+    EpochRound,
+    TextResults,
+    Workload,
+)
+from faircil_lab.bench.texts_measure import BUDGET
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Seconds of an epoch.
+
+    Parameters
+    ----------
+    name : str
+    samples : int
+        Of the task, that it trains on.
+    forward : float
+        The one pass through the encoder that the statistics need.
+    beyond : float
+        The statistics beyond that pass.
+    lp : float
+        The linear program.
+    training : float
+    """
+
+    name: str
+    samples: int
+    forward: float
+    beyond: float
+    lp: float
+    training: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.forward + self.beyond + self.lp + self.training
+
+    @property
+    def share_beyond(self) -> float:
+        """Part of the epoch that statistics and program take, that pass not counted."""
+        return (self.beyond + self.lp) / self.total
+
+
+def beyond_pass(rounds: Sequence[EpochRound]) -> float:
+    """Return the seconds of the statistics beyond one pass.
+
+    The larger of two: the statistics less the pass, whose noise is that of the pass, and the
+    statistics from stored features, which lack what only the whole net needs.
+    """
+    rest = median(one.statistics.seconds - one.forward.seconds for one in rounds)
+    return max(rest, median(one.on_stored.seconds for one in rounds))
+
+
+def epochs_of(rounds: Sequence[EpochRound], workload: Workload) -> list[Epoch]:
+    """Return an epoch of plain replay, of FSW if it kept all texts, and with those it keeps."""
+    first = rounds[0]
+    rate = median(one.training[TRAININGS[0].name].rate for one in rounds)
+    forward = median(one.forward.seconds for one in rounds)
+    weights = (forward, beyond_pass(rounds), median(one.lp for one in rounds))
+
+    def training(samples: int) -> float:
+        steps = -(-samples // BATCH)
+        return (samples + steps * min(BATCH, first.buffer)) * workload.tokens / rate
+
+    kept = round(median(one.kept for one in rounds))
+    return [
+        Epoch("plain replay", first.samples, 0.0, 0.0, 0.0, training(first.samples)),
+        Epoch("FSW, all texts kept", first.samples, *weights, training(first.samples)),
+        Epoch("FSW, texts kept by its weights", kept, *weights, training(kept)),
+    ]
+
+
+def parts_of(rounds: Sequence[EpochRound]) -> dict[str, Cost]:
+    """Return the medians of what goes through the encoder, by name."""
+    parts = {
+        "one pass without gradients": [one.forward for one in rounds],
+        "statistics, that pass included": [one.statistics for one in rounds],
+    }
+    for way in TRAININGS:
+        parts[way.name] = [one.training[way.name] for one in rounds]
+    return {name: middle(costs) for name, costs in parts.items()}
+
+
+def embeddings_of(rounds: Sequence[EmbeddingRound]) -> dict[Embedding, Cost]:
+    """Return the medians of the ways to embed."""
+    cases = dict.fromkeys(one.case for one in rounds)
+    return {case: middle([one.cost for one in rounds if one.case == case]) for case in cases}
+
+
+def middle(costs: Sequence[Cost]) -> Cost:
+    """Return the median of the seconds and the largest peak of costs of the same work."""
+    peaks = [cost.memory for cost in costs if cost.memory is not None]
+    seconds = median(cost.seconds for cost in costs)
+    return Cost(seconds, costs[0].tokens, max(peaks) if peaks else None)
+
+
+SPEED = ("tokens", "time", "tokens per second", "peak GPU memory")
+
+
+def text_tables(results: TextResults) -> list[Table]:
+    """Make a table of an epoch, one of its parts, one of embedding; of what was measured."""
+    tables = []
+    if results.epochs:
+        tables.append(epoch_table(epochs_of(results.epochs, results.workload)))
+        rows = [(name, *speed(cost)) for name, cost in parts_of(results.epochs).items()]
+        tables.append(_table("Parts of an epoch", ("part", *SPEED), rows))
+    if results.embeddings:
+        costs = embeddings_of(results.embeddings)
+        rows = [(case.name, *speed(cost)) for case, cost in costs.items()]
+        tables.append(_table("Embeddings of a frozen encoder", ("way", *SPEED), rows))
+    return tables
+
+
+def epoch_table(epochs: Sequence[Epoch]) -> Table:
+    """Make a table of epochs, a row each."""
+    header = (
+        *("epoch", "texts", "one pass", "statistics beyond", "LP", "training", "total"),
+        "statistics beyond + LP",
+    )
+    rows = [
+        (
+            epoch.name,
+            f"{epoch.samples:,}",
+            *map(written, (epoch.forward, epoch.beyond, epoch.lp, epoch.training, epoch.total)),
+            percent(epoch.share_beyond),
+        )
+        for epoch in epochs
+    ]
+    return _table("An epoch", header, rows)
+
+
+def speed(cost: Cost) -> tuple[str, ...]:
+    """Write tokens, time, tokens per second and peak memory."""
+    memory = "–" if cost.memory is None else f"{cost.memory:.2f} GiB"
+    return f"{cost.tokens:,}", written(cost.seconds), rate(cost), memory
+
+
+def rate(cost: Cost) -> str:
+    """Write tokens per second with three digits.
+
+    Examples
+    --------
+    >>> rate(Cost(2.0, 3_456_789, None)), rate(Cost(2.0, 100, None))
+    ('1,730,000', '50')
+    """
+    return f"{float(f'{cost.rate:.3g}'):,.0f}"
+
+
+def percent(share: float) -> str:
+    """Write a share of an epoch.
+
+    Examples
+    --------
+    >>> percent(0.01234)
+    '1.23 %'
+    """
+    return f"{100 * share:.2f} %"
+
+
+def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    return Table(title, header, tuple(tuple(map(Cell, row)) for row in rows))
+
+
+# Fields of an epoch, what people call them, and their colours.
+PARTS = (
+    ("training", "training", COLOURS[0]),
+    ("forward", "one pass of the encoder", COLOURS[4]),
+    ("beyond", "statistics beyond it", COLOURS[1]),
+    ("lp", "linear program", COLOURS[6]),
+)
+
+
+def epoch_bars(epochs: Sequence[Epoch]) -> Figure:
+    """Draw a bar per epoch, split into its parts."""
+    layers = [
+        Layer(name, colour, [getattr(epoch, field) for epoch in epochs])
+        for field, name, colour in PARTS
+    ]
+    words = [
+        f"{percent(epoch.share_beyond)} beyond the pass" if epoch.forward > 0 else ""
+        for epoch in epochs
+    ]
+    return split_bars([epoch.name for epoch in epochs], layers, words, "seconds of an epoch")
+
+
+GOAL = 0.15  # of an epoch, at most, for statistics beyond one pass and program
+
+
+def sentences(results: TextResults) -> Iterator[str]:
+    """Say how fast and how large the parts are, and whether the weights are cheap enough."""
+    if results.epochs:
+        yield from _about_epochs(results)
+    if results.embeddings:
+        yield from _about_embeddings(results)
+
+
+def _about_epochs(results: TextResults) -> Iterator[str]:
+    rounds = results.epochs
+    forward, training = middle([one.forward for one in rounds]), parts_of(rounds)
+    usual, frugal, mixed = (training[way.name] for way in TRAININGS)
+    yield f"Training: {rate(usual)} tokens per second{_peak(usual)}."
+    yield (
+        f"With {TRAININGS[1].token_budget:,} tokens at once instead of "
+        f"{TRAININGS[0].token_budget:,}: {rate(frugal)} tokens per second{_peak(frugal)}."
+    )
+    yield (
+        f"Texts of all lengths: {rate(mixed)} tokens per second, padding not counted{_peak(mixed)}."
+    )
+    yield f"One pass without gradients: {rate(forward)} tokens per second{_peak(forward)}."
+    _, whole, kept = epochs_of(rounds, results.workload)
+    for epoch in (whole, kept):
+        verdict = "reached" if epoch.share_beyond <= GOAL else "**missed**"
+        yield (
+            f"{epoch.name} ({epoch.samples:,} of {rounds[0].samples:,}): beyond the one pass, "
+            f"statistics ({written(epoch.beyond)}) and LP ({written(epoch.lp)}) take "
+            f"{percent(epoch.share_beyond)} of an epoch of {written(epoch.total)}; the goal of at "
+            f"most {100 * GOAL:.0f} % is {verdict}."
+        )
+
+
+def _about_embeddings(results: TextResults) -> Iterator[str]:
+    costs = embeddings_of(results.embeddings)
+    for case in (EMBEDDINGS[0], EMBEDDINGS[1], EMBEDDINGS[-1]):
+        if case in costs:
+            cost = costs[case]
+            yield (
+                f"A frozen encoder, {case.name}: {rate(cost)} tokens per second, "
+                f"{written(cost.seconds)}{_peak(cost)}."
+            )
+
+
+def _peak(cost: Cost) -> str:
+    return "" if cost.memory is None else f", peak {cost.memory:.2f} GiB"
+
+
+PICTURE = "epoch"  # its name
+HEAD = """# Time of a text encoder
+
+Written by
+
+```
+{command}
+```
+
+on {machine}, device {device}.
+"""
+WHAT = """
+An encoder of BERT's architecture with random weights: {w.layers} layers, {w.hidden} numbers per
+token. A corpus of {w.rows:,} texts of {w.tokens} tokens each, which are drawn: {classes} classes,
+{attributes} attribute values, {tasks} tasks. Median of {w.repeats} rounds (of memory the largest
+peak), in which all parts take turns; one more round before warms up.
+"""
+EPOCH = """
+The epoch is of the last task: {epoch.samples:,} texts, and up to {quota} of each earlier group in
+the buffer, {epoch.buffer:,} in all. By `eo`, {epoch.groups} groups are compared; every text has a
+weight. *One pass* is task and buffer through the encoder without gradients, *statistics beyond* all
+else until the alignment of every text with every group is known, *LP* the linear program. These are
+measured at full size. *Training* has batches of {batch} and as many replayed texts; {steps:,} steps
+were timed in each round, and their speed tells the time of the {all_steps:,} of an epoch. The
+texts are made and the net is hardly trained, so `alpha` is {times:g} times as large as `auto` would
+have it, for the program to have a choice; how many texts it keeps says nothing about real ones.
+
+![what an epoch's time goes to]({picture})
+"""
+EMBEDDINGS_TEXT = """
+Embedding goes through the corpus in shards, as a run does; the whole corpus is embedded once. If
+memory is bounded, its peak is that of a part.
+"""
+
+
+def page(results: TextResults, pictures: Mapping[str, str]) -> str:
+    """Write the page; ``pictures`` says where each picture is, seen from the page."""
+    environment, workload = results.environment, results.workload
+    text = HEAD.format(
+        command=results.command, machine=described(environment), device=environment["device"]
+    )
+    text += "".join(f"\n{note}.\n" for note in results.notes)
+    text += WHAT.format(w=workload, classes=CLASSES, attributes=ATTRIBUTES, tasks=TASKS)
+    text += "\n" + "\n".join(f"- {sentence}" for sentence in sentences(results)) + "\n"
+    if results.epochs:
+        epoch = results.epochs[0]
+        all_steps = -(-epoch.samples // BATCH)
+        text += EPOCH.format(
+            epoch=epoch,
+            quota=QUOTA,
+            times=BUDGET / AUTO_BUDGET,
+            batch=BATCH,
+            steps=min(workload.steps, all_steps),
+            all_steps=all_steps,
+            picture=pictures[PICTURE],
+        )
+    if results.embeddings:
+        text += EMBEDDINGS_TEXT
+    for table in text_tables(results):
+        text += f"\n## {table.title}\n\n{as_markdown(table)}"
+    return text if results.complete else f"{text}\nThe benchmark was interrupted here.\n"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One line of ``results.csv``.
+
+    Parameters
+    ----------
+    part : str
+        Of an epoch, or the way to embed.
+    round : int
+    seconds : float
+    tokens : int
+    memory_gib : float or None
+    """
+
+    part: str
+    round: int
+    seconds: float
+    tokens: int
+    memory_gib: float | None
+
+
+def text_findings(results: TextResults) -> Findings:
+    """Put document, rows, tables, picture and page together."""
+    epochs = epochs_of(results.epochs, results.workload) if results.epochs else []
+    parts = parts_of(results.epochs) if results.epochs else {}
+    ways = {case.name: cost for case, cost in embeddings_of(results.embeddings).items()}
+    document = {
+        **results.described(),
+        "workload": asdict(results.workload),
+        "findings": list(sentences(results)),
+        "epochs": [
+            asdict(epoch) | {"total": epoch.total, "share_beyond": epoch.share_beyond}
+            for epoch in epochs
+        ],
+        "parts": {name: _with_rate(cost) for name, cost in parts.items()},
+        "embeddings": {name: _with_rate(cost) for name, cost in ways.items()},
+        "rounds": [asdict(outcome) for outcome in results.outcomes],
+    }
+    figures: dict[str, Figure] = {PICTURE: epoch_bars(epochs)} if epochs else {}
+    return Findings(
+        document,
+        [asdict(value) for value in _values(results)],
+        text_tables(results),
+        figures,
+        partial(page, results),
+    )
+
+
+def _with_rate(cost: Cost) -> dict[str, float | None]:
+    return asdict(cost) | {"tokens_per_second": cost.rate}
+
+
+def _values(results: TextResults) -> Iterator[Value]:
+    for one in results.epochs:
+        parts = {
+            "forward": one.forward,
+            "statistics": one.statistics,
+            "statistics from stored features": one.on_stored,
+            "LP": Cost(one.lp, 0, None),
+            **one.training,
+        }
+        for name, cost in parts.items():
+            yield Value(name, one.number, cost.seconds, cost.tokens, cost.memory)
+    for way in results.embeddings:
+        cost = way.cost
+        yield Value(way.case.name, way.number, cost.seconds, cost.tokens, cost.memory)

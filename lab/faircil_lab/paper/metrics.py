@@ -1,0 +1,143 @@
+"""Where the paper shows its figures: a dataset and the measure that FSW is given there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from faircil.report import format_value
+from faircil.results.folder import read_epochs
+from faircil.results.record import RunSummary, spread
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a run.
+
+    Parameters
+    ----------
+    title : str
+        In plain words.
+    of : callable
+        From a run to its value, None where it has none.
+    higher_is_better : bool or None
+        None: neither way.
+    digits : int
+        Behind the point; with three, the leading zero is left out.
+    ranked : bool
+        Whether the best of several methods is marked.
+    """
+
+    title: str
+    of: Callable[[RunSummary], float | None]
+    higher_is_better: bool | None = False
+    digits: int = 3
+    ranked: bool = True
+
+    def by_seed(self, runs: Sequence[RunSummary]) -> dict[int, float]:
+        """Return the values of runs that have one, by seed."""
+        values = {run.seed: self.of(run) for run in runs}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+    def text(self, values: Sequence[float]) -> str:
+        """Write mean ± deviation; a dash where there is no value."""
+        center, deviation = spread(values)
+        if self.digits == 3 or center is None:
+            return format_value(center, deviation)
+        numbers = [center] if deviation is None else [center, deviation]
+        return " ± ".join(f"{number:,.{self.digits}f}" for number in numbers)
+
+    def difference_text(self, value: float) -> str:
+        """Write a difference with its sign."""
+        text = format_value(value) if self.digits == 3 else f"{value:,.{self.digits}f}"
+        return text.replace("-", "−") if value < 0 else f"+{text}"
+
+
+def _measured(name: str) -> Callable[[RunSummary], float | None]:
+    return lambda run: run.metrics[name]
+
+
+def _seconds(part: str) -> Callable[[RunSummary], float | None]:
+    return lambda run: run.seconds[part]
+
+
+def samples_kept(run: RunSummary) -> float | None:
+    """Return the mean number of weights above 0 over weighted epochs; None if none is."""
+    weights = [epoch.weights for epoch in read_epochs(Path(run.dir))]
+    counts = [record.kept + record.partial for record in weights if record is not None]
+    return mean(counts) if counts else None
+
+
+METRICS: Mapping[str, Metric] = {
+    "accuracy": Metric("accuracy", _measured("accuracy"), higher_is_better=True),
+    "eer_task": Metric("EER disparity between tasks", _measured("eer_task")),
+    "eo_gap": Metric("EO gap", _measured("eo_gap")),
+    "dp_predicted": Metric("DP disparity, predicted classes", _measured("dp_predicted")),
+    "dp": Metric("DP disparity", _measured("dp")),
+    **{
+        f"seconds {part}": Metric(f"seconds, {words}", _seconds(part), digits=1, ranked=False)
+        for part, words in (
+            ("total", "whole run"),
+            ("gradient", "gradients"),
+            ("lp", "linear programs"),
+            ("train", "training"),
+        )
+    },
+    "samples kept": Metric(
+        "samples with a weight above 0", samples_kept, None, digits=1, ranked=False
+    ),
+}
+
+
+DATASET_NAMES = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "biased-mnist": "Biased MNIST",
+    "drug": "DRUG",
+    "biasbios": "BiasBios",
+    "biasbios-sample": "BiasBios sample",
+}
+# What the paper's tables and figures contain under the name of a measure.
+PAPER_METRICS = {"eer": "eer_task", "eo": "eo_gap", "dp": "dp_predicted"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A dataset and a measure."""
+
+    dataset: str
+    measure: str
+
+    @property
+    def title(self) -> str:
+        """Its name in plain words."""
+        return f"{DATASET_NAMES[self.dataset]} ({self.measure.upper()})"
+
+    @property
+    def key(self) -> str:
+        """Its name in published data."""
+        return f"{self.dataset} {self.measure}"
+
+    @property
+    def file(self) -> str:
+        """A part of file names."""
+        return f"{self.dataset}-{self.measure}"
+
+    @property
+    def metric(self) -> str:
+        """The disparity that the paper shows here."""
+        return PAPER_METRICS[self.measure]
+
+
+TARGETS = (
+    Target("mnist", "eer"),
+    Target("fashion-mnist", "eer"),
+    Target("biased-mnist", "eo"),
+    Target("biased-mnist", "dp"),
+    Target("drug", "eo"),
+    Target("drug", "dp"),
+    Target("biasbios", "eo"),
+    Target("biasbios", "dp"),
+)

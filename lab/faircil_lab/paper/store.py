@@ -1,0 +1,249 @@
+"""Sentences of the paper that a measurement can check, each with what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from faircil.errors import DataError, FaircilError, StorageError
+from faircil.report.statistics import Interval
+from faircil.results.identity import code_digest
+from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.page import Grid, Page, Section, Verdict
+
+FOLDER = "measurements"
+NOT_MADE = "not run: it was not measured yet, and nothing was to be run"
+
+Values = TypeVar("Values")
+
+
+@dataclass(frozen=True)
+class Measurement(ABC, Generic[Values]):
+    """Parameters of something to measure.
+
+    ``name`` begins its files, ``values`` is the dataclass that it computes, and ``sources`` are
+    modules outside of :func:`code_digest` that its result depends on, besides its own.
+    """
+
+    name: ClassVar[str]
+    values: ClassVar[type[Any]]
+    sources: ClassVar[tuple[ModuleType, ...]] = ()
+
+    @abstractmethod
+    def compute(self) -> Values:
+        """Measure; DataError where the data is not there."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the parameters that its result depends on."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Measured(Generic[Values]):
+    """What a measurement gave, or the problem that there is nothing."""
+
+    measurement: Measurement[Values]
+    values: Values | None
+    problem: str | None = None
+
+
+def measured(
+    measurement: Measurement[Values],
+    root: Path,
+    *,
+    run_missing: bool = True,
+    any_code: bool = False,
+) -> Measured[Values]:
+    """Read a measurement, or make it and keep it.
+
+    Parameters
+    ----------
+    measurement : Measurement
+    root : Path
+        Where runs and measurements are kept.
+    run_missing : bool
+        Whether to make what is not there.
+    any_code : bool
+        Whether what other code has measured will do; that of this code goes first, then the latest.
+    """
+    own = file_of(measurement, root)
+    for file in [own, *(_others(own) if any_code else [])]:
+        values = _read(file, measurement)
+        if values is not None:
+            return Measured(measurement, values)
+    if not run_missing:
+        return Measured(measurement, None, NOT_MADE)
+    try:
+        values = measurement.compute()
+    except DataError as error:
+        return Measured(measurement, None, f"not run: files absent ({error})")
+    except StorageError:
+        raise  # a full disk is no matter of one measurement
+    except FaircilError as error:  # such as an encoder that is not installed
+        return Measured(measurement, None, f"not run: {error}")
+    _write(own, measurement, values)
+    return Measured(measurement, values)
+
+
+def file_of(measurement: Measurement[Values], root: Path) -> Path:
+    """Return where a measurement is kept, with this code."""
+    parameters = _digest(_canonical(measurement.identity()))[:10]
+    return root / FOLDER / f"{measurement.name}-{parameters}-{_code(measurement)}.json"
+
+
+def _code(measurement: Measurement[Values]) -> str:
+    """Return a short hash of what the result depends on: the library, and the measuring itself."""
+    modules = [sys.modules[type(measurement).__module__], *measurement.sources]
+    texts = [Path(str(module.__file__)).read_bytes() for module in modules]
+    return _digest(b"\0".join([code_digest().encode(), *texts]))[:12]
+
+
+def _others(own: Path) -> list[Path]:
+    """Return the files of the same parameters by other code, the latest first."""
+    found = own.parent.glob(f"{own.name.rpartition('-')[0]}-*.json")
+    times = {file: file.stat().st_mtime for file in found if file != own}
+    return sorted(times, key=lambda file: times[file], reverse=True)
+
+
+def _read(file: Path, measurement: Measurement[Values]) -> Values | None:
+    """Return the values in a file; None where it is missing, damaged, altered or another's."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["sha256"] != _digest(_canonical(content["values"])):
+            return None
+        if _canonical(content["parameters"]) != _canonical(measurement.identity()):
+            return None
+        values: Values = TypeAdapter(measurement.values).validate_python(content["values"])
+    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        return None
+    return values
+
+
+def _write(file: Path, measurement: Measurement[Values], values: Values) -> None:
+    """Write a file under a hidden name and rename it: it appears whole or not at all."""
+    plain = TypeAdapter(measurement.values).dump_python(values, mode="json")
+    content = {
+        "parameters": measurement.identity(),
+        "sha256": _digest(_canonical(plain)),
+        "values": plain,
+    }
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(_canonical(content) + b"\n")
+        partial.replace(file)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the measurement {file}: {error.strerror or error}; free space, or "
+            "choose another folder with --runs"
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+HEADER = ("statement", "paper", "ours", "verdict")
+YES = "yes"  # what the paper says where it prints no number
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the paper says, in other words, its number if it has one, and ours."""
+
+    says: str
+    paper: str
+    ours: str
+    verdict: Verdict
+
+
+def statement(says: str, ours: str, holds: bool, paper: str = YES) -> Statement:
+    """Make a statement that came out or did not."""
+    return Statement(says, paper, ours, Verdict.SAME if holds else Verdict.DIFFERENT)
+
+
+def not_run(says: str, problem: str, paper: str = YES) -> Statement:
+    """Make a statement that could not be checked."""
+    return Statement(says, paper, problem, Verdict.NOT_RUN)
+
+
+def statement_section(statements: Sequence[Statement], text: str, command: str) -> Section:
+    """Write statements as a table."""
+    rows = tuple((s.says, s.paper, s.ours, s.verdict.value) for s in statements)
+    return Section("What the paper says", text, Grid(HEADER, rows), commands=(command,))
+
+
+def page_of(
+    answer: str, statements: Sequence[Statement], text: str, command: str, *sections: Section
+) -> Page:
+    """Put a page together: statements first, then what they rest on."""
+    first = statement_section(statements, text, command)
+    return Page(answer, (first, *sections), tuple(s.verdict for s in statements))
+
+
+def look_up(measurement: Measurement[Values], results: Results) -> Measured[Values]:
+    """Read a measurement, or make it where that is wanted."""
+    return measured(
+        measurement, results.root, run_missing=results.run_missing, any_code=results.any_code
+    )
+
+
+def problem_of(found: Sequence[Measured[Values]]) -> str | None:
+    """Return why one of several measurements is missing, if one is."""
+    return next((one.problem for one in found if one.problem is not None), None)
+
+
+def values_of(found: Sequence[Measured[Values]]) -> list[Values]:
+    """Return what was measured."""
+    return [one.values for one in found if one.values is not None]
+
+
+def written(found: Interval, digits: int = 2, unit: str = "") -> str:
+    """Write a mean with its interval.
+
+    Examples
+    --------
+    >>> written(Interval(127.31, 125.0, 129.6), 0, "°"), written(Interval(0.5, None, None))
+    ('127° (125 … 130)', '0.50')
+    """
+    text = f"{found.mean:.{digits}f}{unit}".replace("-", "−")
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} ({found.low:.{digits}f} … {found.high:.{digits}f})".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """Write a share.
+
+    Examples
+    --------
+    >>> percent(0.054), percent(0.0054)
+    ('5 %', '0.5 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
+
+
+def above_zero(found: Interval) -> bool:
+    """Whether a mean is above 0 beyond chance; with one value, whether it is above 0 at all."""
+    return (found.mean if found.low is None else found.low) > 0
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital and a full stop; what else is in it, such as paths, stays."""
+    return f"{text[0].upper()}{text[1:]}."

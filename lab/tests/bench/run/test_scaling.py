@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from faircil_lab.bench import weights as scaling
+from faircil_lab.bench.runs import Workload
+from faircil_lab.bench.weights import FACTORS, MEMORY, measure_growth
+
+TINY = Workload(samples=40, groups=2, classes=4, features=3)
+
+
+def test_one_factor_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "STEPS", 1)
+    monkeypatch.setattr(
+        scaling, "FACTORS", {"samples": (20, 60), "groups": (3,), "classes": (5,), "features": (7,)}
+    )
+    points = list(measure_growth(list(FACTORS), torch.device("cpu"), TINY, repeats=1))
+    assert [(point.factor, point.value) for point in points] == [
+        ("samples", 20), ("samples", 60), ("groups", 3), ("classes", 5), ("features", 7),
+    ]  # fmt: skip
+    for point in points:
+        assert replace(TINY, **{point.factor: point.value}) == point.workload
+        assert point.statistics > 0
+        assert point.lp > 0
+
+
+def test_every_factor_is_a_part_of_the_workload() -> None:
+    assert set(FACTORS) == {field.name for field in fields(Workload)}
+    assert list(measure_growth([], torch.device("cpu"))) == []
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_generated_data_has_the_size_that_it_says(groups: int) -> None:
+    workload = replace(TINY, groups=groups)
+    current, memory = scaling._generate(workload, torch.Generator().manual_seed(0))
+    assert current.x.shape == (40, 3)
+    assert sorted(set(current.y.tolist())) == [2, 3]
+    assert len(memory) == 2 * groups * MEMORY
+    assert sorted(set(memory.y.tolist())) == [0, 1]
+    for part in (current, memory):
+        assert part.z is not None
+        assert len(torch.unique(part.keys(), dim=0)) == 2 * groups

@@ -1,0 +1,4 @@
+from __future__ import annotations
+
+from cli_fixtures import cli as cli
+from cli_fixtures import write_table as write_table

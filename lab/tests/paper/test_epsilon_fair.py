@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faircil.results.record import RunSummary
+from faircil.sweep.work import Work
+from faircil_lab.paper import epsilon_fair
+from faircil_lab.paper.epsilon_fair import EPSILONS, EpsilonFair
+from faircil_lab.paper.page import Page, Section
+from figure_runs import results_of, run_of
+from made_tables import put_files
+
+
+def make(work: Work) -> RunSummary:
+    noise = 0.001 * (work.seed * (3 + len(work.config.label)) % 5)
+    dp = 0.05 + noise + 0.01 * (work.config.held_out == 0)
+    return run_of(work, accuracy=0.9 - noise, dp=dp, dp_predicted=dp)
+
+
+def after_each_epsilon(run: RunSummary, _: object) -> list[dict[str, float | None]]:
+    """Parity is as good as ε allows, and costs a little."""
+    found: list[dict[str, float | None]] = [dict(run.metrics)]
+    for epsilon in EPSILONS:
+        dp = (run.metrics["dp"] or 0.0) * min(1.0, 0.2 + 8 * epsilon)
+        accuracy = (run.metrics["accuracy"] or 0.0) - 0.01 * (0.1 - epsilon)
+        found.append({**run.metrics, "dp": dp, "dp_predicted": dp, "accuracy": accuracy})
+    return found
+
+
+@pytest.fixture
+def page(monkeypatch, tmp_path: Path) -> Page:
+    put_files(tmp_path), put_files(tmp_path, "drug")
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
+    monkeypatch.setattr(epsilon_fair, "_metrics", after_each_epsilon)
+    exhibit = EpsilonFair()
+    return exhibit.page(results_of(exhibit, make))
+
+
+def section(page: Page, heading: str) -> Section:
+    return next(part for part in page.sections if part.heading.startswith(heading))
+
+
+def test_it_needs_runs_with_held_out_samples_and_two_with_the_buffer():
+    works = EpsilonFair(seeds=(0,)).works({})
+    assert {work.config.postprocess for work in works} == {"none"}
+    held_out = [work for work in works if work.config.held_out == 32]
+    assert {work.config.label for work in held_out} == {
+        *("icarl", "wa", "clad", "gss", "ocs", "fsw", "er", "der++")
+    }
+    assert {w.config.label for w in works if w.config.held_out == 0} == {"fsw", "er"}
+
+
+def test_a_method_stands_without_and_with_post_processing_beside_the_paper(page: Page):
+    table = section(page, "Biased MNIST (DP)").table
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert rows["FSW"][1] == ".904 ± .004"
+    assert rows["FSW, ε-fair"][1] == ".906 ± .006"
+    assert rows["FSW, ε-fair fitted on the buffer"][1] == "–"
+    assert table.header[-1] == "dp: ours"
+    before, after = rows["iCaRL"][-1], rows["iCaRL, ε-fair"][-1]
+    assert before.startswith(".052")
+    assert after.startswith(".010")  # a fifth, the strictest ε
+    assert rows["replay, ε-fair fitted on the buffer"][-1].startswith(".012")
+
+
+def test_commands_give_the_lines(page: Page):
+    commands = section(page, "DRUG (DP)").commands
+    assert (
+        "faircil run --dataset drug --method fsw --measure dp --held-out 32 --seeds 0-4"
+        " --postprocess eps-fair --epsilon 0"
+    ) in commands
+    assert (
+        "faircil run --dataset drug --method fsw --measure dp --seeds 0-4"
+        " --postprocess eps-fair --epsilon 0"
+    ) in commands
+
+
+def test_published_post_processing_rests_on_a_defect_and_absent_data_is_named(page: Page):
+    assert len(page.by_method["eps-fair"]) == 2 * (6 + 6 + 5)
+    table = section(page, "BiasBios (DP)").table
+    assert table is not None
+    assert table.rows[0][2] == "not run: files absent"
+
+
+def test_curves_go_from_no_post_processing_to_the_strictest(page: Page, tmp_path: Path):
+    curve = section(page, "The cost of parity on DRUG (DP)")
+    assert curve.table is not None
+    assert curve.table.header == ("method", "none", "ε = 0", "ε = .01", "ε = .05", "ε = .1")
+    assert {row[0] for row in curve.table.rows} == {"iCaRL", "WA", "FSW", "replay", "DER++"}
+    assert curve.table.rows[0][2].endswith("/ .010")
+    assert curve.picture is not None
+    curve.picture.draw(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_without_probabilities_are_not_run(monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(epsilon_fair, "_metrics", lambda *_: ())
+    exhibit = EpsilonFair()
+    page = exhibit.page(replace(results_of(exhibit, make), root=tmp_path))
+    assert page.answer.startswith("Not run yet")
+    assert all(part.picture is None for part in page.sections)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faircil.results.folder import write_run
+from faircil.results.record import EpochRecord, GroupWeights, RunSummary, WeightRecord
+from faircil.sweep.work import Work
+from faircil_lab.paper import weights
+from faircil_lab.paper.metrics import Target
+from faircil_lab.paper.page import Page, Verdict
+from faircil_lab.paper.weights import Weights
+from figure_runs import results_of
+from run_results import make_result
+
+Groups = Callable[[int], tuple[GroupWeights, ...]]
+TARGETS = (Target("biased-mnist", "eo"), Target("biasbios", "eo"))
+
+
+def worse_gets_more(seed: int) -> tuple[GroupWeights, ...]:
+    """Own and other colours of class c; weights differ a little from seed to seed."""
+    other = 0.6 + 0.01 * seed
+    return (GroupWeights(2, 0, 100, 0.1, 1.0), GroupWeights(2, 1, 10, other, 2.0))
+
+
+def worse_gets_less(seed: int) -> tuple[GroupWeights, ...]:
+    return (GroupWeights(2, 0, 100, 0.7 + 0.01 * seed, 1.0), GroupWeights(2, 1, 10, 0.2, 2.0))
+
+
+def no_groups(seed: int) -> tuple[GroupWeights, ...]:
+    return ()
+
+
+def written(folder: Path, work: Work, groups: Groups, dropped: int = 8970) -> RunSummary:
+    """Write a run of two tasks, the second weighted in two epochs."""
+    config = work.config.model_dump(mode="json")
+    result = make_result(work.seed, **config)
+    record = WeightRecord(2860, dropped - work.seed, 2, 0, 0, 0, 0, groups(work.seed))
+    epochs = (
+        result.epochs[0],
+        EpochRecord(2, 1, 11832, 2862, 45, 0.1, record),
+        EpochRecord(2, 2, 11832, 2862, 45, 0.1, replace(record, kept=2858)),
+    )
+    return write_run(folder / str(work.seed), replace(result, epochs=epochs), {})
+
+
+@pytest.fixture
+def page_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Page]:
+    monkeypatch.setattr(weights, "TARGETS", TARGETS)
+
+    def make(groups: Groups, seeds: tuple[int, ...] = (0, 1, 2), dropped: int = 8970) -> Page:
+        exhibit = Weights(settings="shipped", seeds=seeds)
+        results = results_of(exhibit, lambda work: written(tmp_path, work, groups, dropped))
+        return exhibit.page(results)
+
+    return make
+
+
+def rows(page: Page, section: int) -> list[tuple[str, ...]]:
+    table = page.sections[section].table
+    assert table is not None
+    return list(table.rows)
+
+
+def test_counts_stand_beside_the_published_ones(page_of: Callable[..., Page]) -> None:
+    page = page_of(worse_gets_more)
+    binary, others, kept, *absent = rows(page, 0)
+    assert binary[2:4] == ("11,831.9", "11,828.0 ± 1.0")
+    assert binary[-1] == "different"
+    assert others[1:] == ("weights between 0 and 1", "1.9", "2.0 ± 0.0", "+0.1", "different")
+    assert kept[1:] == (
+        "samples with a weight above 0",
+        "2,863.4",
+        "2,861.0 ± 0.0",
+        "−2.4",
+        "different",
+    )
+    assert [row[-1] for row in absent] == ["not run: files absent"] * 2 + ["–"]
+
+
+def test_a_count_within_the_interval_is_the_same(page_of: Callable[..., Page]) -> None:
+    page = page_of(worse_gets_more, seeds=(0, 1, 2, 3, 4), dropped=8974)
+    binary, *_ = rows(page, 0)
+    assert binary[3:] == ("11,831.0 ± 1.6", "−0.9", "same")
+
+
+def test_the_worse_group_gets_more(page_of: Callable[..., Page]) -> None:
+    page = page_of(worse_gets_more)
+    by_loss, by_colour, absent = rows(page, 1)
+    assert by_loss[1:4] == ("mean weight, worse less better (above 0 in 100 %)", "above 0", ".510")
+    assert (by_loss[-1], by_colour[-1]) == ("same", "same")
+    assert absent[-1] == "not run: files absent"
+    assert page.answer.startswith("The worse group gets the higher mean weight in 2 of 2")
+    assert "at most 2.0 per optimisation" in page.answer
+
+
+def test_a_claim_that_fails_is_said_to(page_of: Callable[..., Page]) -> None:
+    page = page_of(worse_gets_less)
+    by_loss, by_colour, _ = rows(page, 1)
+    assert (by_loss[-1], by_colour[-1]) == ("different", "different")
+    assert page.answer.startswith("The worse group gets the higher mean weight in 0 of 2")
+    assert Verdict.SAME not in page.verdicts
+
+
+def test_one_seed_proves_no_claim(page_of: Callable[..., Page]) -> None:
+    by_loss, *_ = rows(page_of(worse_gets_more, seeds=(0,)), 1)
+    assert by_loss[-1] == "one seed cannot tell"
+
+
+def test_groups_are_shown_task_by_task(page_of: Callable[..., Page], tmp_path: Path) -> None:
+    page = page_of(worse_gets_more)
+    section = page.sections[2]
+    assert rows(page, 2) == [
+        ("2", "c", "F", "100", ".100", "1.000"),
+        ("2", "c", "M", "10", ".610", "2.000"),
+    ]
+    assert section.commands == (
+        "faircil run --dataset biased-mnist --method fsw --measure eo --seeds 0-2",
+    )
+    assert section.picture is not None
+    section.picture.draw(tmp_path / "weights.png")
+    assert (tmp_path / "weights.png").stat().st_size > 5000
+    assert page.sections[3].text == "Not run: all: files absent."
+
+
+def test_runs_without_groups_are_named(page_of: Callable[..., Page]) -> None:
+    page = page_of(no_groups)
+    assert page.sections[2].text.startswith("An earlier version wrote these runs")
+    assert rows(page, 1)[0][-1].startswith("not run")

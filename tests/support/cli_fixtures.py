@@ -1,0 +1,56 @@
+"""Fixtures of tests that run command lines."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from cli_outcome import Cli, Outcome, Person, WriteTable
+from faircil.cli import main
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
+    """Run a command line in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path / "data"))
+
+    def run(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def write_table(tmp_path: Path) -> WriteTable:
+    """Write a CSV file of 240 people: features a and b, class job (4), attribute sex (2)."""
+
+    def write(
+        name: str = "people.csv",
+        change: Callable[[Person], Person | None] = lambda row: row,
+        seed: int = 0,
+    ) -> str:
+        rows = [row for person in _people(seed) if (row := change(person)) is not None]
+        with (tmp_path / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+        return name
+
+    return write
+
+
+def _people(seed: int) -> Iterable[Person]:
+    draw = random.Random(seed)
+    for number in range(240):
+        job, sex = number % 4, "FM"[number // 4 % 2]
+        a, b = draw.gauss(2 * job, 1), draw.gauss(0, 1)
+        yield {"id": number, "a": a, "b": b, "job": "wxyz"[job], "sex": sex}
