@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from faircil.cli.console import say
-from faircil.cli.parser import parse
+from faircil.cli.console import say, with_flags
+from faircil.cli.parser import flags_of, parse
 from faircil.errors import FaircilError, UsageError
 
 DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -19,12 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        arguments = parse(argv)
         arguments.command(arguments)
         sys.stdout.flush()
     except FaircilError as error:
-        message = str(error)
+        message = with_flags(str(error), flags_of(argv[0] if argv else None))
         say(f"error:\n{message}" if message.startswith("- ") else f"error: {message}")
         return USAGE if isinstance(error, UsageError) else ERROR
     except KeyboardInterrupt:
