@@ -152,5 +152,6 @@ def claim(folder: Path) -> None:
             pass
     except OSError as error:
         raise StorageError(
-            f"cannot write to {folder}: {error.strerror or error}; choose another folder with `folder`"
+            f"cannot write to {folder}: {error.strerror or error}; choose another folder with "
+            "`folder`"
         ) from None

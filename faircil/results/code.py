@@ -188,13 +188,17 @@ def _drop_tables(tree: ast.Module, tables: Collection[str]) -> None:
     """Remove the assignments of tables, and the imports that only they use."""
     dropped = [node for node in tree.body if _assigned(node) & set(tables)]
     tree.body = [node for node in tree.body if node not in dropped]
-    rows = {node.id for part in dropped for node in ast.walk(part) if isinstance(node, ast.Name)}
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    rows = {name for node in dropped for name in _read_names(node.value)}  # type: ignore[attr-defined]
+    used = set(_read_names(tree))
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             only = rows - used
             node.names = [name for name in node.names if (name.asname or name.name) not in only]
     tree.body = [node for node in tree.body if getattr(node, "names", True)]
+
+
+def _read_names(tree: ast.AST) -> Iterator[str]:
+    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
 def _assigned(node: ast.stmt) -> set[str]:
@@ -296,6 +300,7 @@ class Pieces:
         elif isinstance(piece, partial):
             self._add_all([piece.func, piece.args, piece.keywords])
         elif isinstance(piece, ModuleType):
+            self.texts.append(piece.__name__)
             self._add_module(piece.__name__)
         elif isinstance(piece, Mapping):
             self._add_all(part for item in sorted(piece.items(), key=repr) for part in item)

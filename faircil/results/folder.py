@@ -8,6 +8,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -247,15 +248,13 @@ def check_replaceable(folder: Path) -> None:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether faircil wrote a folder as a run, damaged or not: an identity is in it."""
-    try:
-        return "config.json" in read_checksums(folder)
-    except DataError:
-        pass
-    try:
+    """Whether faircil wrote a folder as a run, damaged or not: it holds or lists an identity."""
+    with suppress(DataError):
+        if "config.json" in read_checksums(folder):
+            return True
+    with suppress(DataError):
         return read_identity(folder).keys() >= IDENTITY.keys()
-    except DataError:
-        return False
+    return False
 
 
 def remove_run(folder: Path) -> None:

@@ -149,27 +149,38 @@ def check_place(folder: Path) -> None:
         raise StorageError(f"{folder} is a file; choose another folder with `folder`")
     if (folder / "summary.json").exists():
         raise StorageError(
-            f"{folder} is itself a finished run; choose another folder with `folder`, such as {folder.parent}"
+            f"{folder} is itself a finished run; choose another folder with `folder`, such as "
+            f"{folder.parent}"
         )
 
 
 def remove_others(folder: Path, work: Work) -> None:
     """Remove runs that are damaged or of another configuration, except what is being written."""
     for seed in _others(folder, work):
+        path = seed_folder(folder, seed)
         with _locked(folder, seed) as mine:
-            if mine and seed in _others(folder, work):
-                remove_run(seed_folder(folder, seed))
+            if mine and _problem(path, work, seed):
+                remove_run(path)
 
 
 def _others(folder: Path, work: Work) -> dict[int, str]:
     """Return why a seed's folder is no finished run of the configuration, where that is so."""
     problems = {}
     for seed, path in seed_folders(folder).items():
-        try:
-            _read(path, identity(work.identity["config"], seed, work.code))
-        except DataError as error:
-            problems[seed] = str(error)
+        if _problem(path, work, seed):
+            # Another process may be replacing it at this moment.
+            with _locked(folder, seed) as mine:
+                if mine and (problem := _problem(path, work, seed)):
+                    problems[seed] = problem
     return problems
+
+
+def _problem(path: Path, work: Work, seed: int) -> str | None:
+    try:
+        _read(path, identity(work.identity["config"], seed, work.code))
+    except DataError as error:
+        return str(error)
+    return None
 
 
 def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> RunSummary:
