@@ -16,7 +16,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     """Make runs at once; remember how many each sweep had, those that are not to be made too."""
     sizes: list[int] = []
 
-    def finish(works, options, *_):
+    def finish(works, options, *_, **__):
         sizes.append(len(works))
         return [
             Outcome(work, make(work)) if options.run_missing else Outcome(work, None, "not there")
