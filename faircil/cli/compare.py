@@ -7,7 +7,6 @@ from pathlib import Path
 
 from faircil.cli.console import show_table
 
-HELP = "compare runs in a table, mean ± deviation over seeds"
 EPILOG = """examples:
   faircil compare runs/mnist
   faircil compare runs/mnist/er-eer-* runs/mnist/fsw-eer-* --markdown

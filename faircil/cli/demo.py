@@ -9,7 +9,6 @@ from pathlib import Path
 from faircil.cli.console import say, show_table
 from faircil.cli.run import parse_seeds
 
-HELP = "see unfair forgetting and its cure on a toy and on real digits; no download, a minute"
 EPILOG = """First the mechanism on three clusters in the plane, then fine-tuning, plain replay and
 FSW on real digits whose background colour goes with the class. Prints tables and draws accuracy
 and disparity over the tasks. Finished runs are kept in the folder and not made twice.

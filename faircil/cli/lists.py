@@ -8,7 +8,6 @@ from faircil.cli.console import show_columns
 
 Listing = tuple[tuple[str, ...], list[tuple[str, ...]]]  # header and rows
 KINDS = ("datasets", "methods", "measures", "weightings", "settings", "metrics", "solvers")
-HELP = "list datasets, methods, measures, weightings, settings, metrics or solvers"
 EPILOG = None
 
 

@@ -90,7 +90,6 @@ def parse_seeds(text: str) -> list[int]:
     return sorted(seeds)
 
 
-HELP = "train a method over a stream of tasks and measure accuracy and fairness"
 EPILOG = """examples:
   faircil run --dataset biased-digits --method fsw
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1

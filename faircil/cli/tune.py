@@ -16,7 +16,6 @@ from faircil.errors import FaircilError, collecting, raise_all
 if TYPE_CHECKING:
     from faircil.tuning.request import NotTuned, Tuned, TuneRequest
 
-HELP = "choose settings on held-out training data, with the same budget for every method"
 EPILOG = """examples:
   faircil tune --dataset biased-mnist --method fsw --measure eo
   faircil tune --dataset mnist --method er fsw icarl --measure eer --jobs 4
