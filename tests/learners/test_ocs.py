@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from whole_gradients import unit_rows, whole_gradients
 
+from faircil.config import resolve
+from faircil.data.datasets import load_dataset
 from faircil.experiment import run
 from faircil.learners import Batch
-from faircil.learners.ocs import CANDIDATES, Ocs, balanced
+from faircil.learners.ocs import CANDIDATES, Ocs, OcsOptions, balanced
 from faircil.nets import build_mlp
 from faircil.samples import Samples, group_counts
 from faircil.state import RunState, load_state, save_state
@@ -98,6 +100,30 @@ def test_the_first_steps_pick_at_random() -> None:
     scored = slow_typicality(learner.net, train).argsort(descending=True)[:4]
     learner.step(batch_of(train))
     assert sorted(learner.picks[-4:].tolist()) == sorted(scored.tolist())
+
+
+def test_by_default_the_first_hundred_steps_of_a_task_pick_at_random() -> None:
+    train = random_samples(12)
+    learner = new_learner("ocs", pick=4)
+    assert isinstance(learner, Ocs)
+    learner.begin_task(train, buffer_of(None))
+    for step in range(1, 110):
+        score = slow_typicality(learner.net, train)
+        learner.step(batch_of(train))
+        if step > 100:
+            best = score.topk(4).values.sum().item()
+            assert score[learner.picks[-4:]].sum().item() == pytest.approx(best, abs=1e-4)
+    before = {tuple(sorted(rows)) for rows in learner.picks.view(-1, 4)[90:100].tolist()}
+    assert len(before) > 5
+
+
+@pytest.mark.parametrize("dataset", ["digits", "toy"])
+def test_with_shipped_settings_most_steps_of_a_task_score(dataset: str) -> None:
+    settings = resolve(dataset=dataset, method="ocs").settings
+    assert isinstance(settings, OcsOptions)
+    for task in load_dataset(dataset, 0).tasks:
+        steps = settings.epochs * -(-len(task.train) // settings.batch_size)
+        assert steps > 2 * settings.warm_up
 
 
 def test_a_batch_that_is_no_larger_than_the_picks_is_taken_whole() -> None:
