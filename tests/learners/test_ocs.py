@@ -205,9 +205,10 @@ def test_a_run_that_scores_goes_on_from_a_saved_state(quota: str) -> None:
         assert len(states[-1].buffer.samples) == sum(learner.sizes)
 
 
-def test_steps_are_alike_to_the_bit_with_any_number_of_threads() -> None:
+def test_steps_are_alike_with_any_number_of_threads() -> None:
+    """To the last bits, which are the BLAS's own affair: on some machines it cuts sums in parts."""
     train, memory = (random_samples(n, features=700, seed=n) for n in (200, 300))
-    before, nets = torch.get_num_threads(), []
+    before, nets, picks = torch.get_num_threads(), [], []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         learner = new_learner("ocs", build_mlp(700, 5, (64, 64), seed=0), **PICKS)
@@ -217,9 +218,12 @@ def test_steps_are_alike_to_the_bit_with_any_number_of_threads() -> None:
             for rows in torch.arange(200).split(50):
                 old = torch.arange(32)
                 learner.step(Batch(train.take(rows), rows, None, memory.take(old), old))
+        assert isinstance(learner, Ocs)
         nets.append(parameters(learner.net))
+        picks.append(learner.picks.tolist())
     torch.set_num_threads(before)
-    assert torch.equal(*nets)
+    assert picks[0] == picks[1]
+    torch.testing.assert_close(*nets, rtol=1e-4, atol=1e-5)
 
 
 def test_scores_that_are_not_needed_do_not_matter() -> None:
