@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cli_outcome import Cli
 
 import faircil.cli.demo
+import faircil.config
 
 DEMO = ("demo", "--seeds", "0", "--out", "shown")
 
@@ -16,6 +18,8 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     toy, digits = faircil.cli.demo.SCENES
     small = (toy, replace(digits, dataset="toy-groups"))
     monkeypatch.setattr(faircil.cli.demo, "SCENES", small)
+    short = partial(faircil.config.resolve, overrides=["epochs=1"])
+    monkeypatch.setattr(faircil.config, "resolve", short)
 
 
 def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
