@@ -112,7 +112,8 @@ def many_threads() -> Iterator[None]:
     """Let torch use in the block what it might before :func:`one_thread`.
 
     For a large pass inside a step whose operations give whole rows to threads, so that the result
-    is the same with any number of them.
+    is the same with any number of them, unless the machine's BLAS cuts sums in parts: then up to
+    the last bits.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(max(before, _outside.get()))

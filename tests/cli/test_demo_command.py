@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import faircil.cli.demo
+import faircil.runs.config
 from cli_outcome import Cli
 
 DEMO = ("demo", "--seeds", "0", "--out", "shown")
@@ -16,6 +18,8 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     toy, digits = faircil.cli.demo.SCENES
     small = (toy, replace(digits, dataset="toy-groups"))
     monkeypatch.setattr(faircil.cli.demo, "SCENES", small)
+    short = partial(faircil.runs.config.resolve, overrides=["epochs=1"])
+    monkeypatch.setattr(faircil.runs.config, "resolve", short)
 
 
 def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:

@@ -13,6 +13,25 @@ import faircil.sweep.work
 from cli_outcome import Cli
 from faircil.runs.experiment import run
 
+# Seed 1 waits at the end of a task: it cannot be finished before the signal is there.
+WAITING = """
+import sys, time
+import faircil.sweep.make
+from faircil.cli import main
+from faircil.metrics import TaskMetrics
+
+run = faircil.sweep.make.run
+
+def waiting(config, seed, *, listener, **options):
+    def told(record):
+        listener(record)
+        if seed == 1 and isinstance(record, TaskMetrics):
+            time.sleep(600)
+    return run(config, seed, listener=told, **options)
+
+faircil.sweep.make.run = waiting
+sys.exit(main())
+"""
 TOY = ("run", "--dataset", "toy", "--method", "finetune", "--out", "out", "--seeds", "0-1")
 
 
@@ -57,7 +76,7 @@ def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "faircil", *TOY, "--set", "epochs=60"],
+        [sys.executable, "-c", WAITING, *TOY, "--set", "epochs=1"],
         cwd=tmp_path,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -69,7 +88,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
         if "seed 1: task 1/2" in line:
             process.send_signal(signal.SIGINT)
             break
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == ""
     assert "finished: seed 0 in out" in err

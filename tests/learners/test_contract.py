@@ -34,6 +34,8 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(ma
 every_learner = pytest.mark.parametrize("method", LEARNERS)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 QUOTA = 6
+Moment = tuple[int, int]  # task and epoch
+MOMENTS: tuple[Moment, ...] = ((1, 1), (2, 1), (3, 2))
 # Methods whose step passes more than once through the net, or through other nets as well.
 MORE_PASSES: set[str] = {"agem", "gss", "ocs"}
 # Methods that do not predict by the largest logit of the net.
@@ -58,8 +60,24 @@ def run_and_keep(case: Case, seed: int = 0, **settings: object) -> tuple[RunResu
 
 
 @cache
+def finished_and_saved(case: Case) -> tuple[RunResult, RunState, dict[Moment, bytes]]:
+    """Run a case and save its state at some moments; return the end, and what was saved."""
+    states, saved = list[RunState](), dict[Moment, bytes]()
+
+    def save(state: RunState) -> None:
+        states.append(state)
+        moment = state.epochs[-1].task, state.epochs[-1].epoch
+        if moment in MOMENTS:
+            file = io.BytesIO()
+            save_state(state, file)
+            saved[moment] = file.getvalue()
+
+    result = run(config_of(case), 0, stream=small_stream(attribute=case[2]), checkpoint=save)
+    return result, states[-1], saved
+
+
 def finished(case: Case) -> tuple[RunResult, RunState]:
-    return run_and_keep(case)
+    return finished_and_saved(case)[:2]
 
 
 def begun(learner: Learner, current: Samples, memory: Samples) -> Samples | None:
@@ -129,20 +147,11 @@ def test_a_buffer_larger_than_the_data_keeps_all_of_it(case: Case) -> None:
 
 
 @every_case
-@pytest.mark.parametrize("moment", [(1, 1), (2, 1), (3, 2)])
-def test_a_run_goes_on_from_a_saved_state(case: Case, moment: tuple[int, int]) -> None:
-    saved = io.BytesIO()
-
-    def save(state: RunState) -> None:
-        if (state.epochs[-1].task, state.epochs[-1].epoch) == moment:
-            save_state(state, saved)
-
-    config, stream = config_of(case), small_stream(attribute=case[2])
-    whole, end = finished(case)
-    run(config, 0, stream=stream, checkpoint=save)
-    saved.seek(0)
-    state = load_state(saved)
-    rest = run(config, 0, stream=stream, state=state)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_goes_on_from_a_saved_state(case: Case, moment: Moment) -> None:
+    whole, end, saved = finished_and_saved(case)
+    state = load_state(io.BytesIO(saved[moment]))
+    rest = run(config_of(case), 0, stream=small_stream(attribute=case[2]), state=state)
     assert rest.per_task == whole.per_task
     assert torch.equal(parameters(state.learner.net), parameters(end.learner.net))
     assert len(rest.epochs) == len(whole.epochs)

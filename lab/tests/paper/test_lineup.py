@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from faircil.sweep.work import Work
 from faircil_lab.paper.contenders import (
@@ -15,6 +18,7 @@ from faircil_lab.paper.contenders import (
 )
 from faircil_lab.paper.metrics import Target
 from figure_runs import results_of, run_of, tuned_with
+from made_tables import put_files
 
 DRUG, ABSENT = Target("drug", "eo"), Target("biasbios", "eo")
 
@@ -39,7 +43,9 @@ def test_only_what_was_chosen_is_run() -> None:
     assert replay == request(REPLAY, "drug", "eo")
 
 
-def test_entries_have_runs_or_say_why_not() -> None:
+def test_entries_have_runs_or_say_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
+    put_files(tmp_path, "drug")
     line_up = LineUp([FSW, REPLAY], [DRUG, ABSENT], "tuned", seeds=[0, 1])
     fsw, replay = line_up.requests()[:2]
 
