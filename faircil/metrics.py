@@ -308,8 +308,8 @@ METRICS: dict[str, Metric] = {
     "worst_group": Metric(
         worst_group_of,
         "worst group's accuracy",
-        f"Accuracy of the worst group (a class with one attribute value; without an attribute, a "
-        f"class) among those with at least {ENOUGH} test samples; of a run, that of the final model. "
+        "Accuracy of the worst group (a class with one attribute value; without an attribute, a "
+        f"class) among those with at least {ENOUGH} test samples; of a run, of its final model. "
         "If it is low, a low disparity is levelling down",
         higher_is_better=True,
         at_end=True,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from faircil.errors import FaircilError
+from faircil.metrics import METRICS
 from faircil.report import group_runs
-from faircil.report.plots import TITLES, over_tasks, save
-from faircil.results.record import METRIC_NAMES
+from faircil.report.plots import over_tasks, save
 from run_summaries import make_run
 
 RUNS = [
@@ -30,8 +30,8 @@ def test_line_is_the_mean_and_band_the_deviation() -> None:
 
 
 def test_every_metric_has_a_panel_and_every_configuration_a_name() -> None:
-    figure = over_tasks(group_runs(RUNS), METRIC_NAMES, "all metrics")
-    assert [axes.get_title() for axes in figure.axes] == [TITLES[name] for name in METRIC_NAMES]
+    figure = over_tasks(group_runs(RUNS), list(METRICS), "all metrics")
+    assert [axes.get_title() for axes in figure.axes] == [m.axis_title for m in METRICS.values()]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["er", "fsw"]
 

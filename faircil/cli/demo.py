@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from faircil.cli.console import say, show_table
 from faircil.cli.run import parse_seeds
 
@@ -101,6 +99,8 @@ def command(arguments: argparse.Namespace) -> None:
 
 def planes_of(config: RunConfig, run: RunSummary) -> list[Plane]:
     """Return the test samples of a run with the final predictions; empty beyond two features."""
+    import numpy as np
+
     from faircil.report.plots import Plane
     from faircil.results.folder import read_final_predictions
     from faircil.runs.loading import load_stream

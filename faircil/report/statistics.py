@@ -180,7 +180,7 @@ def best_of(columns: Mapping[str, BySeed], higher_is_better: bool) -> Ranking:
     is called the best with probability .05 at most: it has to beat the others, and between two of
     them a two-sided test at 5 % covers both directions. A method that is not among the best is not
     proven to be worse: a method with a better mean may be. In simulated tables of five seeds, a
-    given one of two equal methods was left out in 3 %, of eight in 4 %.
+    given one of two to ten equal methods was left out in 3 %.
     """
     sign = 1.0 if higher_is_better else -1.0
     means = {name: sign * fmean(c.values()) for name, c in columns.items() if c}

@@ -267,14 +267,14 @@ def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
     )
 
 
-def group_results(metrics: TaskMetrics, names: Names) -> tuple[GroupResult, ...]:
+def group_results(metrics: TaskMetrics, names: Names) -> list[GroupResult]:
     """Return the groups by name; without an attribute, the classes."""
     if not metrics.groups:
-        return tuple(
+        return [
             GroupResult(names.classes[item.label], None, item.n, item.accuracy)
             for item in metrics.classes
-        )
-    return tuple(
+        ]
+    return [
         GroupResult(
             names.classes[group.label],
             names.attribute_values[group.attribute],
@@ -282,7 +282,7 @@ def group_results(metrics: TaskMetrics, names: Names) -> tuple[GroupResult, ...]
             group.accuracy,
         )
         for group in metrics.groups
-    )
+    ]
 
 
 def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, Any]]:
