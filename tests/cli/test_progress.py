@@ -51,7 +51,8 @@ def test_lines() -> None:
     for event in (FIRST, metrics(), FIRST, LATER, metrics()):
         report(event)
     assert file.getvalue().splitlines() == [
-        "toy-groups fsw seed 3: task 1/2  accuracy .875  eo_gap .250  worst_group .500  2,000 samples  1.0 s",
+        "toy-groups fsw seed 3: task 1/2  accuracy .875  eo_gap .250  worst_group .500  "
+        "2,000 samples  1.0 s",
         "toy-groups fsw seed 3: task 2/2  accuracy .875  eo_gap .250  worst_group .500  "
         "kept 301 of 1,000 samples, LP 0.25 s  2.8 s",
     ]
