@@ -234,6 +234,7 @@ def test_defaults_are_those_of_the_method_without_ablations() -> None:
 
 def test_evaluation_covers_exactly_the_classes_seen() -> None:
     result = run(small_config(attribute=True), 0, stream=small_stream(attribute=True))
+    before = None
     for number, (predictions, metrics) in enumerate(
         zip(result.predictions, result.per_task, strict=True), start=1
     ):
@@ -249,7 +250,10 @@ def test_evaluation_covers_exactly_the_classes_seen() -> None:
             predictions.y_pred,
             task=predictions.task,
             sensitive=predictions.sensitive,
+            before=before,
         )
+        before = metrics
+        assert (metrics.forgetting is None) == (number == 1)
         assert [row.label for row in metrics.classes] == sorted(classes)
 
 

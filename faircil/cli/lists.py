@@ -99,7 +99,15 @@ def _settings() -> Listing:
 def _metrics() -> Listing:
     from faircil.metrics import METRICS
 
-    return ("name", "what"), list(METRICS.items())
+    return ("name", "better", "attribute", "what"), [
+        (
+            name,
+            "higher" if metric.higher_is_better else "lower",
+            "needed" if metric.by_attribute else "–",
+            metric.description,
+        )
+        for name, metric in METRICS.items()
+    ]
 
 
 def _solvers() -> Listing:

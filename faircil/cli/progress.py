@@ -11,15 +11,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console
-from faircil.metrics import TaskMetrics
+from faircil.metrics import TaskMetrics, disparity_of
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 from faircil.text.embeddings import EmbeddingProgress
 
 PAUSE = 10.0  # seconds between two lines about the same work
-# What to show while a measure is trained for.
-DISPARITY = {"eer": "eer", "eo": "eo_gap", "dp": "dp"}
 
 
 class Reporter(Protocol):
@@ -178,7 +176,6 @@ def _embedded(progress: EmbeddingProgress) -> str:
 
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:
-    name = DISPARITY.get(config.measure, "eer")
-    return (
-        f"accuracy {format_value(metrics.accuracy)}  {name} {format_value(getattr(metrics, name))}"
-    )
+    # The worst group beside the disparity: a low disparity alone may be levelling down.
+    names = ("accuracy", disparity_of(config.measure), "worst_group")
+    return "  ".join(f"{name} {format_value(metrics.values[name])}" for name in names)

@@ -30,7 +30,6 @@ from faircil.postprocess.pool import Integers
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.identity import code_digest, version
 from faircil.results.record import (
-    METRIC_NAMES,
     EpochRecord,
     Names,
     RunResult,
@@ -82,6 +81,18 @@ def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
         if part.sensitive is not None:
             columns.append([names.attribute_values[value] for value in part.sensitive])
         yield from zip(*columns, strict=True)
+
+
+def read_final_predictions(folder: Path) -> tuple[list[str], list[str]]:
+    """Read true and predicted class of every test sample after the last task, by name."""
+    path = folder / "predictions.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        last = [row for row in rows if row["after_task"] == rows[-1]["after_task"]]
+        return [row["y_true"] for row in last], [row["y_pred"] for row in last]
+    except (OSError, ValueError, LookupError):
+        raise damaged(path) from None
 
 
 _EPOCH = TypeAdapter(EpochRecord)
@@ -163,7 +174,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
 
 def _why_none(run: RunSummary) -> str:
     """Say why a run has no probabilities."""
-    if all(task["dp"] is None for task in run.per_task):
+    if all(task.get("dp") is None for task in run.per_task):
         return "its data has no sensitive attribute with two values to compare"
     if run.code == code_digest():
         return (
@@ -284,5 +295,7 @@ def _remove(path: Path) -> None:
 
 def _is_complete(run: RunSummary) -> bool:
     """Whether a summary has all that reports read."""
-    metrics = all(set(METRIC_NAMES) <= values.keys() for values in (run.metrics, *run.per_task))
-    return metrics and {"dataset", "measure", "settings"} <= run.config.keys()
+    metrics = all("accuracy" in values for values in (run.metrics, *run.per_task))
+    return (
+        metrics and bool(run.per_task) and {"dataset", "measure", "settings"} <= run.config.keys()
+    )

@@ -58,6 +58,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
             predictions.y_pred,
             task=predictions.task,
             sensitive=predictions.sensitive,
+            before=state.per_task[-1] if state.per_task else None,
         )
     )
     state.eval_seconds += time.perf_counter() - start

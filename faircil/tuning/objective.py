@@ -1,4 +1,4 @@
-"""What makes one configuration better than another."""
+"""The score by which tuning prefers one configuration to another."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faircil.errors import UsageError, unknown_name
-from faircil.report import HIGHER_IS_BETTER, format_value
-from faircil.results.record import METRIC_NAMES, RunSummary, over_seeds
+from faircil.metrics import METRICS, disparity_of
+from faircil.report import format_value
+from faircil.results.record import RunSummary, over_seeds
 
-DISPARITIES = tuple(name for name in METRIC_NAMES if name not in HIGHER_IS_BETTER)
-BY_ATTRIBUTE = ("eo", "eo_gap", "dp", "dp_predicted")
 FORMS = "'accuracy - eo' or 'accuracy with eo <= 0.05'"
 
 
@@ -22,6 +21,11 @@ class Objective:
 
     disparity: str
     bound: float | None = None
+
+    @property
+    def by_attribute(self) -> bool:
+        """Whether it needs a sensitive attribute."""
+        return METRICS[self.disparity].by_attribute
 
     @property
     def text(self) -> str:
@@ -59,6 +63,15 @@ class Objective:
         )
 
 
+def usual_objective(measure: str) -> str:
+    """Return the objective for a measure: accuracy less the metric of its name.
+
+    A measure without a metric of its name gets the metric that shows it, see
+    :func:`faircil.metrics.disparity_of`.
+    """
+    return f"accuracy - {measure if measure in METRICS else disparity_of(measure)}"
+
+
 def parse_objective(text: str) -> Objective:
     """Read ``accuracy - METRIC`` or ``accuracy with METRIC <= NUMBER``.
 
@@ -71,8 +84,9 @@ def parse_objective(text: str) -> Objective:
     if match is None:
         raise UsageError(f"objective '{text}' cannot be read; write {FORMS}")
     name = match[1] or match[2]
-    if name not in DISPARITIES:
-        raise UsageError(f"objective '{text}': {unknown_name('disparity', name, DISPARITIES)}")
+    known = [name for name, metric in METRICS.items() if not metric.higher_is_better]
+    if name not in known:
+        raise UsageError(f"objective '{text}': {unknown_name('disparity', name, known)}")
     if match[3] is None:
         return Objective(name)
     try:

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from faircil.data.splits import SHARE
 from faircil.errors import StorageError
+from faircil.metrics import METRICS
 from faircil.report import format_value
-from faircil.report.plots import COLOURS, TITLES, save
+from faircil.report.plots import COLOURS, save
 from faircil.results.identity import version
 from faircil.results.record import over_seeds
 from faircil.sweep.command import data_words, run_line
@@ -84,8 +85,8 @@ def draw_front(
         axes.annotate(
             str(position + 1), (gap, accuracy), (7, -12), textcoords="offset points", fontsize=9
         )
-    axes.set_xlabel(TITLES[disparity])
-    axes.set_ylabel(TITLES["accuracy"])
+    axes.set_xlabel(METRICS[disparity].axis_title)
+    axes.set_ylabel(METRICS["accuracy"].axis_title)
     axes.margins(0.08)
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]) if min(d for _, d in points) < 0 else 0.0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -15,7 +15,7 @@ from faircil.files import applies, shipped_rows
 from faircil.runs.config import RunConfig, attribute_mistakes, has_attribute
 from faircil.runs.settings import parse_overrides, settings_of, validate_settings
 from faircil.sweep.command import written
-from faircil.tuning.objective import BY_ATTRIBUTE, Objective, parse_objective
+from faircil.tuning.objective import Objective, parse_objective, usual_objective
 from faircil.tuning.request import Overrides, Trial, TuneRequest
 
 
@@ -175,8 +175,8 @@ def problem_of(request: TuneRequest) -> Problem:
     mistakes: list[str] = []
     config = objective = None
     with collecting(mistakes):
-        objective = parse_objective(request.objective or f"accuracy - {request.measure}")
-    if objective is not None and objective.disparity in BY_ATTRIBUTE:
+        objective = parse_objective(request.objective or usual_objective(request.measure))
+    if objective is not None and objective.by_attribute:
         what = f"objective '{objective.text}'"
         mistakes += attribute_mistakes(what, request.dataset, request.own, "use 'accuracy - eer'")
     if request.budget < 1:

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from faircil.results.record import METRIC_NAMES, RunSummary
+from faircil.metrics import METRICS
+from faircil.results.record import GroupResult, RunSummary
 
 
 def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
-    """Make a summary of a run of two tasks; values go where they belong by name."""
-    metrics = {name: values.pop(name, 0.5) for name in METRIC_NAMES}
+    """Make a summary of a run of two tasks; values go where they belong by name.
+
+    ``groups`` are tuples of class, attribute value, test samples and accuracy.
+    """
+    metrics = {name: values.pop(name, 0.5) for name in METRICS}
     config = {name: values.pop(name, None) for name in ("own", "data_sha256", "encoder_sha256")} | {
         "method": label
     }
     config |= {"dataset": values.pop("dataset", "made"), "measure": values.pop("measure", "eo")}
+    groups = values.pop("groups", None)
     return RunSummary(
         label=label,
         code=values.pop("code", "code"),
@@ -23,4 +28,5 @@ def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
         per_task=[metrics | {"forgetting": None}, metrics],
         notes=[],
         dir="somewhere",
+        groups=None if groups is None else [GroupResult(*group) for group in groups],
     )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faircil.errors import UsageError
-from faircil.tuning.objective import Objective, parse_objective
+from faircil.tuning.objective import Objective, parse_objective, usual_objective
 from run_summaries import make_run
 
 share = st.floats(0, 1)
@@ -63,6 +63,11 @@ def test_a_bound_is_worth_more_than_any_accuracy(bound, accuracy, disparity, oth
 def test_accuracy_less_disparity():
     assert Objective("eo").score(0.75, 0.5) == 0.25
     assert Objective("eo").is_met(-1.0)
+
+
+def test_measure_without_a_metric_has_an_objective():
+    assert usual_objective("eo") == "accuracy - eo"
+    assert parse_objective(usual_objective("mine")) == Objective("eer")
 
 
 def test_values_are_means_over_runs():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from faircil.report import BOUNDS, format_value
-from faircil.report.plots import TITLES
 from faircil.report.statistics import holm, paired
 from faircil.results.record import spread
 from faircil.sweep.work import Work
@@ -26,7 +25,7 @@ from faircil_lab.paper.drawing import (
     write_png,
 )
 from faircil_lab.paper.exhibit import SEEDS, Results
-from faircil_lab.paper.metrics import TARGETS, Target
+from faircil_lab.paper.metrics import METRICS, TARGETS, Target
 from faircil_lab.paper.page import Grid, Page, Picture, Section
 
 LEVEL = 0.05
@@ -92,7 +91,10 @@ def _draw(target: Target, entries: Sequence[Entry], path: Path) -> None:
     below = [entry for entry in entries if not entry.contender.in_paper or entry.contender == FSW]
     metrics = ("accuracy", target.metric)
     rows = [
-        [LinePanel(TITLES[metric], "after task", _lines(part, metric)) for metric in metrics]
+        [
+            LinePanel(METRICS[metric].axis_title, "after task", _lines(part, metric))
+            for metric in metrics
+        ]
         for part in (above, below)
         if part
     ]

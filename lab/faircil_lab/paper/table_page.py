@@ -191,7 +191,7 @@ def _ours(line: Line, found: Comparison, ranking: Ranking, seeds: int) -> str:
     text += f" ({n} of {seeds} seeds)" if 0 < n < seeds else ""
     if name == ranking.best:
         return f"**{text}**"
-    return f"{text} {AMONG_BEST}" if name in ranking.not_told_apart else text
+    return f"{text} {AMONG_BEST}" if name in ranking.among_best else text
 
 
 def _difference(found: Comparison) -> str:
@@ -215,8 +215,9 @@ def missing(lines: Sequence[Line]) -> str:
 IN_ANSWER = 3  # pairs that the answer sums up; the findings have all
 SIDE_BY_SIDE = 2  # metrics with published values in one table
 MARKS = (
-    f"Ours is mean ± deviation over seeds. **Bold**: better than all others, {AMONG_BEST}: not "
-    f"told apart from the best mean ({TEST}; joint training and fine-tuning take no part)."
+    "Ours is mean ± deviation over seeds. **Bold**: significantly better than all others, "
+    f"{AMONG_BEST}: the best mean and the next ones, down to the first that is significantly worse "
+    f"({TEST}; lower is better except for accuracies; joint training and fine-tuning take no part)."
 )
 VERDICTS = (
     "`same`: chance over the seeds of both sides (Welch, 95 %) and the rounding of the print "

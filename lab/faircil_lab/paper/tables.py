@@ -55,7 +55,8 @@ def columns(*measures: str) -> tuple[Column, ...]:
 
 
 def _column(target: Target) -> Column:
-    besides = ("dp",) if target.measure == "dp" else ()
+    # Beside every disparity: the final model, and whether its worst group has been sacrificed.
+    besides = ("final_accuracy", "worst_group", *(("dp",) if target.measure == "dp" else ()))
     return Column(target, ("accuracy", target.metric), besides)
 
 

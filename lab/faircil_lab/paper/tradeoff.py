@@ -15,7 +15,6 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from faircil.report import BOUNDS, format_value
-from faircil.report.plots import TITLES
 from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig
 from faircil.sweep.command import command_of
@@ -25,7 +24,7 @@ from faircil_lab.paper.comparison import Points, dominated, front
 from faircil_lab.paper.contenders import CONTENDERS, FSW, Contender, LineUp, request, why_not_chosen
 from faircil_lab.paper.drawing import EMPHASIS, Style, finish_axes, style_of, write_png
 from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.metrics import TARGETS, Target
+from faircil_lab.paper.metrics import METRICS, TARGETS, Target
 from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
 
 LAMBDAS = ("0", "0.01", "0.1", "0.5", "1", "5", "10")
@@ -291,7 +290,7 @@ def _draw(trade: Trade, path: Path) -> None:
     ]
     curve = Curve("FSW, by λ", trade.lambdas, trade.curve)
     title = f"{trade.target.title}, validation data"
-    write_png(draw_tradeoff(curve, clouds, title, TITLES[trade.target.metric]), path)
+    write_png(draw_tradeoff(curve, clouds, title, METRICS[trade.target.metric].axis_title), path)
 
 
 def _answer(trades: Sequence[Trade]) -> str:

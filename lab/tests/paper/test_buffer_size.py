@@ -54,13 +54,13 @@ def test_claims_are_held_against_the_runs() -> None:
         ("MNIST (EER)", "EER disparity between tasks"): ("falls", "same"),
         ("MNIST (EER)", "samples with a weight above 0"): ("no clear relation", "different"),
         ("Biased MNIST (EO)", "accuracy"): ("grows", "same"),
-        ("Biased MNIST (EO)", "EO gap"): ("falls", "different"),
+        ("Biased MNIST (EO)", "equalized-odds gap"): ("falls", "different"),
         ("Biased MNIST (EO)", "samples with a weight above 0"): ("no clear relation", "same"),
     }
     assert page.verdicts.count(Verdict.SAME) == 4
     assert page.answer == (
         "4 of 6 claims about the buffer size hold. Not so: MNIST (EER), FSW, samples with a weight "
-        "above 0: falls; Biased MNIST (EO), FSW, EO gap: grows."
+        "above 0: falls; Biased MNIST (EO), FSW, equalized-odds gap: grows."
     )
 
 
