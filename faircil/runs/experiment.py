@@ -18,6 +18,7 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError
 from faircil.learners import Batch, Learner
 from faircil.metrics import TaskMetrics
+from faircil.nets import traits_of
 from faircil.results.record import EpochRecord, GroupWeights, Names, RunResult, WeightRecord
 from faircil.runs.config import RunConfig
 from faircil.runs.evaluation import evaluate_task
@@ -205,15 +206,15 @@ def _learn_task(
     """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
     learner, epochs = state.learner, config.settings.epochs
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
-    graphable = learner.graphable and getattr(learner.net, "graphable", True)
+    traits = traits_of(learner.net)
+    graphable = learner.graphable and traits.graphable
     step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
-    large = getattr(learner.net, "large", False)
     while task.epoch < epochs:
         chosen = learner.begin_epoch(task.epoch + 1, epochs)
         result = weigh_samples(config, state, task.material.current)
         start, tokens = time.perf_counter(), _trained_tokens(learner)
         selection = select_samples(config, state, task.material.current, result, chosen)
-        with nullcontext() if large else one_thread():
+        with nullcontext() if traits.large else one_thread():
             steps = _train_epoch(step, task, selection, config.settings.batch_size)
         task.epoch += 1
         task.weights = None if result is None else result.weights
@@ -270,7 +271,7 @@ def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_s
 
 
 def _trained_tokens(learner: Learner) -> int | None:
-    tokens = getattr(learner.net, "trained_tokens", None)
+    tokens = traits_of(learner.net).trained_tokens
     return None if tokens is None else int(tokens)
 
 
