@@ -16,7 +16,6 @@ from faircil.data.stream import TaskStream
 from faircil.learners import LEARNERS
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig
-from faircil.runs.settings import learner_options
 from faircil.runs.state import RunState
 from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.streams import encoded, kept_encoder
@@ -42,8 +41,8 @@ def load_stream(
         stream = load_dataset(
             config.dataset,
             seed,
-            shuffle_classes=config.settings.class_order == "shuffled",
-            classes_per_task=config.settings.classes_per_task,
+            shuffle_classes=config.settings.data.class_order == "shuffled",
+            classes_per_task=config.settings.data.classes_per_task,
         )
     if config.evaluate_on == "validation":
         stream = validation_stream(stream, seed)
@@ -67,12 +66,12 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     settings = config.settings
     generators = Generators.from_seed(seed)
     net = _build_net(config, stream, generators.init_seed).to(device)
-    options = learner_options(config.method, settings)
-    learner = LEARNERS[config.method](net, options, generators)
-    quota = settings.buffer_size if learner.replays else 0
+    learner = LEARNERS[config.method](net, settings.learner, generators)
+    buffer_size = settings.training.buffer_size
+    quota = buffer_size if learner.replays else 0
     return RunState(
         learner,
-        ReplayBuffer(settings.buffer_size),
+        ReplayBuffer(buffer_size),
         generators,
         notes=[*stream.notes, *small_groups(stream, quota)],
     )
@@ -92,4 +91,4 @@ def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
             trainable_layers=text.trainable_layers,
         )
     n_inputs = stream.tasks[0].train.x[0].numel()
-    return build_mlp(n_inputs, stream.n_classes, config.settings.hidden, seed)
+    return build_mlp(n_inputs, stream.n_classes, config.settings.training.hidden, seed)

@@ -160,7 +160,7 @@ def test_it_makes_as_many_steps_as_replay() -> None:
     ]
     assert steps[0] == steps[1]
     for dataset in ("mnist", "toy"):
-        assert resolve(dataset=dataset, method="fairbatch").settings.batch_size == 128
+        assert resolve(dataset=dataset, method="fairbatch").settings.training.batch_size == 128
 
 
 def test_shares_follow_the_losses_of_a_run_and_begin_anew_with_a_task() -> None:

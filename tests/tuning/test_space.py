@@ -59,7 +59,7 @@ def test_every_method_has_enough_to_choose_from(method, dataset):
 
 
 def _value(problem, name, override):
-    return getattr(problem.request.config([override]).settings, name)
+    return problem.request.config([override]).settings.flat()[name]
 
 
 def test_fairl_has_an_adversary_only_with_an_attribute():
