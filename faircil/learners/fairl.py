@@ -211,6 +211,7 @@ class Fairl(Buffered):
     options = FairlOptions
     uses_attribute = True
     no_weighting = "its features are trained by the rates of whole batches, not by sample losses"
+    follows = ()
 
     settings: FairlOptions
 

@@ -75,11 +75,16 @@ def checked_method_and_weighting(
     return method, weighting
 
 
+def default_measure(dataset: str | None, own: OwnData | None) -> str:
+    """Return the measure of runs that name none."""
+    return "eo" if has_attribute(dataset, own) else "eer"
+
+
 def checked_measure(
     measure: str | None, dataset: str | None, own: OwnData | None, mistakes: list[str]
 ) -> str:
     """Check the measure, or choose it: ``eo`` where there is an attribute, else ``eer``."""
-    measure = measure or ("eo" if has_attribute(dataset, own) else "eer")
+    measure = measure or default_measure(dataset, own)
     if measure not in MEASURES:
         mistakes.append(unknown_name("measure", measure, MEASURES))
     elif MEASURES[measure].by_attribute:
