@@ -32,7 +32,8 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"device '{name}' is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
-            "use --device cpu, or install a CUDA build of torch"
+            "use device 'cpu', or install a CUDA build of torch",
+            arguments=("device",),
         )
     if device.type == "cuda":
         # The thread of the first backward pass finds no context, says so, and makes one.
@@ -52,7 +53,8 @@ def enough_memory() -> Iterator[None]:
             raise
         raise FaircilError(
             f"not enough memory: {error}; use fewer or narrower hidden layers, a smaller "
-            "batch_size, with an encoder of texts a smaller token_budget, or another --device"
+            "batch_size, with an encoder of texts a smaller token_budget, or another device",
+            arguments=("overrides", "device"),
         ) from None
 
 

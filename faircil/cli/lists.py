@@ -74,20 +74,16 @@ def _weightings() -> Listing:
 
 def _settings() -> Listing:
     from faircil.learners import LEARNERS
-    from faircil.runs.settings import Settings, own_settings
-    from faircil.text.options import TextOptions
+    from faircil.options import Options
+    from faircil.runs.settings import own_settings, setting_names, settings_of
 
-    owners: dict[tuple[str, str, str], list[str]] = {
-        (name, plain(field.default), _line(field.description)): ["all"]
-        for name, field in Settings.model_fields.items()
-    }
-    owners |= {
-        (name, plain(field.default), _line(field.description)): ["all, with texts"]
-        for name, field in TextOptions.model_fields.items()
-    }
-    for method, learner in LEARNERS.items():
+    owners: dict[tuple[str, str, str], list[str]] = {}
+    for name, row in setting_names(Options, texts=True).items():
+        who = "all, with texts" if row.part == "text" else "all"
+        owners[name, plain(row.field.default), _line(row.field.description)] = [who]
+    for method in LEARNERS:
         for name in own_settings(method):
-            field = learner.options.model_fields[name]
+            field = settings_of(method)[name].field
             what = (name, plain(field.default), _line(field.description))
             owners.setdefault(what, []).append(method)
     return ("name", "default", "methods", "what"), [

@@ -71,13 +71,13 @@ class Lines:
             self._epochs.append(event)
         last, seconds = self._epochs[-1], sum(_seconds(epoch) for epoch in self._epochs)
         run = f"{self._config.dataset} {self._config.label} seed {self._seed}: "
-        task = f"task {last.task}/{self._tasks}"
+        task, epochs = f"task {last.task}/{self._tasks}", self._config.settings.training.epochs
         if isinstance(event, TaskMetrics):
             metrics = _metrics(self._config, event)
             self._print(f"{run}{task}  {metrics}  {_detail(last)}  {seconds:.1f} s")
             self._epochs.clear()
             self._told = 0.0
-        elif seconds - self._told > PAUSE and last.epoch < (epochs := self._config.settings.epochs):
+        elif seconds - self._told > PAUSE and last.epoch < epochs:
             self._told = seconds
             left = (epochs - last.epoch) * seconds / len(self._epochs)
             self._print(
@@ -111,7 +111,7 @@ class Bars:
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run; now the amount of work is known."""
         self._seed, self._tasks, self._metrics = seed, tasks, ""
-        total = self._runs * tasks * self._config.settings.epochs
+        total = self._runs * tasks * self._config.settings.training.epochs
         self._progress.update(self._bar, total=total)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
@@ -123,7 +123,7 @@ class Bars:
         if isinstance(event, EpochRecord):
             where = (
                 f"{self._config.label} seed {self._seed} task {event.task}/{self._tasks} "
-                f"epoch {event.epoch}/{self._config.settings.epochs}"
+                f"epoch {event.epoch}/{self._config.settings.training.epochs}"
             )
             detail = f"{_detail(event)}  {self._metrics}"
             self._progress.update(self._bar, advance=1, description=where, detail=detail)

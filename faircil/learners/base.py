@@ -106,6 +106,11 @@ class Learner:
     uses_attribute: ClassVar[bool] = False  # whether an attribute, where there is one, matters
     graphable: ClassVar[bool] = True  # a step is the same kernels for every batch of a shape
     no_weighting: ClassVar[str | None] = None  # why current samples cannot be weighted
+    # Measures that a method with a fairness criterion of its own follows; None: it has none, and
+    # only a weighting follows the measure of the run.
+    follows: ClassVar[tuple[str, ...] | None] = None
+    # Whether the groups of the run's measure are split by the attribute; set by the run.
+    by_attribute: bool = True
 
     settings: Options
 

@@ -87,7 +87,8 @@ def _new_study(seed: int, startup: int) -> optuna.Study:
     except ImportError as error:
         raise FaircilError(
             f"strategy 'optuna' needs the optuna package ({error}): pip install 'faircil[tune]', "
-            "or use --strategy random"
+            "or use strategy 'random'",
+            arguments=("strategy",),
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
@@ -159,8 +160,9 @@ class Grid:
         if total > budget:
             raise UsageError(
                 f"the grid of {problem.config.label} has {total:,} configurations, more than the "
-                f"budget of {budget}; raise it (--budget {total}), draw from the grid (--strategy "
-                "random), or try fewer values (--try)"
+                f"budget of {budget}; raise it to {total}, draw from the grid (strategy 'random'), "
+                "or try fewer values",
+                arguments=("budget", "strategy", "tried"),
             )
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:

@@ -169,13 +169,16 @@ def choose(
     formulation = question.formulate(variables.columns)
     solution = solve(formulation.program, solver)
     weights = variables.sample_weights(solution.weights, generator)
+    expected = variables.spread(solution.weights)
     objective, bound = solution.objective, solution.bound
     if granularity.approximates:
+        # Of the expected weights, which keep the floors; drawn ones may break them, and so fall
+        # below what is proven about all weights that do not.
         whole = question.formulate(alignment).program
-        objective, bound = whole.objective(weights), whole.bound(solution.dual)
+        objective, bound = whole.objective(expected), whole.bound(solution.dual)
     return Choice(
         weights,
-        question.statistics.progress(variables.spread(solution.weights)),
+        question.statistics.progress(expected),
         variables.shares(solution.weights),
         objective + formulation.constant,
         bound + formulation.constant,

@@ -60,9 +60,7 @@ def test_lines() -> None:
 
 def test_lines_of_long_epochs_with_an_end_in_sight() -> None:
     file = io.StringIO()
-    config = CONFIG.model_copy(
-        update={"settings": CONFIG.settings.model_copy(update={"epochs": 4})}
-    )
+    config = resolve(dataset="toy-groups", overrides=["epochs=4"])
     report = Lines(Console(file=file), config)
     report.start(seed=0, tasks=1)
     for epoch in range(1, 5):

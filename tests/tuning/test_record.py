@@ -21,9 +21,12 @@ REQUEST = TuneRequest(
 
 
 def metrics(config, _):
-    if config.settings.lr == 0.1 and config.settings.tau == 3:
+    if config.settings.learner.lr == 0.1 and config.settings.learner.tau == 3:
         return "training diverged in task 1\nlower the rate"
-    return {"accuracy": 0.5 + 0.1 * config.settings.tau, "dp": 0.1 * config.settings.tau**2}
+    return {
+        "accuracy": 0.5 + 0.1 * config.settings.learner.tau,
+        "dp": 0.1 * config.settings.learner.tau**2,
+    }
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def test_nothing_to_draw(pretend, tmp_path):
 @pytest.mark.parametrize("method", ["fsw", "er"])
 def test_the_command_runs_what_was_chosen_on_test_data(pretend, method):
     request = TuneRequest("biased-digits", method, "eo", fixed=("granularity=group",))
-    tuned = tune(request, pretend(lambda c, _: {"accuracy": c.settings.tau / 10}))
+    tuned = tune(request, pretend(lambda c, _: {"accuracy": c.settings.learner.tau / 10}))
     typed = run_command(request, tuned.best.overrides)
     arguments = parse(shlex.split(typed)[1:])
     config = resolve(
@@ -108,7 +111,7 @@ def test_names_of_folders():
 
 def test_a_folder_that_cannot_be_written(tuned, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="choose another folder with --out"):
+    with pytest.raises(StorageError, match="choose another folder"):
         write_tuning(tuned, tmp_path / "file")
 
 

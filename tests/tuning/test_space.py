@@ -59,7 +59,7 @@ def test_every_method_has_enough_to_choose_from(method, dataset):
 
 
 def _value(problem, name, override):
-    return getattr(problem.request.config([override]).settings, name)
+    return problem.request.config([override]).settings.flat()[name]
 
 
 def test_fairl_has_an_adversary_only_with_an_attribute():
@@ -116,8 +116,8 @@ def test_all_mistakes_at_once():
         "the budget is 0 configurations",
         "unknown setting 'nope'",
         "'lr' is not of the form name=value,value",
-        "setting 'alpha' is up for choice twice",
-        "setting 'epochs' is both fixed and up for choice",
+        "setting 'alpha' is tried twice",
+        "setting 'epochs' is both fixed and tried",
         "setting tau=-1 is not allowed",
         "unknown setting 'tua': did you mean 'tau'?",
         "setting lam=x is not allowed",

@@ -130,7 +130,7 @@ class LpTimes(Measurement[SolveTimes]):
         """Let the recorder solve the program of each part."""
         assert state.task is not None
         current = state.task.material.current
-        lam, floor = config.settings.lam, config.settings.floor
+        lam, floor = config.settings.weights.lam, config.settings.weights.floor
         weigh = FairSampleWeights(config.measure, lam=lam, floor=floor, solver=RECORDER)
         generator = torch.Generator().manual_seed(0)
         for size in self.sizes:

@@ -40,7 +40,10 @@ def test_all_methods_train_the_encoder_at_rates_for_that() -> None:
     assert len(TRAINED.requests()) == len(CONTENDERS)
     for request in TRAINED.requests():
         assert request.config(()).trains_encoder
-        assert request.config(()).settings.lr == 0.001 or request.method in ("icarl", "fairl")
+        assert request.config(()).settings.learner.lr == 0.001 or request.method in (
+            "icarl",
+            "fairl",
+        )
 
 
 def test_the_answer_has_accuracies_and_what_is_told_apart() -> None:

@@ -26,7 +26,7 @@ def _kept_without_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def improves(work: Work) -> RunSummary:
-    size = SIZES.index(work.config.settings.buffer_size)
+    size = SIZES.index(work.config.settings.training.buffer_size)
     step = 0.01 * size + 0.001 * work.seed
     return run_of(work, accuracy=0.9 + step, eer_task=0.1 - step, eo_gap=0.2 + step)
 
@@ -40,7 +40,9 @@ def test_it_runs_fsw_and_replay_at_all_sizes_with_shipped_settings() -> None:
     exhibit = BufferSize(seeds=(0,))
     assert exhibit.requests() == []
     works = exhibit.works({})
-    found = {(w.config.label, w.config.dataset, w.config.settings.buffer_size) for w in works}
+    found = {
+        (w.config.label, w.config.dataset, w.config.settings.training.buffer_size) for w in works
+    }
     assert len(found) == len(works) == 2 * 2 * 4
 
 

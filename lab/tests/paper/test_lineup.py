@@ -39,7 +39,9 @@ def test_only_what_was_chosen_is_run() -> None:
     line_up = LineUp([FSW, REPLAY], [DRUG], seeds=[0])
     fsw, replay = line_up.requests()
     works = line_up.works({fsw: tuned_with(fsw, [("lr=0.3", {})])})
-    assert [(work.config.label, work.config.settings.lr) for work in works] == [("fsw", 0.3)]
+    assert [(work.config.label, work.config.settings.learner.lr) for work in works] == [
+        ("fsw", 0.3)
+    ]
     assert replay == request(REPLAY, "drug", "eo")
 
 

@@ -88,7 +88,7 @@ def test_runs_are_made_with_the_settings_that_were_chosen(tmp_path: Path):
     settings = next(part for part in pages["one"].sections if part.heading == "Settings").table
     assert settings is not None
     chosen = settings.rows[0][2].strip("`").split()
-    used = sweep.calls[-1][0].config.settings.model_dump()
+    used = sweep.calls[-1][0].config.settings.flat()
     assert chosen
     for item in chosen:
         name, _, value = item.partition("=")

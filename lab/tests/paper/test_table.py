@@ -29,7 +29,7 @@ def test_chosen_settings_are_those_of_the_request():
     tuned = {one: tuned_with(one) for one in asked[:1]}
     works = table.works(tuned)
     assert [work.seed for work in works] == [0, 7]
-    assert works[0].config.settings.lr == 0.1
+    assert works[0].config.settings.learner.lr == 0.1
 
 
 def test_a_variant_takes_the_settings_of_its_method():
@@ -39,8 +39,11 @@ def test_a_variant_takes_the_settings_of_its_method():
     table = replace(table, columns=(MNIST,))
     assert set(table.requests()) == {request(ICARL, "mnist", "eer")}
     plain, other = table.works({one: tuned_with(one) for one in table.requests()})[::5]
-    assert (plain.config.settings.lr, other.config.settings.lr) == (0.1, 0.1)
-    assert (plain.config.settings.quota, other.config.settings.quota) == ("group", "total")
+    assert (plain.config.settings.learner.lr, other.config.settings.learner.lr) == (0.1, 0.1)
+    assert (plain.config.settings.learner.quota, other.config.settings.learner.quota) == (
+        "group",
+        "total",
+    )
 
 
 def test_a_row_may_have_a_measure_of_its_own_and_a_column_fewer_rows():

@@ -23,7 +23,7 @@ Pairs = list[tuple[float, float]]
 
 def by_lambda(work: Work) -> RunSummary:
     """More accurate and less fair with λ: .9/.02 at 0 to .96/.08 at 10."""
-    place = [float(lam) for lam in LAMBDAS].index(work.config.settings.lam)
+    place = [float(lam) for lam in LAMBDAS].index(work.config.settings.weights.lam)
     return run_of(work, accuracy=0.9 + 0.01 * place, eer_task=0.02 + 0.01 * place)
 
 
@@ -56,8 +56,8 @@ def first_row(page: Page) -> tuple[str, ...]:
 def test_the_curve_is_the_choice_with_lambda_alone_varied_on_validation_data() -> None:
     wanted = request(FSW, "mnist", "eer")
     works = Tradeoff().works({wanted: tuned_with(wanted, [("lr=0.3", {})])})
-    assert [work.config.settings.lam for work in works] == [0, 0.01, 0.1, 0.5, 1, 5, 10]
-    assert {work.config.settings.lr for work in works} == {0.3}
+    assert [work.config.settings.weights.lam for work in works] == [0, 0.01, 0.1, 0.5, 1, 5, 10]
+    assert {work.config.settings.learner.lr for work in works} == {0.3}
     assert {work.config.evaluate_on for work in works} == {"validation"}
     assert {work.seed for work in works} == {SEED}
 
@@ -95,7 +95,7 @@ def test_without_rivals_there_is_nothing_to_say(page_of: Callable[..., Page]) ->
 
 def test_a_diverged_point_is_left_out(page_of: Callable[..., Page]) -> None:
     def run(work: Work) -> RunSummary | None:
-        return None if work.config.settings.lam == 0 else by_lambda(work)
+        return None if work.config.settings.weights.lam == 0 else by_lambda(work)
 
     page = page_of([(0.8, 0.2)], [], run)
     assert first_row(page)[1] == "6 of 6"
