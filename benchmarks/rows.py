@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from faircil.report import format_value
-from faircil.results.folder import find_runs
+from faircil.results.folder import find_runs, seed_folder
 from faircil.results.record import RunSummary, over_seeds
-from faircil.results.reuse import seed_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "runs" / "benchmarks"

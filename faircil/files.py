@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError, StorageError, UsageError
 
 
 def expanded(path: str | Path, what: str) -> Path:
@@ -39,9 +40,9 @@ def file_digest(path: Path) -> str:
 
 
 def kept_digest(path: Path) -> str:
-    """Return the hash of a file, which may be large, and read it once as long as it is not written.
+    """Return the hash of a file, which may be large; it is read again only after it was written.
 
-    To tell one input from another; whoever looks for damage takes :func:`file_digest`.
+    This identifies an input; to look for damage, use :func:`file_digest`.
     """
     state = path.stat()
     return _kept(path.absolute(), state.st_mtime_ns, state.st_size)
@@ -112,26 +113,45 @@ def damaged(path: Path) -> DataError:
     return DataError(f"{path} is damaged, so {path.parent} is no finished run")
 
 
-FILE = "SHA256SUMS"
+SUMS = "SHA256SUMS"
 
 
 def write_checksums(folder: Path) -> None:
     """Write the sums of all files in a folder."""
     lines = [f"{file_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
-    (folder / FILE).write_text("".join(lines), encoding="utf-8")
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """Return the sums of a folder's files as they were when it was written, by name."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise DataError(f"{folder} has no readable {SUMS}, so it cannot be checked") from None
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def check_checksums(folder: Path, names: Collection[str]) -> None:
-    """Raise if one of these files of a folder has changed, or is gone, since it was written."""
-    try:
-        lines = (folder / FILE).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        raise DataError(f"{folder} has no readable {FILE}, so it cannot be checked") from None
-    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    """Raise if one of these files has changed since a folder was written, or any file is gone."""
+    sums = read_checksums(folder)
+    gone = [name for name in dict.fromkeys([*names, *sums]) if not (folder / name).is_file()]
     changed = [
-        name
-        for name in names
-        if not (folder / name).is_file() or file_digest(folder / name) != sums.get(name)
+        name for name in names if name not in gone and file_digest(folder / name) != sums.get(name)
     ]
-    if changed:
-        raise DataError(f"{folder} was altered after it was written: {', '.join(changed)}")
+    problems = [f"was altered after it was written: {', '.join(changed)}"] * bool(changed)
+    problems += [f"lacks {', '.join(gone)}"] * bool(gone)
+    if problems:
+        raise DataError(f"{folder} {' and '.join(problems)}")
+
+
+def claim(folder: Path) -> None:
+    """Create a folder and check that it can be written: better before a long run than after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(
+            f"cannot write to {folder}: {error.strerror or error}; choose another folder with "
+            "`folder`"
+        ) from None

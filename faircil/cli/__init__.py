@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from faircil.cli.console import say
-from faircil.cli.parser import parse
+from faircil.cli.console import say, with_flags
+from faircil.cli.parser import flags_of, parse
 from faircil.errors import FaircilError, UsageError
 
 # How to give an argument of the library on the command line.
@@ -47,12 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
     arguments: argparse.Namespace | None = None
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        arguments = parse(argv)
         arguments.command(arguments)
         sys.stdout.flush()
     except FaircilError as error:
-        message = str(error)
+        message = with_flags(str(error), flags_of(argv[0] if argv else None))
         say(f"error:\n{message}" if message.startswith("- ") else f"error: {message}")
         if flags := _flags_for(error, arguments):
             say(f"on the command line: {flags}")

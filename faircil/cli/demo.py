@@ -72,7 +72,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.runs.config import resolve
 
     # The folder is the demo's own: runs of an older version there are replaced.
-    device = choose_device("auto")
+    device = str(choose_device("auto"))
     options = RunOptions(arguments.typed, device, replace=True, quiet=arguments.quiet)
     for scene in SCENES:
         runs, planes = [], []

@@ -127,6 +127,26 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+# Parameters of the library that options of another name set.
+PARAMETERS = {"folder": "out", "again": "force", "replace": "force"}
+
+
+def flags_of(chosen: str | None) -> dict[str, str]:
+    """Return the options by the parameters that they set, those of the chosen command first.
+
+    One that takes no value ends with a full stop, see :func:`faircil.cli.console.with_flags`.
+    """
+    flags: dict[str, str] = {}
+    for name in sorted(COMMANDS, key=lambda name: name != chosen):
+        parser = Parser(add_help=False)
+        import_module(COMMANDS[name].module or "").add_arguments(parser)
+        for action in parser._actions:
+            option = next((text for text in action.option_strings if text.startswith("--")), None)
+            if option is not None:
+                flags.setdefault(action.dest, option + "." * (action.nargs == 0))
+    return flags | {name: flags[dest] for name, dest in PARAMETERS.items()}
+
+
 def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
     """Return the parser of ``faircil``, with the options of the chosen command."""
     parser = Parser(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -15,35 +14,10 @@ from faircil.metrics import TaskMetrics, disparity_of
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
+from faircil.sweep.work import Unwatched, Watcher
 from faircil.text.embeddings import EmbeddingProgress
 
 PAUSE = 10.0  # seconds between two lines about the same work
-
-
-class Reporter(Protocol):
-    """Is told how a run goes on."""
-
-    def start(self, seed: int, tasks: int) -> None:
-        """Start a run with this seed and number of tasks."""
-
-    def embedding(self, progress: EmbeddingProgress) -> None:
-        """Take note of how far the texts of the next run are embedded."""
-
-    def __call__(self, event: EpochRecord | TaskMetrics) -> None:
-        """Take note of an epoch or an evaluation."""
-
-
-class Silence:
-    """Shows nothing."""
-
-    def start(self, seed: int, tasks: int) -> None:
-        """Ignore the start of a run."""
-
-    def embedding(self, progress: EmbeddingProgress) -> None:
-        """Ignore the embedding."""
-
-    def __call__(self, event: EpochRecord | TaskMetrics) -> None:
-        """Ignore the event."""
 
 
 class Lines:
@@ -132,11 +106,11 @@ class Bars:
 
 
 @contextmanager
-def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Reporter]:
+def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Watcher]:
     """Show progress while runs go on: bars on a terminal, lines elsewhere, nothing if quiet."""
     console = make_console(stderr=True)
     if quiet:
-        yield Silence()
+        yield Unwatched()
     elif not console.is_terminal:
         yield Lines(console, config)
     else:

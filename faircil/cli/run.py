@@ -99,7 +99,8 @@ EPILOG = """examples:
   faircil run --data bios.csv --text bio --label job --sensitive gender --set finetune=true
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
-Seeds that the folder holds already are not run again.
+Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
+time: a seed is run by the one that comes first.
 """
 
 
@@ -153,11 +154,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_own_arguments(parser.add_argument_group("own data, instead of --dataset"))
     how = parser.add_argument_group("how to run and what to keep")
     how.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-    how.add_argument("--out", type=Path, metavar="DIR", help="folder (default: below runs/)")
+    how.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seeds at a time, in processes of their own with one thread each (default: 1)",
+    )
+    how.add_argument(
+        "-o", "--out", type=Path, metavar="DIR", help="folder of the runs (default: below runs/)"
+    )
     how.add_argument(
         "--force",
         action="store_true",
-        help="run finished seeds again, and replace runs of another configuration in the folder",
+        help="run finished seeds again, and replace runs of another configuration in the folder; "
+        "what faircil did not write is never replaced",
     )
     how.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     how.add_argument("--quiet", action="store_true", help="no progress and no notes")
@@ -169,8 +180,9 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.compute import choose_device
     from faircil.report import seed_table
     from faircil.results.record import as_document
-    from faircil.results.reuse import default_folder
     from faircil.runs.config import resolve
+    from faircil.sweep.store import Store
+    from faircil.sweep.work import Work
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
@@ -178,6 +190,8 @@ def command(arguments: argparse.Namespace) -> None:
         seeds = parse_seeds(arguments.seeds)
     with collecting(mistakes):
         device = choose_device(arguments.device)
+    if arguments.jobs < 1:
+        mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
     # Raises if there is any mistake: below, both names are bound.
     config = resolve(
         dataset=arguments.dataset,
@@ -192,9 +206,11 @@ def command(arguments: argparse.Namespace) -> None:
         overrides=arguments.set,
         mistakes=mistakes,
     )
-    folder = arguments.out or default_folder(config.model_dump(mode="json"), config.label)
+    folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
-    options = RunOptions(arguments.typed, device, again=force, replace=force, quiet=quiet)
+    options = RunOptions(
+        arguments.typed, str(device), arguments.jobs, again=force, replace=force, quiet=quiet
+    )
     runs = run_seeds(config, seeds, folder, options)
     if arguments.json:
         print(json.dumps(as_document(runs), indent=2, ensure_ascii=False))  # noqa: T201

@@ -1,19 +1,20 @@
-"""Run seeds one after another: reuse what is there, show progress, keep what is finished."""
+"""Run the seeds of one configuration: reuse what is there, show progress, keep what is finished."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from faircil.cli.console import say
-from faircil.cli.progress import Reporter, reporting
+from faircil.cli.progress import reporting
+from faircil.cli.sweeping import tallying
+from faircil.errors import DataError, DivergedError, raise_all
 from faircil.results.record import RunSummary
-from faircil.results.reuse import finished_runs, remove_others
 from faircil.runs.config import RunConfig
-from faircil.sweep.work import make_run
+from faircil.sweep.store import check_folder, check_place, remove_others
+from faircil.sweep.sweep import SweepOptions, finish, look
+from faircil.sweep.work import Outcome, Work
 
 MOST_NOTES = 10
 
@@ -26,17 +27,20 @@ class RunOptions:
     ----------
     typed : str
         What the user typed, to run it again.
-    device : torch.device
+    device : str
+    jobs : int
+        Seeds at a time.
     again : bool
         Whether to run finished seeds again.
     replace : bool
-        Whether runs of another configuration make way; else they are an error.
+        Whether runs of another configuration are replaced; else they are an error.
     quiet : bool
         Whether to show neither progress nor notes.
     """
 
     typed: str
-    device: torch.device
+    device: str
+    jobs: int = 1
     again: bool = False
     replace: bool = False
     quiet: bool = False
@@ -46,43 +50,101 @@ def run_seeds(
     config: RunConfig, seeds: Sequence[int], folder: Path, options: RunOptions
 ) -> list[RunSummary]:
     """Run a configuration for each seed, or take a finished run of it from the folder."""
-    found = finished_runs(folder, config.model_dump(mode="json"), replace=options.replace)
-    done = {seed: found[seed] for seed in seeds if seed in found and not options.again}
-    if done and not options.quiet:
-        say(f"already in {folder}, not run again: {_seeds(done)}")
-    todo = [seed for seed in seeds if seed not in done]
+    works = [Work(config, seed) for seed in seeds]
+    sweep = SweepOptions(
+        folder=folder,
+        again=options.again,
+        replace=options.replace,
+        device=options.device,
+        command=options.typed,
+    )
+    _check(folder, works[0], options)
+    outcomes = [look(work, sweep) for work in works]
+    seeds_run = SeedsRun(config, folder, options, [found for found in outcomes if found])
+    if seeds_run.done and not options.quiet:
+        say(f"already in {folder}, not run again: {_seeds(seeds_run.done)}")
+    todo = [work for work, found in zip(works, outcomes, strict=True) if found is None]
     try:
-        with reporting(config, len(todo), options.quiet or not todo) as reporter:
-            for seed in todo:
-                done[seed] = _run_seed(config, seed, folder, options, reporter)
+        seeds_run.make(todo, sweep)
     except KeyboardInterrupt:
         same = "the same command without --force" if options.again else "the same command"
-        kept = f"{_seeds(done)} in {folder}; {same} goes on with the others"
+        kept = f"{_seeds(seeds_run.done)} in {folder}; {same} continues with the others"
         nothing = "nothing was kept" + " but embeddings of texts" * (config.text is not None)
-        say(f"finished: {kept}" if done else f"no seed was finished, {nothing}")
+        say(f"finished: {kept}" if seeds_run.done else f"no seed was finished, {nothing}")
         raise
-    runs = [done[seed] for seed in seeds]
+    runs = seeds_run.results(seeds)
     if not options.quiet:
         _say_notes(runs)
     return runs
 
 
-def _run_seed(
-    config: RunConfig, seed: int, folder: Path, options: RunOptions, reporter: Reporter
-) -> RunSummary:
-    summary = make_run(
-        config,
-        seed,
-        folder,
-        command=options.typed,
-        device=options.device,
-        begin=lambda stream: reporter.start(seed, len(stream.tasks)),
-        listener=reporter,
-        progress=reporter.embedding,
-    )
-    if options.replace:
-        remove_others(folder, config.model_dump(mode="json"))
-    return summary
+class SeedsRun:
+    """Runs of one configuration, and what became of each."""
+
+    def __init__(
+        self, config: RunConfig, folder: Path, options: RunOptions, found: Sequence[Outcome]
+    ) -> None:
+        self._config, self._folder, self._options = config, folder, options
+        self.done = {outcome.work.seed: outcome.run for outcome in found if outcome.run}
+        self._diverged = {outcome.work.seed: outcome for outcome in found if not outcome.run}
+        self._others = options.replace  # whether runs of another configuration may be there
+
+    def make(self, todo: Sequence[Work], sweep: SweepOptions) -> None:
+        """Make these runs: one with its epochs shown, or several at a time."""
+        quiet = self._options.quiet or not todo
+        jobs = min(self._options.jobs, len(todo))
+        if jobs > 1:
+            with tallying(todo, quiet) as tally:
+
+                def take(outcome: Outcome) -> None:
+                    tally.made(outcome)
+                    self._take(outcome)
+
+                finish(todo, replace(sweep, jobs=jobs), take, waiting=tally.waiting)
+        else:
+            with reporting(self._config, len(todo), quiet) as watcher:
+                finish(todo, sweep, self._take, waiting=self._waiting, watcher=watcher)
+
+    def results(self, seeds: Sequence[int]) -> list[RunSummary]:
+        """Return the runs by seed; an error names those whose training diverged."""
+        if self._diverged and self.done and not self._options.quiet:
+            say(f"finished: {_seeds(self.done)} in {self._folder}")
+        several = len(seeds) > 1
+        raise_all(
+            [
+                f"seed {seed}: {outcome.problem}" if several else str(outcome.problem)
+                for seed, outcome in sorted(self._diverged.items())
+            ],
+            DivergedError,
+        )
+        return [self.done[seed] for seed in seeds]
+
+    def _take(self, outcome: Outcome) -> None:
+        if outcome.diverged:
+            self._diverged[outcome.work.seed] = outcome
+        elif outcome.run is None:
+            raise outcome.kind(outcome.problem)
+        else:
+            self.done[outcome.work.seed] = outcome.run
+            if self._others:
+                self._others = False
+                remove_others(self._folder, outcome.work)
+
+    def _waiting(self, work: Work) -> None:
+        if not self._options.quiet:
+            say(f"another process is running seed {work.seed} in {self._folder}; waiting for it")
+
+
+def _check(folder: Path, work: Work, options: RunOptions) -> None:
+    """Raise if the folder cannot be used, before anything is run."""
+    check_place(folder)
+    if not options.replace:
+        try:
+            check_folder(folder, work)
+        except DataError as error:
+            then = "\n" if "\n" in str(error) else "; "
+            advice = "choose another folder with --out, or replace it with --force"
+            raise DataError(f"{error}{then}{advice}") from None
 
 
 def _seeds(seeds: Iterable[int]) -> str:

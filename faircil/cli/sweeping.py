@@ -43,7 +43,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--any-code",
         action="store_true",
-        help="use finished runs that another version of faircil has made; which is said",
+        help="use finished runs that other code has made; pages report it",
     )
     how.add_argument("--quiet", action="store_true", help="no progress and no notes")
 
@@ -70,16 +70,15 @@ def sweep_options(
 
 
 def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> list[Outcome]:
-    """Make all runs that are not there, show how far it is, and name what went wrong."""
+    """Make all runs that are not there, show progress, and name what went wrong."""
     from faircil.sweep.sweep import finish
 
-    with _progress(quiet) as progress:
-        tally = Tally(works, progress)
+    with tallying(works, quiet) as tally:
         try:
-            outcomes = finish(works, options, tally.made, tally.found)
+            outcomes = finish(works, options, tally.made, tally.found, waiting=tally.waiting)
         except (FaircilError, KeyboardInterrupt):
             kept = f"{tally.finished} of {tally.total} runs are finished and kept in {options.root}"
-            say(f"{kept}; the same command goes on with the others")
+            say(f"{kept}; the same command continues with the others")
             raise
     if not quiet:
         _say_problems(outcomes)
@@ -87,7 +86,7 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
 
 
 class Tally:
-    """Counts runs, and tells by the effort that is left when all will be done."""
+    """Counts runs, and estimates from the effort that is left when all will be done."""
 
     def __init__(self, works: Sequence[Work], progress: Progress | Console | None) -> None:
         from faircil.sweep.work import effort
@@ -107,10 +106,23 @@ class Tally:
         self._count(outcome)
 
     def made(self, outcome: Outcome) -> None:
-        """Count a run that was made, or given up; how fast it was given up tells nothing."""
+        """Count a run that was made, or given up; the time of the latter does not count."""
         if outcome.run is not None:
             self._done += self._efforts[outcome.work.key]
+        if outcome.replaced is not None:
+            self.say(f"regenerated {outcome.work.name}: {outcome.replaced}")
         self._count(outcome)
+
+    def waiting(self, work: Work) -> None:
+        """Say that another process is making a run."""
+        self.say(f"another process is making {work.name}; waiting for it")
+
+    def say(self, message: str) -> None:
+        """Write a line beside the progress, if any is shown."""
+        if self._progress is not None:
+            shown = self._progress
+            console = shown.console if isinstance(shown, Progress) else shown
+            console.print(Text(message), soft_wrap=True)
 
     def _count(self, outcome: Outcome) -> None:
         self._left -= self._efforts[outcome.work.key]
@@ -138,6 +150,13 @@ class Tally:
             return "nothing left" if self._left <= 0 else "time left unknown"
         seconds = (time.monotonic() - self._start) * self._left / self._done
         return f"about {duration(seconds)} left"
+
+
+@contextmanager
+def tallying(works: Sequence[Work], quiet: bool) -> Iterator[Tally]:
+    """Show how many runs are finished."""
+    with _progress(quiet) as progress:
+        yield Tally(works, progress)
 
 
 @contextmanager

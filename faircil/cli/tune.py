@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Try, choose, write the record, print it."""
-    from faircil.results.reuse import claim
+    from faircil.files import claim
     from faircil.tuning.record import as_document
     from faircil.tuning.request import NotTuned
     from faircil.tuning.tune import check_requests, tune_each

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from faircil.errors import DataError, StorageError
-from faircil.files import FILE as SUMS
+from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import (
     check_checksums,
     damaged,
+    read_checksums,
     read_json,
     read_rows,
     write_checksums,
@@ -28,7 +30,8 @@ from faircil.files import (
 )
 from faircil.postprocess.pool import Integers
 from faircil.postprocess.tasks import TaskProbabilities
-from faircil.results.identity import code_digest, version
+from faircil.results.identity import PARTS as IDENTITY
+from faircil.results.identity import identity, version
 from faircil.results.record import (
     EpochRecord,
     Names,
@@ -153,9 +156,11 @@ def write_probabilities(folder: Path, result: RunResult) -> None:
 
 def read_probabilities(run: RunSummary) -> list[SavedTask]:
     """Read the file of a finished run."""
-    path = Path(run.dir) / FILE
-    if path.is_file() and (path.parent / SUMS).is_file():
-        check_checksums(path.parent, [FILE])
+    folder = Path(run.dir)
+    path = folder / FILE
+    if FILE not in read_checksums(folder):
+        raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}")
+    check_checksums(folder, [FILE])
     try:
         # Opened here, since numpy leaves a damaged archive open.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -166,26 +171,42 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
                 )
                 for number in range(1, len(run.per_task) + 1)
             ]
-    except FileNotFoundError:
-        raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}") from None
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged ({error}); run it again with --force") from None
+        raise DataError(f"{path} is damaged ({error}); run it again") from None
 
 
 def _why_none(run: RunSummary) -> str:
     """Say why a run has no probabilities."""
     if all(task.get("dp") is None for task in run.per_task):
         return "its data has no sensitive attribute with two values to compare"
-    if run.code == code_digest():
-        return (
-            f"method '{run.config['method']}' keeps no buffer to fit on; use one that replays, or "
-            "run it with --held-out 32"
-        )
-    return f"it was made by another version of faircil and has no {FILE}; run it again with --force"
+    if run.config.get("evaluate_on") == "validation":
+        return "it was evaluated on validation data, and such a run keeps no probabilities"
+    return (
+        f"method '{run.config['method']}' keeps no buffer to fit on; use a method that replays, or "
+        "hold samples out of training with `held_out=32`"
+    )
 
 
-def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -> RunSummary:
-    """Write a run as ``folder``; what is there already is replaced once the new one is whole.
+# The files that results are read from; the larger ones are checked by whoever reads them.
+READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Return where the run with this seed is, or will be."""
+    return folder / f"seed-{seed}"
+
+
+def seed_folders(folder: Path) -> dict[int, Path]:
+    """Return what is at the places of runs in a folder, by seed in order."""
+    paths = {path.name.removeprefix("seed-"): path for path in folder.glob("seed-*")}
+    seeds = sorted(int(seed) for seed in paths if seed.isdecimal())
+    return {seed: seed_folder(folder, seed) for seed in seeds if str(seed) in paths}
+
+
+def write_run(
+    folder: Path, result: RunResult, environment: Mapping[str, Any], code: str = ""
+) -> RunSummary:
+    """Write a run as ``folder``; a run that is there already goes once the new one is complete.
 
     Parameters
     ----------
@@ -193,13 +214,21 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
     result : RunResult
     environment : mapping
         Where the run was made, see :func:`faircil.results.identity.environment`.
+    code : str
+        Hash of the code that made it; a run without one is never reused.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written, or something other than a run is in its place.
     """
+    check_replaceable(folder)
     partial = folder.with_name(f".{folder.name}.partial")
-    summary = summarise_run(result, folder, code_digest())
+    summary = summarise_run(result, folder, code)
     try:
         _remove(partial)
         partial.mkdir(parents=True)
-        write_json(partial / "config.json", identity(result.config, result.seed))
+        write_json(partial / "config.json", identity(result.config, result.seed, code))
         write_json(partial / "environment.json", environment)
         write_json(partial / "summary.json", asdict(summary))
         write_rows(partial / "metrics.jsonl", tidy_rows(result))
@@ -211,16 +240,47 @@ def write_run(folder: Path, result: RunResult, environment: Mapping[str, Any]) -
     except OSError as error:
         raise StorageError(
             f"cannot write the run to {folder}: {error.strerror or error}; free space, or choose "
-            "another folder with --out"
+            "another folder with `folder`"
         ) from None
     finally:
         _remove(partial)
     return summary
 
 
-def identity(config: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return what makes two runs the same: configuration, seed and code."""
-    return {"faircil": version(), "code": code_digest(), "seed": seed, "config": dict(config)}
+def check_replaceable(folder: Path) -> None:
+    """Raise if a run cannot take this place because something else is there."""
+    if folder.is_dir() and (is_run_folder(folder) or not any(folder.iterdir())):
+        return
+    if folder.exists() or folder.is_symlink():
+        raise StorageError(
+            f"{folder} was not written by faircil, so it is not replaced; move it away, or choose "
+            "another folder with `folder`"
+        )
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Whether faircil wrote a folder as a run, damaged or not: it holds or lists an identity."""
+    with suppress(DataError):
+        if "config.json" in read_checksums(folder):
+            return True
+    with suppress(DataError):
+        return read_identity(folder).keys() >= IDENTITY.keys()
+    return False
+
+
+def remove_run(folder: Path) -> None:
+    """Remove a run, and nothing that is not a run; readers see all of it or nothing."""
+    if is_run_folder(folder):
+        old = _old(folder)
+        _remove(old)
+        folder.rename(old)
+        _remove(old)
+
+
+def restore_run(folder: Path) -> None:
+    """Bring back a run whose replacement was stopped between its two steps."""
+    if not folder.exists() and is_run_folder(_old(folder)):
+        _old(folder).rename(folder)
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
@@ -232,7 +292,10 @@ def read_identity(folder: Path) -> dict[str, Any]:
 
 
 def read_run(folder: Path) -> RunSummary:
-    """Read a finished run."""
+    """Read a finished run; a DataError says what was altered or is missing since it was written."""
+    if not (folder / "summary.json").exists():
+        raise DataError(f"{folder / 'summary.json'} is missing, so {folder} is no finished run")
+    check_checksums(folder, READ)
     values = read_json(folder / "summary.json")
     try:
         run = TypeAdapter(RunSummary).validate_python({**values, "dir": str(folder)})
@@ -246,27 +309,66 @@ def read_run(folder: Path) -> RunSummary:
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
-    """Read all runs at or below the given folders, each once, in order."""
+    """Read all runs at or below the given folders, each once, in order.
+
+    Raises
+    ------
+    DataError
+        If there is none, or one cannot be used: it is altered, incomplete or a copy of another. All
+        of them are named.
+    """
     folders: dict[Path, Path] = {}
     for path in paths:
-        if not path.is_dir():
-            raise DataError(f"{path} is not a folder; give folders that `faircil run` has written")
-        found = sorted(file.parent for file in path.rglob("summary.json"))
-        # A hidden folder is one that was being written when the machine stopped.
-        found = [f for f in found if not any(p.startswith(".") for p in f.relative_to(path).parts)]
-        if not found:
-            raise DataError(f"{path} holds no finished run (no summary.json in it or below)")
-        for folder in found:
+        for folder in _folders_at(path):
             folders.setdefault(folder.resolve(), folder)
-    try:
-        return [read_run(folder) for folder in folders.values()]
-    except DataError as error:
-        raise DataError(f"{error}; run it again, or remove its folder") from None
+    runs: dict[str, RunSummary] = {}
+    mistakes = []
+    for folder in folders.values():
+        try:
+            run = read_run(folder)
+            _check_original(run, runs)
+        except DataError as error:
+            mistakes.append(f"{error}; run it again, or remove its folder")
+    raise_all(mistakes, DataError)
+    return list(runs.values())
+
+
+def _folders_at(path: Path) -> list[Path]:
+    """Return the folders of runs at or below a folder, those without a summary included."""
+    if not path.is_dir():
+        raise DataError(f"{path} is not a folder; give folders that `faircil run` has written")
+    found = {file.parent for file in path.rglob("summary.json")}
+    found |= {folder for folder in path.rglob("seed-*") if _seed_of(folder) is not None}
+    found |= {path} if _seed_of(path) is not None else set()
+    # A hidden folder is one that was being written when the machine stopped.
+    shown = [f for f in found if not any(p.startswith(".") for p in f.relative_to(path).parts)]
+    if not shown:
+        raise DataError(f"{path} holds no finished run (no summary.json in it or below)")
+    return sorted(shown)
+
+
+def _seed_of(folder: Path) -> int | None:
+    """Return the seed that the name of a run's folder says; None for other folders."""
+    seed = folder.name.removeprefix("seed-")
+    return int(seed) if seed != folder.name and seed.isdecimal() and folder.is_dir() else None
+
+
+def _check_original(run: RunSummary, others: dict[str, RunSummary]) -> None:
+    """Add a run to the others; raise if it is a copy."""
+    folder = Path(run.dir)
+    if _seed_of(folder) not in (None, run.seed):
+        raise DataError(f"{folder} holds the run of seed {run.seed}: it is a copy")
+    key = json.dumps([run.config, run.code, run.seed], sort_keys=True)
+    if others.setdefault(key, run) is not run:
+        raise DataError(
+            f"{folder} and {others[key].dir} are the same run, with the same configuration, code "
+            "and seed, and it counts once: give one of them"
+        )
 
 
 def _put_in_place(new: Path, target: Path) -> None:
     """Rename ``new`` to ``target``; what was there goes last, and comes back if this fails."""
-    old = target.with_name(f".{target.name}.old")
+    old = _old(target)
     _remove(old)
     if target.exists():
         target.rename(old)
@@ -279,6 +381,10 @@ def _put_in_place(new: Path, target: Path) -> None:
     _remove(old)
 
 
+def _old(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
 def _write_predictions(folder: Path, result: RunResult) -> None:
     with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(prediction_rows(result))
@@ -287,7 +393,7 @@ def _write_predictions(folder: Path, result: RunResult) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -1,21 +1,17 @@
-"""Where a run was made: versions, machine, and the code itself."""
+"""What identifies a stored run, and the machine that it was made on."""
 
 from __future__ import annotations
 
-import hashlib
 import platform
-from functools import cache
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
-from pathlib import Path
 from typing import Any
 
 import faircil
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "scikit-learn")
 EXTRAS = ("transformers", "tokenizers")  # that a run may use, where they are installed
-# What only shows results: a change there does not make a finished run another run.
-SHOWS_ONLY = ("cli", "tuning", "sweep", "report", "__main__.py")
 
 
 def version() -> str:
@@ -23,16 +19,32 @@ def version() -> str:
     return faircil.__version__
 
 
-@cache
-def code_digest() -> str:
-    """Return a short hash of the code and the shipped settings that results depend on."""
-    root = Path(faircil.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted([*root.rglob("*.py"), *root.rglob("*.toml")]):
-        name = path.relative_to(root)
-        if name.parts[0] not in SHOWS_ONLY:
-            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]
+def environment(command: str, device: str, code: str = "") -> dict[str, Any]:
+    """Describe the machine and the libraries.
+
+    Parameters
+    ----------
+    command : str
+        What the user typed, to run it again.
+    device : str
+        Where the run computed.
+    code : str
+        Hash of the code that the result depends on, where it is known.
+    """
+    import torch  # here, so that reading results does not load it
+
+    return {
+        "command": command,
+        "faircil": version(),
+        "code": code,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "device": device,
+        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
+        "threads": torch.get_num_threads(),
+        "packages": {name: installed(name) for name in (*PACKAGES, *filter(_is_there, EXTRAS))},
+    }
 
 
 def _is_there(package: str) -> bool:
@@ -42,27 +54,15 @@ def _is_there(package: str) -> bool:
         return False
 
 
-def environment(command: str, device: str) -> dict[str, Any]:
-    """Describe the machine and the libraries.
+# Parts of an identity that two runs must share to be the same, as messages call them.
+PARTS = {"config": "configuration", "code": "code", "seed": "seed"}
 
-    Parameters
-    ----------
-    command : str
-        What the user typed, to run it again.
-    device : str
-        Where the run computed.
-    """
-    import torch  # here, so that reading results does not load it
 
-    return {
-        "command": command,
-        "faircil": version(),
-        "code": code_digest(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "device": device,
-        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
-        "threads": torch.get_num_threads(),
-        "packages": {name: installed(name) for name in (*PACKAGES, *filter(_is_there, EXTRAS))},
-    }
+def identity(config: Mapping[str, Any], seed: int, code: str) -> dict[str, Any]:
+    """Return what makes two runs the same: configuration, seed and code. The version is a note."""
+    return {"faircil": version(), "code": code, "seed": seed, "config": dict(config)}
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Name the parts in which two identities differ."""
+    return [name for key, name in PARTS.items() if one.get(key) != other.get(key)]

@@ -1,7 +1,12 @@
-"""Processes that share a list of work; one that dies costs one run, not the sweep."""
+"""Runs made one after another, in this process or in several that share a list of work.
+
+A process that dies costs one run, not the sweep.
+"""
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,13 +15,157 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from faircil.errors import SweepError
-from faircil.sweep.work import Outcome, Work
-from faircil.sweep.worker import Answer, Place, serve
+import torch
+
+from faircil.compute import choose_device
+from faircil.data.stream import TaskStream
+from faircil.errors import DivergedError, FaircilError, StorageError, SweepError
+from faircil.runs.config import RunConfig
+from faircil.runs.loading import load_stream
+from faircil.runs.pieces import code_digest
+from faircil.sweep.command import command_of
+from faircil.sweep.store import Store
+from faircil.sweep.work import Outcome, Unwatched, Watch, Watcher, Work, make_run
+
+MOST = 2
+CHANGED = "the code has changed since the sweep began; start it again"
+
+
+class Streams:
+    """Loads streams, and returns the same object again where the data is the same.
+
+    Parameters
+    ----------
+    device : str
+        Where new embeddings of texts are computed.
+    watcher : Watcher, optional
+        Is told about them.
+    most : int
+        How many streams are kept.
+    """
+
+    def __init__(
+        self, device: str = "cpu", watcher: Watcher | None = None, most: int = MOST
+    ) -> None:
+        self._device = choose_device(device)
+        self._watcher, self._most = watcher or Unwatched(), most
+        self._kept: dict[str, TaskStream] = {}
+
+    def __call__(self, config: RunConfig, seed: int) -> TaskStream:
+        """Return the stream of a run."""
+        key = Work(config, seed).data
+        stream = self._kept.pop(key, None)
+        self._forget(self._most - 1)
+        if stream is None:
+            progress = self._watcher.embedding
+            stream = load_stream(config, seed, device=self._device, progress=progress)
+        self._kept[key] = stream  # the last used is the last to go
+        self._forget(self._most)
+        return stream
+
+    def _forget(self, most: int) -> None:
+        for oldest in list(self._kept)[: max(0, len(self._kept) - max(0, most))]:
+            del self._kept[oldest]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker says: the outcome, None where another process is making the run.
+
+    ``stop`` says why the whole sweep cannot go on.
+    """
+
+    outcome: Outcome | None
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs are kept and computed.
+
+    Parameters
+    ----------
+    store : Store
+    device : str
+    again : bool
+        Whether runs that are there are made again.
+    replace : bool
+        Whether a run takes the place of one that cannot be used; else that is its problem.
+    command : str or None
+        What the user typed; if not given, the ``faircil run`` of each run.
+    """
+
+    store: Store
+    device: str = "cpu"
+    again: bool = False
+    replace: bool = True
+    command: str | None = None
+
+
+def serve(pipe: Connection, place: Place) -> None:
+    """Make what comes over the pipe until it is closed."""
+    torch.set_num_threads(1)  # the processes share the cores
+    streams = Streams(place.device)
+    try:
+        while True:
+            work: Work = pipe.recv()
+            if work.code == code_digest(work.config):
+                pipe.send(answer(work, place, streams))
+            else:
+                pipe.send(
+                    Answer(None, "the code has changed since the sweep began; start it again")
+                )
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        pass
+
+
+def answer(work: Work, place: Place, streams: Streams, watcher: Watcher | None = None) -> Answer:
+    """Make a run, unless it is there or another process is making it."""
+    try:
+        with place.store.alone(work) as mine:
+            return Answer(_make(work, place, streams, Watch(watcher)) if mine else None)
+    except StorageError as error:
+        return Answer(None, str(error))
+
+
+def _make(work: Work, place: Place, streams: Streams, watch: Watch) -> Outcome:
+    replaced = None
+    if not place.again:
+        try:
+            # Another process may have been faster.
+            if (found := place.store.find(work)) is not None:
+                return found
+        except StorageError:
+            raise
+        except FaircilError as error:
+            if not place.replace:
+                return Outcome(work, None, str(error), kind=type(error))
+            replaced = str(error)
+    device = choose_device(place.device)
+    try:
+        run = make_run(
+            work,
+            place.store.folder_of(work),
+            command=place.command or command_of(work.config, [work.seed]),
+            device=device,
+            load=watch.loading(streams, device),
+            watcher=watch,
+        )
+    except DivergedError as error:
+        place.store.note_divergence(work, str(error))
+        return Outcome(work, None, str(error), diverged=True, kind=type(error))
+    except StorageError:
+        raise
+    except FaircilError as error:
+        return Outcome(work, None, str(error), kind=type(error))
+    place.store.forget_divergence(work)
+    return Outcome(work, run, spent=watch.spent(), replaced=replaced)
+
 
 TRIES = 2  # of a run whose process died
-PATIENCE = 1.0  # seconds between looks at a run that another sweep is making
+PATIENCE = 1.0  # seconds between looks at a run that another process is making
 Listener = Callable[[Outcome], None]
+Waiting = Callable[[Work], None]
 Takes = Callable[[Work], bool]
 
 
@@ -42,10 +191,14 @@ class Worker:
 
 @dataclass
 class Bench:
-    """Work that is waiting, and how often each piece has killed a process."""
+    """Work that is waiting, and how often each piece has killed a process.
+
+    ``busy`` is work that another process was making at the last look.
+    """
 
     todo: list[Work]
     deaths: dict[str, int] = field(default_factory=dict)
+    busy: set[str] = field(default_factory=set)
 
     def next_for(self, takes: Takes, data: str | None = None) -> Work | None:
         """Take away the first that suits, rather one on the given data."""
@@ -54,8 +207,35 @@ class Bench:
         return self.todo.pop((same or suited)[0]) if suited else None
 
 
-def share_work(works: Sequence[Work], crews: Sequence[Crew], listener: Listener) -> None:
-    """Make all work, the first first.
+def make_here(
+    works: Sequence[Work],
+    place: Place,
+    listener: Listener,
+    waiting: Waiting = lambda _: None,
+    watcher: Watcher | None = None,
+) -> None:
+    """Make all work in this process, the first first; what others are making comes last.
+
+    Raises
+    ------
+    SweepError
+        If it cannot go on, as with a full disk; what is finished is kept.
+    """
+    shared = len({work.data for work in works}) < len(works)
+    streams = Streams(place.device, watcher, MOST if shared else 0)
+    bench = Bench(list(works))
+    while bench.todo:
+        work = bench.todo.pop(0)
+        _hear(answer(work, place, streams, watcher), work, bench, listener, waiting)
+
+
+def share_work(
+    works: Sequence[Work],
+    crews: Sequence[Crew],
+    listener: Listener,
+    waiting: Waiting = lambda _: None,
+) -> None:
+    """Make all work in several processes, the first first.
 
     Raises
     ------
@@ -68,7 +248,7 @@ def share_work(works: Sequence[Work], crews: Sequence[Crew], listener: Listener)
             ready = wait([worker.pipe for worker in busy], timeout=PATIENCE)
             for worker in busy:
                 if worker.pipe in ready:
-                    _take(worker, bench, listener)
+                    _take(worker, bench, listener, waiting)
 
 
 def _hand_out(bench: Bench, workers: Sequence[Worker]) -> list[Worker]:
@@ -85,23 +265,31 @@ def _hand_out(bench: Bench, workers: Sequence[Worker]) -> list[Worker]:
     return [worker for worker in workers if worker.work is not None]
 
 
-def _take(worker: Worker, bench: Bench, listener: Listener) -> None:
+def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting) -> None:
     """Take what a worker has to say, or note that it has died."""
     work, worker.work = worker.work, None
     assert work is not None  # as busy workers have
     try:
-        answer: Answer = worker.pipe.recv()
+        said: Answer = worker.pipe.recv()
     except (EOFError, OSError):
         worker.process.join()
         _bury(work, worker.process.exitcode, bench, listener)
         return
-    if answer.stop is not None:
-        raise SweepError(answer.stop)
-    if answer.outcome is not None:
-        listener(answer.outcome)
+    _hear(said, work, bench, listener, waiting)
+
+
+def _hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Waiting) -> None:
+    """Pass an outcome on, or put work back that another process is making."""
+    if said.stop is not None:
+        raise SweepError(said.stop)
+    if said.outcome is not None:
+        listener(said.outcome)
         return
-    bench.todo.append(work)  # another sweep is making it: look again later
-    if len(bench.todo) == 1:
+    if work.key not in bench.busy:
+        waiting(work)
+    bench.busy.add(work.key)
+    bench.todo.append(work)
+    if all(other.key in bench.busy for other in bench.todo):
         time.sleep(PATIENCE)
 
 
@@ -113,18 +301,32 @@ def _bury(work: Work, exit_code: int | None, bench: Bench, listener: Listener) -
         return
     problem = (
         f"its process died {TRIES} times, last with exit code {exit_code}; if memory ran out, use "
-        "fewer --jobs"
+        "fewer `jobs`"
     )
-    listener(Outcome(work, None, problem))
+    listener(Outcome(work, None, problem, kind=SweepError))
 
 
 def _start(place: Place) -> tuple[BaseProcess, Connection]:
     context = get_context("spawn")  # CUDA does not survive a fork
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, place), daemon=True)
-    process.start()
+    with _uninterrupted():
+        process.start()
     theirs.close()
     return process, ours
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: this one ends them, without their tracebacks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers of signals belong to the main thread
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -1,78 +1,204 @@
-"""Where the runs of a sweep are kept: addressed by configuration, code and seed.
+"""Where runs are kept: found by configuration, code and seed, and made by one process at a time.
 
-A run is used again only if its files are as they were written and say that it is the run looked
-for. A training that diverged leaves a note, since it would diverge again.
+A run is reused only if its files are as they were written and identify it as the run looked for. A
+training that diverged leaves a note, since it would diverge again.
 """
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-from faircil.errors import DataError, FaircilError
-from faircil.files import check_checksums
-from faircil.results.folder import identity, read_identity, read_run
+from faircil.errors import DataError, StorageError, raise_all
+from faircil.files import claim, read_json, write_json
+from faircil.results.folder import (
+    check_replaceable,
+    read_identity,
+    read_run,
+    remove_run,
+    restore_run,
+    seed_folder,
+    seed_folders,
+)
+from faircil.results.identity import differing, identity
 from faircil.results.record import RunSummary
-from faircil.results.reuse import claim, default_folder, folders_of_any_code, seed_folder
 from faircil.sweep.work import Outcome, Work
 
-# The files that results are made from; larger ones are checked by whoever reads them.
-READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
+ROOT = Path("runs")
 
 
-def folder_of(work: Work, root: Path) -> Path:
-    """Return the folder of a configuration, with this code."""
-    return default_folder(work.config.model_dump(mode="json"), work.config.label, root)
+def default_folder(config: Mapping[str, Any], label: str, code: str, root: Path = ROOT) -> Path:
+    """Return ``runs/DATASET/METHOD-MEASURE-HASH-CODE``.
+
+    Another configuration or other code, another folder.
+    """
+    short = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
+    part = "-validation" if config.get("evaluate_on") == "validation" else ""
+    name = f"{label}-{config['measure']}{part}-{short}-{code}"
+    return root / str(config["dataset"]) / name
 
 
-def find(work: Work, root: Path, *, any_code: bool = False) -> Outcome | None:
-    """Return the finished run, or that it diverged; None where it is still to be made.
+@dataclass(frozen=True)
+class Store:
+    """A place for runs.
 
     Parameters
     ----------
-    work : Work
     root : Path
+        Every configuration has a folder of its own below, see :func:`default_folder`.
+    folder : Path or None
+        The folder of the only configuration, instead.
     any_code : bool
         Whether a run that other code has made will do; one of this code goes first.
-
-    Raises
-    ------
-    DataError
-        If what is there is damaged, altered or another run.
     """
-    config, label = work.config.model_dump(mode="json"), work.config.label
-    folders = [folder_of(work, root)]
-    if any_code:
-        folders = folders_of_any_code(config, label, root)
-    for folder in folders:
-        path = seed_folder(folder, work.seed)
-        if path.is_dir():
-            return Outcome(work, _read(path, work, own=folder == folders[0]))
-        if _note(folder, work).is_file():
-            return Outcome(work, None, _read_note(_note(folder, work)), diverged=True)
+
+    root: Path = ROOT
+    folder: Path | None = None
+    any_code: bool = False
+
+    def folder_of(self, work: Work) -> Path:
+        """Return the folder of a configuration, with this code; runs are in ``seed-N`` below."""
+        if self.folder is not None:
+            return self.folder
+        config = work.config
+        return default_folder(config.model_dump(mode="json"), config.label, work.code, self.root)
+
+    def find(self, work: Work) -> Outcome | None:
+        """Return the finished run, or that it diverged; None where it is still to be made.
+
+        Raises
+        ------
+        DataError
+            If what is there is damaged, altered or another run.
+        StorageError
+            If it is no run at all: the place cannot be used.
+        """
+        wanted = work.identity
+        for number, folder in enumerate(self._folders(work)):
+            path = seed_folder(folder, work.seed)
+            if path.exists():
+                check_replaceable(path)
+            if path.is_dir() and any(path.iterdir()):
+                return Outcome(work, _read(path, wanted, any_code=number > 0))
+            note = _note(folder, work.seed)
+            if note.is_file() and (problem := _read_note(note, wanted, any_code=number > 0)):
+                return Outcome(work, None, problem, diverged=True)
+        return None
+
+    @contextmanager
+    def alone(self, work: Work) -> Iterator[bool]:
+        """Let one process at a time make a run; yields whether this one may."""
+        folder = self.folder_of(work)
+        claim(folder)
+        with _locked(folder, work.seed) as mine:
+            if mine:
+                restore_run(seed_folder(folder, work.seed))
+            yield mine
+
+    def note_divergence(self, work: Work, problem: str) -> None:
+        """Remember that a run diverges, beside the place of its folder."""
+        folder = self.folder_of(work)
+        claim(folder)
+        write_json(_note(folder, work.seed), {"problem": problem, **work.identity})
+
+    def forget_divergence(self, work: Work) -> None:
+        """Remove what :meth:`note_divergence` has written."""
+        _note(self.folder_of(work), work.seed).unlink(missing_ok=True)
+
+    def _folders(self, work: Work) -> list[Path]:
+        """Return the folder of a configuration, then, if they will do, those of other code."""
+        own = self.folder_of(work)
+        if not self.any_code or self.folder is not None:
+            return [own]
+        found = own.parent.glob(f"{glob.escape(own.name.rpartition('-')[0])}-*")
+        others = [folder for folder in found if folder != own and folder.is_dir()]
+        return [own, *sorted(others, key=lambda folder: folder.stat().st_mtime, reverse=True)]
+
+
+MOST_NAMED = 5
+
+
+def check_folder(folder: Path, work: Work) -> None:
+    """Raise if a folder cannot take runs of a configuration, or holds others.
+
+    Parameters
+    ----------
+    folder : Path
+        It may be absent.
+    work : Work
+        A run of the configuration, with any seed.
+    """
+    check_place(folder)
+    problems = list(_others(folder, work).values())
+    if len(problems) > MOST_NAMED:
+        problems[MOST_NAMED:] = [f"{len(problems) - MOST_NAMED} more seeds like these"]
+    raise_all(problems, DataError)
+
+
+def check_place(folder: Path) -> None:
+    """Raise if a folder can hold no runs: it is a file, or a run itself."""
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is a file; choose another folder with `folder`")
+    if (folder / "summary.json").exists():
+        raise StorageError(
+            f"{folder} is itself a finished run; choose another folder with `folder`, such as "
+            f"{folder.parent}"
+        )
+
+
+def remove_others(folder: Path, work: Work) -> None:
+    """Remove runs that are damaged or of another configuration, except what is being written."""
+    for seed in _others(folder, work):
+        path = seed_folder(folder, seed)
+        with _locked(folder, seed) as mine:
+            if mine and _problem(path, work, seed):
+                remove_run(path)
+
+
+def _others(folder: Path, work: Work) -> dict[int, str]:
+    """Return why a seed's folder is no finished run of the configuration, where that is so."""
+    problems = {}
+    for seed, path in seed_folders(folder).items():
+        if _problem(path, work, seed):
+            # Another process may be replacing it at this moment.
+            with _locked(folder, seed) as mine:
+                if mine and (problem := _problem(path, work, seed)):
+                    problems[seed] = problem
+    return problems
+
+
+def _problem(path: Path, work: Work, seed: int) -> str | None:
+    try:
+        _read(path, identity(work.identity["config"], seed, work.code))
+    except DataError as error:
+        return str(error)
     return None
 
 
-def note_divergence(work: Work, root: Path, problem: str) -> None:
-    """Remember that a run diverges, beside the place of its folder."""
-    folder = folder_of(work, root)
-    claim(folder)
-    _note(folder, work).write_text(json.dumps({"problem": problem}) + "\n", encoding="utf-8")
+def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> RunSummary:
+    """Read a run and make sure that it is the one."""
+    run = read_run(path)
+    found = read_identity(path)
+    parts = differing(found | {"code": wanted["code"]} if any_code else found, wanted)
+    if parts:
+        raise DataError(
+            f"{path.parent} holds another run: {path.name} has another {' and '.join(parts)}"
+        )
+    return run
 
 
 @contextmanager
-def alone(work: Work, root: Path) -> Iterator[bool]:
-    """Let one process at a time make a run; gives whether this one may.
-
-    The lock goes with the process that holds it, however it ends.
-    """
-    folder = folder_of(work, root)
-    claim(folder)
-    lock = FileLock(folder / f".seed-{work.seed}.lock")
+def _locked(folder: Path, seed: int) -> Iterator[bool]:
+    """Hold the lock of a seed, if no other process does; it goes with the process that holds it."""
+    lock = FileLock(folder / f".seed-{seed}.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -84,22 +210,14 @@ def alone(work: Work, root: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _read(path: Path, work: Work, *, own: bool) -> RunSummary:
-    """Read a run and make sure that it is the one."""
-    check_checksums(path, READ)
-    found, wanted = read_identity(path), identity(work.config.model_dump(mode="json"), work.seed)
-    parts = ("config", "seed", "code", "faircil") if own else ("config", "seed")
-    if any(found.get(part) != wanted[part] for part in parts):
-        raise DataError(f"{path} is another run than its place says")
-    return read_run(path)
+def _note(folder: Path, seed: int) -> Path:
+    return folder / f"seed-{seed}.diverged.json"
 
 
-def _note(folder: Path, work: Work) -> Path:
-    return folder / f"seed-{work.seed}.diverged.json"
-
-
-def _read_note(path: Path) -> str:
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["problem"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise FaircilError(f"{path} is damaged; remove it") from None
+def _read_note(path: Path, wanted: Mapping[str, Any], *, any_code: bool) -> str | None:
+    """Return the problem that a note tells of; None if it is about another run."""
+    found = read_json(path)
+    if not isinstance(found, dict) or not isinstance(found.get("problem"), str):
+        raise DataError(f"{path} is damaged; remove it")
+    same = not differing(found | {"code": wanted["code"]} if any_code else found, wanted)
+    return found["problem"] if same else None

@@ -1,18 +1,18 @@
-"""A sweep: all its runs finished, found or given up, in the order they were asked for."""
+"""A sweep: all its runs finished, found or given up, in the order they were asked for.
+
+A single run is a sweep of one.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faircil.errors import FaircilError, SweepError
-from faircil.results.reuse import ROOT
-from faircil.sweep.pool import PATIENCE, Crew, Listener, share_work
-from faircil.sweep.store import find
-from faircil.sweep.work import Outcome, Work, effort, suits_gpu
-from faircil.sweep.worker import Place, Streams, answer
+from faircil.errors import FaircilError, StorageError
+from faircil.sweep.pool import Crew, Listener, Place, Waiting, make_here, share_work
+from faircil.sweep.store import ROOT, Store
+from faircil.sweep.work import Outcome, Watcher, Work, effort, suits_gpu
 
 NOT_MADE = "not run: no finished run of it is there"
 Finish = Callable[[Sequence[Work]], list[Outcome]]
@@ -27,7 +27,7 @@ class SweepOptions:
     root : Path
         Where runs are kept.
     jobs : int
-        Processes that compute on the CPU, one thread each; 1: in this process.
+        Processes that compute, one thread each; 1: in this process.
     gpu_jobs : int
         Processes that share the GPU. They take the methods whose steps it replays as graphs; the
         others are faster on CPUs and left to ``jobs``.
@@ -35,6 +35,17 @@ class SweepOptions:
         Whether runs that other code has made will do.
     run_missing : bool
         Whether to make what is not there.
+    folder : Path or None
+        One folder for the runs of the only configuration, instead of those below ``root``.
+    again : bool
+        Whether to make what is there again.
+    replace : bool
+        Whether runs that cannot be used, such as damaged ones, are replaced; else each is the
+        problem of its outcome. What is no run is never replaced.
+    device : str
+        Where ``jobs`` compute.
+    command : str or None
+        What the user typed; if not given, the ``faircil run`` of each run.
     """
 
     root: Path = ROOT
@@ -42,6 +53,20 @@ class SweepOptions:
     gpu_jobs: int = 0
     any_code: bool = False
     run_missing: bool = True
+    folder: Path | None = None
+    again: bool = False
+    replace: bool = True
+    device: str = "cpu"
+    command: str | None = None
+
+    @property
+    def store(self) -> Store:
+        """Where runs are kept."""
+        return Store(self.root, self.folder, self.any_code)
+
+    def place(self, device: str) -> Place:
+        """Return where runs are kept and computed."""
+        return Place(self.store, device, self.again, self.replace, self.command)
 
 
 def finish(
@@ -49,6 +74,9 @@ def finish(
     options: SweepOptions,
     listener: Listener = lambda _: None,
     found: Listener = lambda _: None,
+    *,
+    waiting: Waiting = lambda _: None,
+    watcher: Watcher | None = None,
 ) -> list[Outcome]:
     """Make all runs that are not there yet.
 
@@ -61,6 +89,10 @@ def finish(
         Is told of every run that was made or given up.
     found : callable
         Is told of every run that was there, before any is made.
+    waiting : callable
+        Is told, once, of every run that another process is making.
+    watcher : Watcher, optional
+        Is told how the runs proceed that are made in this process.
 
     Returns
     -------
@@ -71,11 +103,13 @@ def finish(
     ------
     SweepError
         If it cannot go on, as with a full disk; what is finished is kept.
+    StorageError
+        If something that is no run is in the place of one.
     """
     outcomes: dict[str, Outcome] = {}
     missing: dict[str, Work] = {}
     for key, work in {work.key: work for work in works}.items():
-        there = _look(work, options)
+        there = look(work, options)
         if there is None:
             missing[key] = work
         else:
@@ -86,39 +120,52 @@ def finish(
         outcomes[outcome.work.key] = outcome
         listener(outcome)
 
-    if options.run_missing:
-        _make(missing.values(), options, take)
-    else:
+    if not options.run_missing:
         for work in missing.values():
             take(Outcome(work, None, NOT_MADE))
+    elif missing:
+        _make(missing.values(), options, take, waiting, watcher)
     return [outcomes[work.key] for work in works]
 
 
-def _look(work: Work, options: SweepOptions) -> Outcome | None:
-    """Look for a finished run; what is damaged is made anew, or named if nothing is made."""
+def look(work: Work, options: SweepOptions) -> Outcome | None:
+    """Look for a finished run; None where it is to be made."""
+    store = options.store
+    if options.again and options.run_missing:
+        return None
     try:
-        return find(work, options.root, any_code=options.any_code)
+        return store.find(work)
+    except StorageError:
+        raise
     except FaircilError as error:
-        return None if options.run_missing else Outcome(work, None, f"not used: {error}")
+        if not options.run_missing:
+            return Outcome(work, None, f"not used: {error}")
+        if options.replace:
+            return None
+    # Another process may be replacing it at this moment.
+    with store.alone(work) as mine:
+        try:
+            return store.find(work) if mine else None
+        except StorageError:
+            raise
+        except FaircilError as error:
+            return Outcome(work, None, str(error), kind=type(error))
 
 
-def _make(works: Iterable[Work], options: SweepOptions, take: Listener) -> None:
+def _make(
+    works: Iterable[Work],
+    options: SweepOptions,
+    take: Listener,
+    waiting: Waiting,
+    watcher: Watcher | None,
+) -> None:
     longest_first = sorted(works, key=effort, reverse=True)
-    cpu = Place(options.root, "cpu", options.any_code)
-    if options.jobs > 1 or options.gpu_jobs:
-        gpu = Place(options.root, "cuda", options.any_code)
-        crews = (
-            Crew(cpu, options.jobs, lambda work: not (options.gpu_jobs and suits_gpu(work))),
-            Crew(gpu, options.gpu_jobs, suits_gpu),
-        )
-        share_work(longest_first, crews, take)
+    here = options.place(options.device)
+    if options.jobs == 1 and not options.gpu_jobs:
+        make_here(longest_first, here, take, waiting, watcher)
         return
-    streams = Streams()
-    for work in longest_first:
-        made = answer(work, cpu, streams)
-        while made.outcome is None:
-            if made.stop is not None:
-                raise SweepError(made.stop)
-            time.sleep(PATIENCE)  # another sweep is making it
-            made = answer(work, cpu, streams)
-        take(made.outcome)
+    crews = (
+        Crew(here, options.jobs, lambda work: not (options.gpu_jobs and suits_gpu(work))),
+        Crew(options.place("cuda"), options.gpu_jobs, suits_gpu),
+    )
+    share_work(longest_first, crews, take, waiting)

@@ -1,4 +1,4 @@
-"""What a sweep is made of: runs to be made, how one is made, what its time is spent on."""
+"""What a sweep is made of: runs to be made, how one is made, where its time is spent."""
 
 from __future__ import annotations
 
@@ -8,65 +8,52 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 
 from faircil.compute import enough_memory
 from faircil.data.stream import TaskStream
+from faircil.errors import FaircilError
+from faircil.files import claim
 from faircil.learners import LEARNERS
-from faircil.results.folder import write_run
-from faircil.results.identity import environment
+from faircil.results.folder import seed_folder, write_run
+from faircil.results.identity import environment, identity
 from faircil.results.record import RunSummary
-from faircil.results.reuse import claim, seed_folder
 from faircil.runs.config import RunConfig
-from faircil.runs.experiment import Event, Listener, run
-from faircil.runs.loading import load_stream
+from faircil.runs.experiment import Event, run
+from faircil.runs.pieces import code_digest
 from faircil.text.embeddings import EmbeddingProgress
 
 Load = Callable[[RunConfig, int], TaskStream]
 
 
-def make_run(
-    config: RunConfig,
-    seed: int,
-    folder: Path,
-    *,
-    command: str,
-    device: torch.device,
-    begin: Callable[[TaskStream], None] = lambda _: None,
-    listener: Listener = lambda _: None,
-    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
-    load: Load | None = None,
-) -> RunSummary:
-    """Make a run and write it to the folder of its configuration.
+class Watcher(Protocol):
+    """Is told how a run proceeds, in the process that makes it."""
 
-    Parameters
-    ----------
-    config, seed
-        The run.
-    folder : Path
-        Of the configuration; the run is in ``seed-N`` below.
-    command : str
-        What makes it again.
-    device : torch.device
-    begin : callable
-        Is given the stream when it is loaded.
-    listener : callable
-        Is told of every epoch and every evaluation.
-    progress : callable
-        Is told how far the embedding of new texts is.
-    load : callable, optional
-        Loads the stream; if not given, :func:`faircil.runs.loading.load_stream`.
-    """
-    load = load or partial(load_stream, device=device, progress=progress)
-    with enough_memory():
-        stream = load(config, seed)
-        claim(folder)
-        begin(stream)
-        result = run(config, seed, stream=stream, device=device, listener=listener)
-    return write_run(seed_folder(folder, seed), result, environment(command, str(device)))
+    def start(self, seed: int, tasks: int) -> None:
+        """Take note that a run with this seed and number of tasks begins."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Take note of how many texts of the next run are embedded."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an epoch or an evaluation."""
+
+
+class Unwatched:
+    """Takes note of nothing."""
+
+    def start(self, seed: int, tasks: int) -> None:
+        """Ignore the start of a run."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Ignore the embedding."""
+
+    def __call__(self, event: Event) -> None:
+        """Ignore the event."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +88,13 @@ class Spent:
 
 
 class Watch:
-    """Times one piece of work, from now on."""
+    """Times one piece of work from now on, and passes on how it proceeds."""
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: Watcher | None = None) -> None:
         self._start = self._touched = self._loaded = self._evaluated = time.perf_counter()
         self._cpu = time.process_time()
         self._device = 0.0
+        self._watcher = watcher or Unwatched()
 
     def loading(self, load: Load, device: torch.device) -> Load:
         """Return ``load``, timed, after a first touch of the device."""
@@ -122,12 +110,21 @@ class Watch:
 
         return timed
 
-    def listen(self, _: Event) -> None:
-        """Note the time; the last that a run tells of is its last evaluation."""
+    def start(self, seed: int, tasks: int) -> None:
+        """Pass on that a run begins."""
+        self._watcher.start(seed, tasks)
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Pass on how many texts are embedded."""
+        self._watcher.embedding(progress)
+
+    def __call__(self, event: Event) -> None:
+        """Pass on an event and note the time; the last event of a run is its last evaluation."""
+        self._watcher(event)
         self._evaluated = time.perf_counter()
 
     def spent(self) -> Spent:
-        """Say what the time of a run, now on disk, went to."""
+        """Return where the time of a run, now on disk, was spent."""
         now = time.perf_counter()
         return Spent(
             process=os.getpid(),
@@ -153,6 +150,16 @@ class Work:
         content = json.dumps([self.config.model_dump(mode="json"), self.seed], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
+    @cached_property
+    def code(self) -> str:
+        """Hash of the code that can change its result, when it was first asked for."""
+        return code_digest(self.config)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a stored run of it says that it is."""
+        return identity(self.config.model_dump(mode="json"), self.seed, self.code)
+
     @property
     def data(self) -> str:
         """What two pieces of work share only if they train on the same data."""
@@ -174,8 +181,19 @@ class Work:
 class Outcome:
     """What became of a piece of work: a finished run, or the problem that there is none.
 
-    ``diverged`` says that the problem is the training itself: these settings do not work. ``spent``
-    is what the time went to, where the run was made now.
+    Parameters
+    ----------
+    work : Work
+    run : RunSummary or None
+    problem : str or None
+    diverged : bool
+        Whether the problem is the training itself: these settings do not work.
+    spent : Spent or None
+        Where its time was spent, if the run was made now.
+    kind : type of FaircilError
+        That the problem is, for whoever raises it.
+    replaced : str or None
+        Why a run that was there could not be used, if this one took its place.
     """
 
     work: Work
@@ -183,6 +201,40 @@ class Outcome:
     problem: str | None = None
     diverged: bool = False
     spent: Spent | None = field(default=None, compare=False)
+    kind: type[FaircilError] = field(default=FaircilError, compare=False)
+    replaced: str | None = field(default=None, compare=False)
+
+
+def make_run(
+    work: Work,
+    folder: Path,
+    *,
+    command: str,
+    device: torch.device,
+    load: Load,
+    watcher: Watcher,
+) -> RunSummary:
+    """Make a run and write it to the folder of its configuration.
+
+    Parameters
+    ----------
+    work : Work
+    folder : Path
+        Of the configuration; the run is in ``seed-N`` below.
+    command : str
+        The command line that makes it again.
+    device : torch.device
+    load : callable
+        Loads the stream.
+    watcher : Watcher
+    """
+    with enough_memory():
+        stream = load(work.config, work.seed)
+        claim(folder)
+        watcher.start(work.seed, len(stream.tasks))
+        result = run(work.config, work.seed, stream=stream, device=device, listener=watcher)
+    made_on = environment(command, str(device), work.code)
+    return write_run(seed_folder(folder, work.seed), result, made_on, work.code)
 
 
 # Training samples; only the proportions matter.

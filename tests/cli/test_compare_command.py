@@ -7,6 +7,7 @@ from statistics import mean, stdev
 import pytest
 
 from cli_outcome import Cli
+from faircil.files import write_checksums
 from faircil.report import format_value
 from faircil.results.record import RunSummary
 from run_summaries import make_run
@@ -93,23 +94,34 @@ def test_one_table_per_dataset(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("summary.json", "{", "summary.json is damaged"),
-        ("summary.json", "[]", "summary.json was not written by this version of faircil"),
-        ("summary.json", '{"label": "er"}', "was not written by this version of faircil"),
-    ],
-)
-def test_broken_run_is_named(
-    cli: Cli, tmp_path: Path, name: str, content: str, message: str
-) -> None:
-    (tmp_path / "runs/er/seed-1" / name).write_text(content)
+@pytest.mark.parametrize("content", ["{", "[]", '{"label": "er"}'])
+def test_altered_run_is_named(cli: Cli, tmp_path: Path, content: str) -> None:
+    (tmp_path / "runs/er/seed-1/summary.json").write_text(content)
     outcome = cli("compare", "runs")
     assert outcome.code == 1
-    assert message in outcome.err
-    assert "runs/er/seed-1" in outcome.err
+    assert "runs/er/seed-1 was altered after it was written: summary.json" in outcome.err
     assert "run it again, or remove its folder" in outcome.err
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("command", [("compare", "runs"), ("postprocess", "runs")])
+def test_an_edited_figure_is_named(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "runs/er/seed-1/summary.json"
+    summary = json.loads(path.read_text())
+    summary["metrics"]["accuracy"] = 0.999
+    path.write_text(json.dumps(summary))
+    outcome = cli(*command)
+    assert outcome.code == 1
+    assert "runs/er/seed-1 was altered" in outcome.err
+    assert ".999" not in outcome.out
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_seed_without_a_summary_is_named(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "runs/er/seed-1/summary.json").unlink()
+    outcome = cli("compare", "runs")
+    assert outcome.code == 1
+    assert "runs/er/seed-1/summary.json is missing" in outcome.err
 
 
 @pytest.mark.usefixtures("runs")
@@ -118,6 +130,8 @@ def test_summary_without_accuracy_is_of_another_version(cli: Cli, tmp_path: Path
     summary = json.loads(path.read_text())
     del summary["metrics"]["accuracy"]
     path.write_text(json.dumps(summary))
+    (path.parent / "SHA256SUMS").unlink()
+    write_checksums(path.parent)
     assert "was not written by this version" in cli("compare", "runs").err
 
 

@@ -55,8 +55,22 @@ def test_second_time_nothing_is_run(cli: Cli) -> None:
 
 def test_results_of_an_older_version_make_way(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
-        older.setattr("faircil.results.folder.code_digest", lambda: "older")
+        older.setattr("faircil.sweep.work.code_digest", lambda _: "older")
         assert cli(*DEMO, "--quiet").code == 0
     outcome = cli(*DEMO)
     assert outcome.code == 0
     assert "fsw seed 0: task 2/2" in outcome.err
+
+
+def test_a_folder_that_was_never_a_run_is_not_deleted(cli: Cli, tmp_path: Path) -> None:
+    mine = tmp_path / "shown/toy/er/seed-0"
+    mine.mkdir(parents=True)
+    (mine / "photo.jpg").write_text("mine")
+    other = mine.with_name("seed-7")
+    other.mkdir()
+    (other / "config.json").write_text("{}")
+    outcome = cli(*DEMO)
+    assert outcome.code == 1
+    assert "shown/toy/er/seed-0 was not written by faircil" in outcome.err
+    assert (mine / "photo.jpg").read_text() == "mine"
+    assert (other / "config.json").read_text() == "{}"

@@ -50,10 +50,10 @@ def test_finished_seeds_stay_and_the_same_command_goes_on(
     interrupt_at(monkeypatch, 1)
     outcome = cli(*TOY)
     assert outcome.code == 130
-    assert "finished: seed 0 in out; the same command goes on with the others" in outcome.err
+    assert "finished: seed 0 in out; the same command continues with the others" in outcome.err
     assert outcome.err.endswith("interrupted\n")
     assert outcome.out == ""
-    assert os.listdir(tmp_path / "out") == ["seed-0"]
+    assert [path.name for path in (tmp_path / "out").glob("seed*")] == ["seed-0"]
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     outcome = cli(*TOY)
@@ -63,7 +63,7 @@ def test_finished_seeds_stay_and_the_same_command_goes_on(
 
 def test_with_force_the_way_on_is_without_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_at(monkeypatch, 1)
-    assert "the same command without --force goes on" in cli(*TOY, "--force").err
+    assert "the same command without --force continues" in cli(*TOY, "--force").err
 
 
 def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +93,4 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert out == ""
     assert "finished: seed 0 in out" in err
     assert "Traceback" not in err
-    assert os.listdir(tmp_path / "out") == ["seed-0"]
+    assert [path.name for path in (tmp_path / "out").glob("seed*")] == ["seed-0"]

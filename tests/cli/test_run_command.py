@@ -186,7 +186,7 @@ def test_force_replaces_runs_of_another_configuration(cli: Cli, tmp_path: Path) 
     cli(*TOY, "--seeds", "0-1")
     outcome = cli(*TOY, "--set", "epochs=2", "--seeds", "1", "--force")
     assert outcome.code == 0
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-1"]
+    assert [path.name for path in (tmp_path / "out").glob("seed*")] == ["seed-1"]
     assert read_json(tmp_path / "out/seed-1/config.json")["config"]["settings"]["epochs"] == 2
 
 
@@ -194,7 +194,7 @@ def test_force_runs_the_same_seed_again_and_keeps_the_others(cli: Cli, tmp_path:
     cli(*TOY, "--seeds", "0-1")
     outcome = cli(*TOY, "--force")
     assert "seed 0: task 2/2" in outcome.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["seed-0", "seed-1"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("seed*")) == ["seed-0", "seed-1"]
 
 
 def test_changed_own_file_is_another_run(cli: Cli, write_table: WriteTable) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
-from faircil.errors import SweepError
-from faircil.sweep import worker
+from faircil.errors import StorageError, SweepError
+from faircil.sweep import pool
 from faircil.sweep.sweep import SweepOptions
 from sweeps import small_work
 
@@ -52,8 +52,12 @@ def test_a_sweep_that_stops_says_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finish_shown([small_work(0)], SweepOptions(tmp_path), quiet=True)
-    monkeypatch.setattr(worker, "code_digest", lambda: "newer")
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(pool, "make_run", full)
     with pytest.raises(SweepError):
         finish_shown([small_work(0), small_work(1)], SweepOptions(tmp_path), quiet=True)
-    text = f"1 of 2 runs are finished and kept in {tmp_path}; the same command goes on"
+    text = f"1 of 2 runs are finished and kept in {tmp_path}; the same command continues"
     assert text in capsys.readouterr().err.replace("\n", " ")

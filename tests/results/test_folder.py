@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faircil.errors import DataError, FaircilError
+from faircil.files import write_checksums
 from faircil.results.folder import find_runs, read_identity, read_run, write_run
 from run_results import CONFIG, make_result
 
@@ -71,7 +73,7 @@ def test_old_run_survives_a_full_disk(
         return original(path, *arguments, **options)
 
     monkeypatch.setattr(Path, failing, fail)
-    with pytest.raises(FaircilError, match=r"No space left on device; free space.*--out"):
+    with pytest.raises(FaircilError, match=r"No space left on device; free space.*folder"):
         write_run(tmp_path / "seed-0", make_result(measure="dp"), ENVIRONMENT)
     monkeypatch.undo()
     assert contents(tmp_path) == before
@@ -79,11 +81,20 @@ def test_old_run_survives_a_full_disk(
 
 def test_runs_are_found_once_in_order_and_hidden_ones_are_not(tmp_path: Path) -> None:
     for name, seed in (("b/seed-1", 1), ("b/seed-0", 0), ("a/seed-0", 0), ("a/.seed-1.old", 1)):
-        write_run(tmp_path / name, make_result(seed), ENVIRONMENT)
+        measure = "dp" if name.startswith("a") else "eo"
+        write_run(tmp_path / name, make_result(seed, measure=measure), ENVIRONMENT)
     runs = find_runs([tmp_path / "b", tmp_path, tmp_path / "a" / ".." / "b"])
     assert [run.dir for run in runs] == [
         str(tmp_path / name) for name in ("b/seed-0", "b/seed-1", "a/seed-0")
     ]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]", b"", b'{"label": "x"}'])
+def test_altered_summary(tmp_path: Path, content: bytes) -> None:
+    write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    (tmp_path / "seed-0" / "summary.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"was altered after it was written: summary\.json"):
+        find_runs([tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -98,8 +109,36 @@ def test_runs_are_found_once_in_order_and_hidden_ones_are_not(tmp_path: Path) ->
 def test_damaged_summary(tmp_path: Path, content: bytes, message: str) -> None:
     write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
     (tmp_path / "seed-0" / "summary.json").write_bytes(content)
+    (tmp_path / "seed-0" / "SHA256SUMS").unlink()
+    write_checksums(tmp_path / "seed-0")
     with pytest.raises(DataError, match=message):
         find_runs([tmp_path])
+
+
+def test_everything_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
+    for seed in range(4):
+        write_run(tmp_path / f"seed-{seed}", make_result(seed), ENVIRONMENT)
+    (tmp_path / "seed-1" / "summary.json").unlink()
+    (tmp_path / "seed-2" / "predictions.csv").unlink()
+    (tmp_path / "seed-3" / "SHA256SUMS").unlink()
+    with pytest.raises(DataError) as raised:
+        find_runs([tmp_path])
+    first, second, third = str(raised.value).splitlines()
+    assert "seed-1/summary.json is missing, so" in first
+    assert "seed-2 lacks predictions.csv" in second
+    assert "seed-3 has no readable SHA256SUMS" in third
+
+
+def test_a_copied_run_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "a" / "seed-0", make_result(), ENVIRONMENT)
+    shutil.copytree(tmp_path / "a" / "seed-0", tmp_path / "a" / "seed-1")
+    with pytest.raises(DataError, match="seed-1 holds the run of seed 0: it is a copy"):
+        find_runs([tmp_path])
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "seed-1").rename(tmp_path / "b" / "seed-0")
+    with pytest.raises(DataError, match=r"b/seed-0 and .*a/seed-0 are the same run"):
+        find_runs([tmp_path])
+    assert len(find_runs([tmp_path / "a"])) == 1
 
 
 def test_folder_without_a_summary_is_no_run(tmp_path: Path) -> None:

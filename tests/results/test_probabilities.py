@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from faircil.errors import DataError
+from faircil.files import write_checksums
 from faircil.metrics import evaluate
 from faircil.postprocess.tasks import TaskProbabilities, measured_gap
 from faircil.results.folder import PARTS, read_probabilities, write_run
@@ -75,10 +76,9 @@ def test_runs_without_probabilities_say_why(tmp_path: Path) -> None:
     run = write_run(tmp_path / "seed-0", make_result(), {})
     with pytest.raises(DataError, match="method 'er' keeps no buffer to fit on"):
         read_probabilities(run)
-    with pytest.raises(
-        DataError, match=r"another version of faircil and has no probabilities\.npz"
-    ):
-        read_probabilities(replace(run, code="older"))
+    trial = write_run(tmp_path / "seed-2", make_result(2, evaluate_on="validation"), {})
+    with pytest.raises(DataError, match="evaluated on validation data"):
+        read_probabilities(trial)
     alone = write_run(tmp_path / "seed-1", make_result(attribute=False), {})
     with pytest.raises(DataError, match="no sensitive attribute with two values"):
         read_probabilities(alone)
@@ -90,8 +90,18 @@ def test_a_damaged_file(saved: tuple[RunResult, RunSummary], content: bytes) -> 
     (Path(run.dir) / "probabilities.npz").write_bytes(content)
     with pytest.raises(DataError, match=r"was altered after it was written: probabilities.npz"):
         read_probabilities(run)
-    (Path(run.dir) / "SHA256SUMS").unlink()  # as in runs of before there was one
+    (Path(run.dir) / "SHA256SUMS").unlink()
+    with pytest.raises(DataError, match="has no readable SHA256SUMS"):
+        read_probabilities(run)
+    write_checksums(Path(run.dir))
     with pytest.raises(DataError, match="is damaged"):
+        read_probabilities(run)
+
+
+def test_a_file_that_was_removed_is_named(saved: tuple[RunResult, RunSummary]) -> None:
+    _, run = saved
+    (Path(run.dir) / "probabilities.npz").unlink()
+    with pytest.raises(DataError, match=r"lacks probabilities\.npz"):
         read_probabilities(run)
 
 

@@ -7,8 +7,8 @@ import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from faircil.sweep import worker
-from faircil.sweep.store import alone
+from faircil.sweep import pool
+from faircil.sweep.store import Store
 from faircil.sweep.work import Work
 from small_runs import small_config
 
@@ -20,18 +20,18 @@ def small_work(seed: int = 0, method: str = "er", **settings: object) -> Work:
 
 def may_make(work: Work, root: Path) -> bool:
     """Return whether a process that asks now may make the run."""
-    with alone(work, root) as mine:
+    with Store(root).alone(work) as mine:
         return mine
 
 
-def dies_on_seed_1(pipe: Connection, place: worker.Place) -> None:
+def dies_on_seed_1(pipe: Connection, place: pool.Place) -> None:
     """Serve as a worker does, but die on one piece of work, as when memory runs out."""
-    real = worker.answer
+    real = pool.answer
 
-    def answer(work: Work, place: worker.Place, streams: worker.Streams) -> worker.Answer:
+    def answer(work: Work, place: pool.Place, streams: pool.Streams) -> pool.Answer:
         if work.seed == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(work, place, streams)
 
-    worker.answer = answer
-    worker.serve(pipe, place)
+    pool.answer = answer  # type: ignore[assignment]
+    pool.serve(pipe, place)

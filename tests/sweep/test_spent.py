@@ -41,7 +41,7 @@ def test_every_second_is_in_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert timed(work.config, work.seed) is stream
     for _ in range(3):  # epochs, then the last evaluation
         passes(10)
-        watch.listen(None)  # type: ignore[arg-type]
+        watch(None)  # type: ignore[arg-type]
     passes(4)
     assert watch.spent() == Spent(os.getpid(), device=8, load=2, run=30, write=4, total=45, cpu=9)
 

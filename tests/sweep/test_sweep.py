@@ -1,15 +1,16 @@
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
 from faircil.errors import StorageError, SweepError
-from faircil.results.reuse import seed_folder
-from faircil.sweep import worker
-from faircil.sweep.pool import Bench, Crew, share_work
-from faircil.sweep.store import folder_of
+from faircil.results.folder import seed_folder
+from faircil.sweep import pool
+from faircil.sweep.pool import Bench, Crew, Place, serve, share_work
+from faircil.sweep.store import Store
 from faircil.sweep.sweep import NOT_MADE, SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
-from faircil.sweep.worker import Place
 from sweeps import dies_on_seed_1, small_work
 
 
@@ -39,15 +40,23 @@ def test_every_run_is_made_once_with_the_same_result_in_one_process_or_several(
 def test_code_that_changes_under_a_sweep_stops_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "code_digest", lambda: "newer")
-    with pytest.raises(SweepError, match="files have changed since the sweep began"):
-        finish([small_work()], SweepOptions(tmp_path))
+    ours, theirs = Pipe()
+    work = small_work()
+    assert work.code  # as the sweep knows it, before the files change
+    ours.send(work)
+    monkeypatch.setattr(pool, "code_digest", lambda _: "newer")  # as the process finds them
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(serve, theirs, Place(Store(tmp_path)))
+        answer = ours.recv()
+        ours.close()
+        done.result()
+    assert "the code has changed since the sweep began" in answer.stop
 
 
 def test_an_altered_run_is_made_anew(tmp_path: Path) -> None:
     work, options = small_work(), SweepOptions(tmp_path)
     before = finish([work], options)
-    summary = seed_folder(folder_of(work, tmp_path), 0) / "summary.json"
+    summary = seed_folder(Store(tmp_path).folder_of(work), 0) / "summary.json"
     text = summary.read_text()
     summary.write_text(text.replace("0.", "1."))
     only_read = finish([work], SweepOptions(tmp_path, run_missing=False))
@@ -94,7 +103,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(
     def full(*_: object, **__: object) -> None:
         raise StorageError("cannot write the run: No space left on device; free space")
 
-    monkeypatch.setattr(worker, "make_run", full)
+    monkeypatch.setattr(pool, "make_run", full)
     told: list[Outcome] = []
     with pytest.raises(SweepError, match="No space left"):
         finish([small_work(0), small_work(1), small_work(2)], SweepOptions(tmp_path), told.append)
@@ -108,7 +117,7 @@ def test_a_process_that_dies_costs_one_run(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("faircil.sweep.pool.serve", dies_on_seed_1)
     told: list[Outcome] = []
     works = [small_work(seed) for seed in (1, 0, 2)]
-    share_work(works, [Crew(Place(tmp_path), 1, lambda _: True)], told.append)
+    share_work(works, [Crew(Place(Store(tmp_path)), 1, lambda _: True)], told.append)
     by_seed = {outcome.work.seed: outcome for outcome in told}
     assert by_seed.keys() == {0, 1, 2}
     assert by_seed[0].run is not None
@@ -121,7 +130,7 @@ def test_the_gpu_takes_what_it_replays_and_cpus_the_rest(
 ) -> None:
     shared: list[list[str]] = []
 
-    def share(works: list[Work], crews: list[Crew], listener: object) -> None:
+    def share(works: list[Work], crews: list[Crew], *_: object) -> None:
         shared.extend([w.config.method for w in works if crew.takes(w)] for crew in crews)
 
     monkeypatch.setattr("faircil.sweep.sweep.share_work", share)

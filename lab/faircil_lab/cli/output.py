@@ -70,7 +70,7 @@ def begin(
     notes : tuple of str
         All of them.
     """
-    from faircil.results.reuse import claim
+    from faircil.files import claim
     from faircil_lab.bench.measuring import busy
 
     claim(arguments.out)

@@ -70,7 +70,7 @@ class Processing(Measurement[Processed]):
 
 def processing_of(run: RunSummary, epsilons: tuple[float, ...]) -> Processing:
     """Return the measurement of a finished run."""
-    file = Path(run.dir) / checksums.FILE
+    file = Path(run.dir) / checksums.SUMS
     content = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     return Processing(run.dir, content, epsilons)
 

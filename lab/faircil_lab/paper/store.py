@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from faircil.errors import DataError, FaircilError, StorageError
 from faircil.report.statistics import Interval
-from faircil.results.identity import code_digest
+from faircil.results.code import digest_code
 from faircil_lab.paper.exhibit import Results
 from faircil_lab.paper.page import Grid, Page, Section, Verdict
 
@@ -32,7 +31,7 @@ class Measurement(ABC, Generic[Values]):
     """Parameters of something to measure.
 
     ``name`` begins its files, ``values`` is the dataclass that it computes, and ``sources`` are
-    modules outside of :func:`code_digest` that its result depends on, besides its own.
+    modules that its result depends on, besides its own and those that it imports.
     """
 
     name: ClassVar[str]
@@ -102,10 +101,9 @@ def file_of(measurement: Measurement[Values], root: Path) -> Path:
 
 
 def _code(measurement: Measurement[Values]) -> str:
-    """Return a short hash of what the result depends on: the library, and the measuring itself."""
-    modules = [sys.modules[type(measurement).__module__], *measurement.sources]
-    texts = [Path(str(module.__file__)).read_bytes() for module in modules]
-    return _digest(b"\0".join([code_digest().encode(), *texts]))[:12]
+    """Return a short hash of the code that the result depends on."""
+    modules = [type(measurement).__module__, *(source.__name__ for source in measurement.sources)]
+    return digest_code(modules)
 
 
 def _others(own: Path) -> list[Path]:

@@ -1,0 +1,398 @@
+"""Which code a result depends on, found without running it.
+
+From the modules where a computation begins, and from the pieces that its configuration names,
+imports are followed within faircil and within the packages that the pieces come from. What is
+hashed is the syntax: comments, docstrings and formatting do not count. A table of pieces, such as
+the learners by name, leads to the chosen piece only.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import hashlib
+import inspect
+import re
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import faircil
+
+LENGTH = 12  # of a digest
+_known: dict[tuple[Any, ...], tuple[Any, str]] = {}
+
+
+def digest_code(
+    modules: Iterable[str], pieces: Iterable[object] = (), tables: Collection[str] = ()
+) -> str:
+    """Return a short hash of the code that a result depends on.
+
+    It is computed once for the same arguments, except where a piece is defined in a script or
+    notebook.
+
+    Parameters
+    ----------
+    modules : iterable of str
+        Names of modules where the computation begins.
+    pieces : iterable of object
+        Functions, classes or rows of tables that it uses besides. Their modules belong to the code;
+        of those defined in a script or notebook, their source and what they refer to there.
+    tables : collection of str
+        Tables of pieces as ``"module:NAME"``. What a module imports only for such a table does not
+        belong to the code.
+    """
+    modules, pieces, tables = tuple(modules), tuple(pieces), tuple(tables)
+    key = modules, tuple(map(id, pieces)), tables
+    if key in _known:
+        return _known[key][1]
+    found = Pieces()
+    for piece in pieces:
+        found.add(piece)
+    starts = [_source(import_module(name)) for name in modules]
+    digest = hashlib.sha256()
+    for source in sorted(_reached([*starts, *found.sources], tables)):
+        digest.update(f"{source.name} {_parsed(source, tables).digest}\n".encode())
+    for text in found.texts:
+        digest.update(f"{text}\0".encode())
+    result = digest.hexdigest()[:LENGTH]
+    if found.from_files:
+        _known[key] = pieces, result  # the pieces too: their numbers are not given to others then
+    return result
+
+
+class Source(NamedTuple):
+    """A module and its file."""
+
+    name: str
+    path: Path
+
+    @property
+    def home(self) -> Path:
+        """The folder that holds its top-level package."""
+        return self.path.parents[self.name.count(".") + (self.path.name == "__init__.py")]
+
+    @property
+    def package(self) -> str:
+        """The package that relative imports start from."""
+        own = self.path.name == "__init__.py"
+        return self.name if own else self.name.rpartition(".")[0]
+
+
+def _source(module: ModuleType | None) -> Source | None:
+    """Return the source of a module; None where it has no file of Python."""
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or not file.endswith(".py"):
+        return None
+    return Source(module.__name__, Path(file))
+
+
+def _below(home: Path, name: str) -> Source | None:
+    """Find a module by its name below the folder of its top-level package."""
+    path = home.joinpath(*name.split("."))
+    for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+        if file.is_file():
+            return Source(name, file)
+    return None
+
+
+INSTALLED = frozenset(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+# What faircil is built on: the versions are recorded, the code is not read.
+LIBRARIES = {"torch", "numpy", "scipy", "highspy", "sklearn", "transformers", "tokenizers"}
+HOME = Path(faircil.__file__).parents[1]
+
+
+def _reached(starts: Iterable[Source | None], tables: tuple[str, ...]) -> set[Source]:
+    """Return these modules, the packages around them, and what they import, near and far."""
+    todo, reached = [source for source in starts if source is not None], set[Source]()
+    with _no_collection():
+        while todo:
+            source = todo.pop()
+            if source not in reached:
+                reached.add(source)
+                todo += _parsed(source, tables).imports
+    return reached
+
+
+def _found(names: Iterable[str], importer: Source) -> frozenset[Source]:
+    """Return the modules of these names, and the packages around them, that belong to the code."""
+    parts = {part for name in names for part in _packages(name)}
+    # Its names are defined elsewhere, and its version says nothing about results.
+    parts.discard(faircil.__name__)
+    found = {_below(home, name) for name in parts if (home := _home(name, importer)) is not None}
+    return frozenset(source for source in found if source is not None)
+
+
+def _packages(name: str) -> list[str]:
+    """Return a dotted name and its beginnings: a, a.b, a.b.c."""
+    parts = name.split(".")
+    return [".".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def _home(name: str, importer: Source) -> Path | None:
+    """Return where to look for a module: beside its importer, unless libraries are there too."""
+    top = name.partition(".")[0]
+    if top == faircil.__name__:
+        return HOME
+    same = top == importer.name.partition(".")[0]
+    return importer.home if same or importer.home not in INSTALLED else None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hold the garbage collector while many small objects are made, none of them in a cycle."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class Parsed(NamedTuple):
+    """A module as it counts: a hash of its syntax, and what it imports."""
+
+    digest: str
+    imports: frozenset[Source]
+
+
+def _parsed(source: Source, tables: tuple[str, ...]) -> Parsed:
+    state = source.path.stat()
+    pairs = (table.split(":") for table in tables)
+    here = tuple(name for module, name in pairs if module == source.name)
+    return _parse(source, here, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _parse(source: Source, tables: tuple[str, ...], written: int, size: int) -> Parsed:
+    del written, size  # a file that was edited is read again
+    tree = ast.parse(source.path.read_bytes())
+    if tables:
+        _drop_tables(tree, tables)
+    writer = SyntaxWriter(source.package)
+    writer.write(tree)
+    names = [source.name, *writer.imports]
+    return Parsed(hashlib.sha256(writer.text.encode()).hexdigest(), _found(names, source))
+
+
+def _drop_tables(tree: ast.Module, tables: Collection[str]) -> None:
+    """Remove the assignments of tables, and the imports that only they use."""
+    dropped = [node for node in tree.body if _assigned(node) & set(tables)]
+    tree.body = [node for node in tree.body if node not in dropped]
+    rows = {name for node in dropped for name in _read_names(node.value)}  # type: ignore[attr-defined]
+    used = set(_read_names(tree))
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            only = rows - used
+            node.names = [name for name in node.names if (name.asname or name.name) not in only]
+    tree.body = [node for node in tree.body if getattr(node, "names", True)]
+
+
+def _read_names(tree: ast.AST) -> Iterator[str]:
+    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+# "module:name", as rows refer to what is imported when it is used
+REFERENCE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+):[A-Za-z_]\w*$")
+
+
+class SyntaxWriter:
+    """Writes a syntax tree as text, the same for every version of Python, and collects imports.
+
+    Left out are docstrings and other strings that stand alone, positions, and what only a type
+    checker sees.
+    """
+
+    def __init__(self, package: str = "") -> None:
+        self._package = package
+        self._parts: list[str] = []
+        self.imports: set[str] = set()
+
+    @property
+    def text(self) -> str:
+        """What was written."""
+        return " ".join(self._parts)
+
+    def write(self, node: ast.AST) -> None:
+        """Write a node and all below."""
+        if isinstance(node, ast.Import):
+            self.imports.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            self._import_from(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self.imports.update(REFERENCE.findall(node.value))
+        self._parts.append(f"({type(node).__name__}")
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is None or name == "ctx":
+                continue
+            values = value if isinstance(value, list) else [value]
+            if values:
+                self._parts.append(name)
+            for item in values:
+                if not isinstance(item, ast.AST):
+                    self._parts.append(repr(item))
+                elif not _is_silent(item):
+                    self.write(item)
+        self._parts.append(")")
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        base = node.module or ""
+        if node.level:
+            parts = self._package.split(".")
+            above = ".".join(parts[: len(parts) - node.level + 1])
+            base = f"{above}.{base}" if base else above
+        # A name may be that of a module; one that is not is found in no file.
+        self.imports.update([base, *(f"{base}.{name.name}" for name in node.names)])
+
+
+def _is_silent(node: ast.AST) -> bool:
+    """Whether a statement does nothing when it is run."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if isinstance(node, ast.If) and not node.orelse:
+        test = node.test
+        return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
+    return False
+
+
+MAIN = ("__main__", "__mp_main__")  # a script or notebook; the second in processes it starts
+FOR_PEOPLE = "summary"  # the field of a row that no result depends on
+
+
+class Pieces:
+    """What objects are made of: modules with a file, and texts for whatever no file holds."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.texts: list[str] = []
+        self.from_files = True  # whether nothing is defined in a script or notebook
+        self._seen: dict[int, object] = {}
+
+    def add(self, piece: Any) -> None:
+        """Add an object and everything that it is made of."""
+        if piece is None or isinstance(piece, str | bytes | int | float | complex):
+            self.texts.append(repr(piece))
+            return
+        if id(piece) in self._seen:
+            return
+        self._seen[id(piece)] = piece
+        if isinstance(piece, type):
+            self._add_class(piece)
+        elif isinstance(piece, FunctionType):
+            self._add_function(piece)
+        elif isinstance(piece, MethodType):
+            self._add_all([piece.__func__, piece.__self__])
+        elif isinstance(piece, partial):
+            self._add_all([piece.func, piece.args, piece.keywords])
+        elif isinstance(piece, ModuleType):
+            self.texts.append(piece.__name__)
+            self._add_module(piece.__name__)
+        elif isinstance(piece, Mapping):
+            self._add_all(part for item in sorted(piece.items(), key=repr) for part in item)
+        elif isinstance(piece, tuple | list):
+            self._add_all(piece)
+        elif isinstance(piece, set | frozenset):
+            self._add_all(sorted(piece, key=repr))
+        else:
+            self._add_instance(piece)
+
+    def _add_all(self, pieces: Iterable[object]) -> None:
+        for piece in pieces:
+            self.add(piece)
+
+    def _add_instance(self, piece: Any) -> None:
+        self.add(type(piece))
+        if hasattr(piece, "__array__"):
+            import numpy as np
+
+            self.texts.append(hashlib.sha256(np.asarray(piece).tobytes()).hexdigest())
+        elif is_dataclass(piece):
+            names = [field.name for field in fields(piece) if field.name != FOR_PEOPLE]
+            self._add_all(getattr(piece, name) for name in names)
+        else:
+            self.texts.append(getattr(piece, "__qualname__", ""))  # such as a built-in function
+            self._add_all([getattr(piece, "__module__", None), getattr(piece, "__dict__", {})])
+
+    def _add_class(self, piece: type) -> None:
+        self.texts.append(piece.__qualname__)
+        if self._add_module(piece.__module__):
+            return
+        self._add_syntax(piece)
+        self._add_all(piece.__bases__)
+        for value in vars(piece).values():
+            if isinstance(function := getattr(value, "__func__", value), FunctionType):
+                self._add_globals(function)
+
+    def _add_function(self, piece: FunctionType) -> None:
+        self.texts.append(piece.__qualname__)
+        # What a function made by another one has captured is in no file.
+        self._add_all(_captured(piece))
+        if not self._add_module(piece.__module__):
+            self._add_syntax(piece)
+            self._add_all([piece.__defaults__, piece.__kwdefaults__])
+            self._add_globals(piece)
+
+    def _add_module(self, name: str) -> bool:
+        """Note a module; False for a script or notebook, of which only the piece itself counts."""
+        top = name.partition(".")[0]
+        if name not in MAIN and (top in sys.stdlib_module_names or top in LIBRARIES):
+            return True
+        source = None if name in MAIN else _source(sys.modules.get(name))
+        if source is not None:
+            self.sources.append(source)
+        self.from_files &= source is not None
+        return source is not None
+
+    def _add_syntax(self, piece: Any) -> None:
+        writer = SyntaxWriter()
+        try:
+            writer.write(ast.parse(textwrap.dedent(inspect.getsource(piece))))
+            self.texts.append(writer.text)
+        except (OSError, TypeError, SyntaxError):  # typed into an interpreter: compiled code only
+            functions = [piece] if isinstance(piece, FunctionType) else vars(piece).values()
+            self.texts += [_compiled(f.__code__) for f in functions if isinstance(f, FunctionType)]
+
+    def _add_globals(self, function: FunctionType) -> None:
+        """Add what a function of a script or notebook refers to there, but no installed package."""
+        for name in _names(function.__code__):
+            value = function.__globals__.get(name)
+            module = value if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            top = str(getattr(module, "__name__", module)).partition(".")[0]
+            source = _source(sys.modules.get(top))
+            if module is None or top in MAIN or (source and source.home not in INSTALLED):
+                self.add(value)
+
+
+def _captured(function: FunctionType) -> Iterator[object]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not assigned yet
+            yield None
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _compiled(code: CodeType) -> str:
+    constants = [_compiled(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return repr((code.co_code, code.co_names, constants))
