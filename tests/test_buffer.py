@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from faircil.buffer import RULES, ReplayBatches, ReplayBuffer
+from faircil.buffer import BUFFER_RULES, ReplayBatches, ReplayBuffer
 from faircil.errors import UsageError
 from faircil.samples import Samples, group_counts
 
@@ -20,7 +20,7 @@ def task(sizes: dict[tuple[int, ...], int]) -> Samples:
     return Samples(torch.arange(len(keys))[:, None].float(), keys[:, 0], z)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", BUFFER_RULES)
 def test_each_group_keeps_its_quota(rule: str) -> None:
     first, second = task({(0, 0): 20, (0, 1): 3, (1, 0): 9}), task({(2, 1): 8, (3, 0): 4})
     empty, weights = ReplayBuffer(5), torch.rand(12, generator=generator())

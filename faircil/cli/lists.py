@@ -1,4 +1,4 @@
-"""``faircil list``: what there is."""
+"""``faircil list``: the pieces that there are, those of other packages included."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ import argparse
 from faircil.cli.console import show_columns
 
 Listing = tuple[tuple[str, ...], list[tuple[str, ...]]]  # header and rows
-KINDS = ("datasets", "methods", "measures", "weightings", "settings", "metrics", "solvers")
-HELP = "list datasets, methods, measures, weightings, settings, metrics or solvers"
+KINDS = (
+    "datasets",
+    "methods",
+    "measures",
+    "weightings",
+    "settings",
+    "metrics",
+    "solvers",
+    "losses",
+    "buffers",
+)
+HELP = f"list {', '.join(KINDS[:-1])} or {KINDS[-1]}"
 EPILOG = None
 
 
@@ -86,9 +96,9 @@ def _settings() -> Listing:
         (name, plain(field.default), _line(field.description)): ["all, with texts"]
         for name, field in TextOptions.model_fields.items()
     }
-    for method, learner in LEARNERS.items():
+    for method, row in LEARNERS.items():
         for name in own_settings(method):
-            field = learner.options.model_fields[name]
+            field = row.options.model_fields[name]
             what = (name, plain(field.default), _line(field.description))
             owners.setdefault(what, []).append(method)
     return ("name", "default", "methods", "what"), [
@@ -106,10 +116,22 @@ def _metrics() -> Listing:
 def _solvers() -> Listing:
     from faircil.weighting.solver import DEFAULT, SOLVERS
 
-    return ("name", "used by auto", "what"), [
-        (name, "yes" * (name == DEFAULT), (solver.__doc__ or "").partition("\n")[0])
-        for name, solver in SOLVERS.items()
+    return ("name", "used by auto", "result", "what"), [
+        (name, "yes" * (name == DEFAULT), "exact" if row.exact else "approximate", row.summary)
+        for name, row in SOLVERS.items()
     ]
+
+
+def _losses() -> Listing:
+    from faircil.weighting.losses import LOSSES
+
+    return ("name", "what"), [(name, row.summary) for name, row in LOSSES.items()]
+
+
+def _buffers() -> Listing:
+    from faircil.buffer import BUFFER_RULES
+
+    return ("name", "what"), [(name, row.summary) for name, row in BUFFER_RULES.items()]
 
 
 def plain(value: object) -> str:
@@ -132,4 +154,6 @@ _TABLES = {
     "settings": _settings,
     "metrics": _metrics,
     "solvers": _solvers,
+    "losses": _losses,
+    "buffers": _buffers,
 }

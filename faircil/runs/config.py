@@ -86,7 +86,7 @@ def attribute_mistakes(
     if own and not own.sensitive:
         advice = ", or ".join([*remedies, "name a column with --sensitive"])
         return [f"{compares} none is named for {own.path}; {advice}"]
-    if not own and dataset in DATASETS and DATASETS[dataset].attribute is None:
+    if not own and (row := DATASETS.get(dataset or "")) and row.attribute is None:
         return [f"{compares} {'; '.join([f'{dataset} has none', *remedies])}"]
     return []
 

@@ -69,7 +69,7 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     net = _build_net(config, stream, generators.init_seed).to(device)
     options = learner_options(config.method, settings)
     learner = LEARNERS[config.method](net, options, generators)
-    quota = settings.buffer_size if learner.replays else 0
+    quota = settings.buffer_size if LEARNERS[config.method].replays else 0
     return RunState(
         learner,
         ReplayBuffer(settings.buffer_size),

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError, create_model
 
-from faircil.buffer import RULES
+from faircil.buffer import BUFFER_RULES
 from faircil.errors import shortened, unknown_name
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
@@ -49,9 +49,8 @@ class Settings(Options):
     """how many clusters of gradients to make within groups, for granularity=cluster"""
     gradient: Literal["last", "all"] = "last"
     """whose gradients are compared: those of the last layer, or of all"""
-    loss: Literal["cross-entropy", "hinge"] = "cross-entropy"
-    """loss that the program is about: cross-entropy, or hinge, on softmax outputs; training keeps
-    its own"""
+    loss: str = "cross-entropy"
+    """loss that the program is about, see `faircil list losses`; training keeps its own"""
     floor: bool = True
     """whether a current class may not be predicted to fall below loss 0"""
     keep: Literal["weighted", "all"] = "weighted"
@@ -69,7 +68,6 @@ class Settings(Options):
     """classes per task of a named dataset; default: the dataset's own"""
 
 
-@cache
 def settings_of(method: str, texts: bool = False) -> type[Settings]:
     """Return the settings of runs of a method: those of every run, and those of its learner.
 
@@ -80,9 +78,13 @@ def settings_of(method: str, texts: bool = False) -> type[Settings]:
         Whether the run is on texts, which have settings of their own.
     """
     learner = LEARNERS.get(method)
-    own: tuple[Any, ...] = (
-        () if learner is None or learner.options is Options else (learner.options,)
-    )
+    return _joined(Options if learner is None else learner.options, texts)
+
+
+@cache
+def _joined(options: type[Options], texts: bool) -> type[Settings]:
+    """Join by the class of the options: a name can be registered again with another learner."""
+    own: tuple[Any, ...] = () if options is Options else (options,)
     if not own and not texts:
         return Settings
     # In this order: a learner's own defaults win.
@@ -156,7 +158,7 @@ def parse_overrides(
                 "column with --text COLUMN, or choose a dataset of texts (`faircil list datasets`)"
             )
         elif name not in known:
-            owners = [other for other in LEARNERS if name in own_settings(other)]
+            owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]
             mistakes.append(
                 f"method '{method}' has no setting '{name}'; it belongs to {shortened(owners)}"
                 if owners
@@ -173,7 +175,7 @@ def validate_settings(
     """Check types, ranges and names of the settings of a method."""
     tables: dict[str, Iterable[str]] = {
         "solver": [*SOLVERS, "auto"],
-        "buffer_rule": RULES,
+        "buffer_rule": BUFFER_RULES,
         "granularity": GRANULARITIES,
         "gradient": GRADIENTS,
         "loss": LOSSES,

@@ -17,6 +17,7 @@ from faircil.runs.settings import parse_overrides, settings_of, validate_setting
 from faircil.sweep.command import written
 from faircil.tuning.objective import BY_ATTRIBUTE, Objective, parse_objective
 from faircil.tuning.request import Overrides, Trial, TuneRequest
+from faircil.weighting.measures import find_measure
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,8 @@ def problem_of(request: TuneRequest) -> Problem:
     mistakes: list[str] = []
     config = objective = None
     with collecting(mistakes):
-        objective = parse_objective(request.objective or f"accuracy - {request.measure}")
+        measure = find_measure(request.measure)
+        objective = parse_objective(request.objective or f"accuracy - {measure.disparity}")
     if objective is not None and objective.disparity in BY_ATTRIBUTE:
         what = f"objective '{objective.text}'"
         mistakes += attribute_mistakes(what, request.dataset, request.own, "use 'accuracy - eer'")

@@ -17,10 +17,16 @@ from faircil.weighting.choice import MANY, Choice, Question, choose, choose_on_d
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
 from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
 from faircil.weighting.last_layer import GroupStatistics, LastLayerStatistics, group_statistics
-from faircil.weighting.losses import LOSSES
-from faircil.weighting.measures import MEASURES, MeasureFunction, disparity_matrix, find_measure
+from faircil.weighting.losses import LOSSES, Loss, LossFunction, find_loss
+from faircil.weighting.measures import (
+    MEASURES,
+    Measure,
+    MeasureFunction,
+    disparity_matrix,
+    find_measure,
+)
 from faircil.weighting.program import program_rows
-from faircil.weighting.solver import SOLVERS
+from faircil.weighting.solver import SOLVERS, Solver, SolverFunction
 
 WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
 
@@ -95,8 +101,9 @@ class FairSampleWeights:
 
     Parameters
     ----------
-    measure : str or callable
-        ``eer``, ``eo``, ``dp``, or a function ``measure(groups) -> D`` of shape (rows, groups).
+    measure : str, Measure or callable
+        ``eer``, ``eo``, ``dp``, another registered name, or a function ``measure(groups) -> D`` of
+        shape (rows, groups).
     alpha : float or "auto"
         Step size of the prediction ``ℓ̃_g = ℓ_g − alpha · Σ_i w_i cos(i, g)``; the larger, the fewer
         samples are kept. ``auto`` is 12 / (number of current samples).
@@ -107,16 +114,18 @@ class FairSampleWeights:
         or one weight for each cluster.
     gradient : {"last", "all"}
         Whether samples and groups are compared by the gradients of the last layer or of all.
-    loss : {"cross-entropy", "hinge"}
-        What a group's loss and gradients are of; see :mod:`faircil.weighting.losses`.
+    loss : str or callable
+        ``cross-entropy``, ``hinge``, another registered name, or a function ``loss(logits, y)``
+        that returns losses, (n,), and gradients at the logits, (n, classes).
     clusters : int
         How many to make, of last-layer gradients within groups.
     floor : bool
         Whether no current class may be predicted to fall below loss 0.
-    solver : str
+    solver : str or callable
         See :func:`faircil.weighting.solve`.
     head : Linear or str, optional
-        The net's last linear layer; found by itself if not given. Not used by ``gradient="all"``.
+        The net's last linear layer; found automatically if not given. Not used by
+        ``gradient="all"``.
 
     Examples
     --------
@@ -128,15 +137,15 @@ class FairSampleWeights:
     torch.Size([8])
     """
 
-    measure: str | MeasureFunction = "eo"
+    measure: str | Measure | MeasureFunction = "eo"
     alpha: float | Literal["auto"] = "auto"
     lam: float = 0.5
     granularity: str = "sample"
     gradient: str = "last"
-    loss: str = "cross-entropy"
+    loss: str | Loss | LossFunction = "cross-entropy"
     clusters: int = 300
     floor: bool = True
-    solver: str = "auto"
+    solver: str | Solver | SolverFunction = "auto"
     head: nn.Linear | str | None = None
 
     def __post_init__(self) -> None:
@@ -154,11 +163,11 @@ class FairSampleWeights:
         if self.gradient not in GRADIENTS:
             mistakes.append(unknown_name("gradient", self.gradient, GRADIENTS))
         mistakes += cluster_mistakes(self.gradient, self.granularity)
-        if self.loss not in LOSSES:
+        if not callable(self.loss) and self.loss not in LOSSES:
             mistakes.append(unknown_name("loss", self.loss, LOSSES))
         if self.clusters < 1:
             mistakes.append(f"clusters is {self.clusters}, expected at least 1")
-        if self.solver not in (*SOLVERS, "auto"):
+        if not callable(self.solver) and self.solver not in (*SOLVERS, "auto"):
             mistakes.append(unknown_name("solver", self.solver, [*SOLVERS, "auto"]))
         raise_all(mistakes)
 
@@ -221,7 +230,7 @@ class FairSampleWeights:
         membership: Membership,
         disparity: Floats,
     ) -> GroupStatistics:
-        loss = LOSSES[self.loss]
+        loss = find_loss(self.loss)
         if self.gradient == "all":
             combine = program_rows(disparity, membership.groups)
             return all_layer_statistics(net, current, memory, membership, combine, loss)
