@@ -115,9 +115,7 @@ _BUILT_IN = {
         keep_large_weights, "samples with the largest weights of the task's last epoch"
     ),
 }
-BUFFER_RULES: Registry[BufferRule] = Registry(
-    "buffer rule", "faircil.buffers", as_buffer_rule, _BUILT_IN
-)
+RULES: Registry[BufferRule] = Registry("buffer rule", "faircil.buffers", as_buffer_rule, _BUILT_IN)
 
 
 @dataclass(frozen=True)
@@ -158,11 +156,11 @@ class ReplayBuffer:
             Weights of the task's last epoch; None: all 1.
         generator : torch.Generator
         rule : str or callable
-            A name in :data:`BUFFER_RULES`, or a function: which samples of a group stay.
+            A name in :data:`RULES`, or a function: which samples of a group stay.
         features : callable, optional
             Returns the features of ``train``, (n, d); called at most once, if the rule asks.
         """
-        order = (BUFFER_RULES.find(rule) if isinstance(rule, str) else as_buffer_rule(rule)).order
+        order = (RULES.find(rule) if isinstance(rule, str) else as_buffer_rule(rule)).order
         weights = torch.ones(len(train)) if weights is None else weights
         weights = weights.to(train.y.device)
         membership = find_groups(train, None, by_attribute=train.z is not None)

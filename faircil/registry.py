@@ -257,7 +257,7 @@ KINDS: dict[str, Kind] = {
     "measure": Kind("faircil.measures", "faircil.weighting.measures:MEASURES"),
     "learner": Kind("faircil.learners", "faircil.learners:LEARNERS"),
     "dataset": Kind("faircil.datasets", "faircil.data.datasets:DATASETS"),
-    "buffer": Kind("faircil.buffers", "faircil.buffer:BUFFER_RULES"),
+    "buffer": Kind("faircil.buffers", "faircil.buffer:RULES"),
     "loss": Kind("faircil.losses", "faircil.weighting.losses:LOSSES"),
     "solver": Kind("faircil.solvers", "faircil.weighting.solver:SOLVERS"),
     "metric": Kind(None, "faircil.metrics:METRICS"),

@@ -34,6 +34,18 @@ def command(arguments: argparse.Namespace) -> None:
         show_columns(kind, header, rows)
 
 
+def names_of(kind: str) -> str:
+    """List the names of a kind in :data:`faircil.registry.KINDS`, for a help text."""
+    from faircil.registry import registry_of
+
+    names = [*registry_of(kind)]
+    if kind == "learner":
+        from faircil.learners import ALIASES
+
+        names += ALIASES
+    return ", ".join(names).replace("%", "%%")  # argparse fills in what follows a %
+
+
 def _datasets() -> Listing:
     from faircil.data.datasets import DATASETS
 
@@ -129,9 +141,9 @@ def _losses() -> Listing:
 
 
 def _buffers() -> Listing:
-    from faircil.buffer import BUFFER_RULES
+    from faircil.buffer import RULES
 
-    return ("name", "what"), [(name, row.summary) for name, row in BUFFER_RULES.items()]
+    return ("name", "what"), [(name, row.summary) for name, row in RULES.items()]
 
 
 def plain(value: object) -> str:

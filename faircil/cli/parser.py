@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import textwrap
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -14,19 +15,31 @@ from faircil.cli import compare, data, demo, lists, postprocess, run, tune
 from faircil.errors import UsageError, raise_all, unknown_name
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help that does not break names at their hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 def add_command(
-    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType
+    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType, *, full: bool = True
 ) -> argparse.ArgumentParser:
-    """Add the command of a module with ``HELP``, ``EPILOG`` and ``add_arguments``."""
+    """Add the command of a module with ``HELP``, ``EPILOG`` and ``add_arguments``.
+
+    Its options are needed only where it was chosen (``full``): their help lists pieces by name,
+    which takes a moment to find.
+    """
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
         help=module.HELP,
         description=module.HELP[0].upper() + module.HELP[1:] + ".",
         epilog=module.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
-    module.add_arguments(parser)
+    if full:
+        module.add_arguments(parser)
     parser.set_defaults(command=module.command)
     return parser
 
@@ -115,7 +128,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of ``faircil``; commands of other packages in full only if chosen."""
+    """Return the parser of ``faircil``; only the chosen command is there in full."""
     parser = Parser(
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
@@ -126,7 +139,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
     subparsers = parser.add_subparsers(metavar="command", required=True)
     for name, module in COMMANDS.items():
-        add_command(subparsers, name, module)
+        add_command(subparsers, name, module, full=name == chosen)
     for name, point in _added_commands().items():
         _add_other_command(subparsers, name, point, name == chosen)
     return parser

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError, create_model
 
-from faircil.buffer import BUFFER_RULES
+from faircil.buffer import RULES
 from faircil.errors import shortened, unknown_name
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
@@ -175,7 +175,7 @@ def validate_settings(
     """Check types, ranges and names of the settings of a method."""
     tables: dict[str, Iterable[str]] = {
         "solver": [*SOLVERS, "auto"],
-        "buffer_rule": BUFFER_RULES,
+        "buffer_rule": RULES,
         "granularity": GRANULARITIES,
         "gradient": GRADIENTS,
         "loss": LOSSES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,7 +24,6 @@ from faircil.runs.settings import own_settings
 from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples, group_counts
 from faircil.testing.pieces import demand, fulfil, known, promise, title
-from faircil.weighting.selection import WEIGHTINGS
 
 TASKS = ((0, 1), (2,), (3, 4))  # the second has one class
 PER_GROUP = 24
@@ -361,9 +360,11 @@ STEP_CHECKS: tuple[Callable[[LearnerCase], None], ...] = (
 """What its single steps promise."""
 
 
-def learner_cases(method: str, epochs: int = 2) -> list[LearnerCase]:
-    """Return a method with every weighting that it allows, without and with an attribute."""
-    allowed = [w for w in WEIGHTINGS if w == "none" or LEARNERS[method].no_weighting is None]
+def learner_cases(
+    method: str, epochs: int = 2, weightings: Iterable[str] = ("none", "fsw")
+) -> list[LearnerCase]:
+    """Return a method with the weightings that it allows, without and with an attribute."""
+    allowed = [w for w in weightings if w == "none" or LEARNERS[method].no_weighting is None]
     return [
         LearnerCase(method, w, attribute, epochs) for w in allowed for attribute in (False, True)
     ]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from faircil.buffer import BUFFER_RULES, BufferRule, ReplayBuffer, RuleFunction
+from faircil.buffer import RULES, BufferRule, ReplayBuffer, RuleFunction
 from faircil.data.datasets import DATASETS, Dataset, load_dataset
 from faircil.data.stream import Parts, TaskStream, shuffled_classes
 from faircil.errors import SolverError
@@ -270,8 +270,8 @@ BUFFER_CHECKS: tuple[Callable[[BufferRule], None], ...] = (
 
 def check_buffer_rule(rule: str | BufferRule | RuleFunction) -> None:
     """Check that a rule of the buffer keeps its contract."""
-    with known(BUFFER_RULES, rule) as name:
-        _check(f"buffer rule {title(rule)}", BUFFER_CHECKS, BUFFER_RULES[name])
+    with known(RULES, rule) as name:
+        _check(f"buffer rule {title(rule)}", BUFFER_CHECKS, RULES[name])
 
 
 # Datasets.

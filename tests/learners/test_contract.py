@@ -15,14 +15,18 @@ from faircil.buffer import ReplayBuffer
 from faircil.learners import LEARNERS, Learner
 from faircil.runs.experiment import run
 from faircil.samples import Samples, group_counts
-from faircil.testing import check_learner
 from faircil.testing.learners import QUOTA, RUN_CHECKS, STEP_CHECKS, LearnerCase, learner_cases
+from faircil.weighting.selection import WEIGHTINGS
 from learning import batch_of, buffer_of, new_learner, parameters
 from small_runs import ABSENT, small_stream
 
 # Methods that take few steps in an epoch of the small stream.
 MORE_EPOCHS: dict[str, int] = {"gdumb": 16}
-CASES = [case for method in LEARNERS for case in learner_cases(method, MORE_EPOCHS.get(method, 2))]
+CASES = [
+    case
+    for method in LEARNERS
+    for case in learner_cases(method, MORE_EPOCHS.get(method, 2), WEIGHTINGS)
+]
 Check = Callable[[LearnerCase], None]
 every_case = pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.method}-{case.weighting}-{case.attribute}"
@@ -123,7 +127,3 @@ def test_a_row_says_what_its_class_does(method: str) -> None:
     row = LEARNERS[method]
     assert row.source
     assert row.replays == (row.learner.remember is not Learner.remember)
-
-
-def test_a_public_check_runs_them_all() -> None:
-    check_learner("er")

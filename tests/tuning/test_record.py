@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faircil.cli.parser import build_parser
+from faircil.cli.parser import parse
 from faircil.errors import StorageError
 from faircil.runs.config import resolve
 from faircil.tuning.record import as_page, folder_name, front, run_command, write_tuning
@@ -88,7 +88,7 @@ def test_the_command_runs_what_was_chosen_on_test_data(pretend, method):
     request = TuneRequest("biased-digits", method, "eo", fixed=("granularity=group",))
     tuned = tune(request, pretend(lambda c, _: {"accuracy": c.settings.tau / 10}))
     typed = run_command(request, tuned.best.overrides)
-    arguments = build_parser().parse_args(shlex.split(typed)[1:])
+    arguments = parse(shlex.split(typed)[1:])
     config = resolve(
         dataset=arguments.dataset,
         method=arguments.method,
