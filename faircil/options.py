@@ -32,7 +32,7 @@ class BufferOptions(Options):
     """Settings of learners whose buffer is a part of each group, drawn by a rule."""
 
     buffer_rule: Annotated[str, one_of("buffer rule", RULES)] = "random"
-    """which samples of a group stay in the buffer: random or large-weight-first"""
+    """which samples of a group stay in the buffer, see `faircil list buffers`"""
 
 
 class TauOptions(Options):

@@ -1,4 +1,4 @@
-"""``faircil list``: what there is."""
+"""``faircil list``: the pieces that there are, those of other packages included."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import argparse
 from faircil.cli.console import show_columns
 
 Listing = tuple[tuple[str, ...], list[tuple[str, ...]]]  # header and rows
-KINDS = ("datasets", "methods", "measures", "weightings", "settings", "metrics", "solvers")
+KINDS = (
+    "datasets",
+    "methods",
+    "measures",
+    "weightings",
+    "settings",
+    "metrics",
+    "solvers",
+    "losses",
+    "buffers",
+)
 EPILOG = None
 
 
@@ -21,6 +31,18 @@ def command(arguments: argparse.Namespace) -> None:
     for kind in [arguments.kind] if arguments.kind else KINDS:
         header, rows = _TABLES[kind]()
         show_columns(kind, header, rows)
+
+
+def names_of(kind: str) -> str:
+    """List the names of a kind in :data:`faircil.registry.KINDS`, for a help text."""
+    from faircil.registry import registry_of
+
+    names = [*registry_of(kind)]
+    if kind == "learner":
+        from faircil.learners import ALIASES
+
+        names += ALIASES
+    return ", ".join(names).replace("%", "%%")  # argparse fills in what follows a %
 
 
 def _datasets() -> Listing:
@@ -109,10 +131,22 @@ def _metrics() -> Listing:
 def _solvers() -> Listing:
     from faircil.weighting.solver import DEFAULT, SOLVERS
 
-    return ("name", "used by auto", "what"), [
-        (name, "yes" * (name == DEFAULT), (solver.__doc__ or "").partition("\n")[0])
-        for name, solver in SOLVERS.items()
+    return ("name", "used by auto", "result", "what"), [
+        (name, "yes" * (name == DEFAULT), "exact" if row.exact else "approximate", row.summary)
+        for name, row in SOLVERS.items()
     ]
+
+
+def _losses() -> Listing:
+    from faircil.weighting.losses import LOSSES
+
+    return ("name", "what"), [(name, row.summary) for name, row in LOSSES.items()]
+
+
+def _buffers() -> Listing:
+    from faircil.buffer import RULES
+
+    return ("name", "what"), [(name, row.summary) for name, row in RULES.items()]
 
 
 def plain(value: object) -> str:
@@ -135,4 +169,6 @@ _TABLES = {
     "settings": _settings,
     "metrics": _metrics,
     "solvers": _solvers,
+    "losses": _losses,
+    "buffers": _buffers,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -50,7 +51,7 @@ COMMANDS = {
     ),
     "data": Command("list, fetch and check dataset files", "faircil.cli.data"),
     "list": Command(
-        "list datasets, methods, measures, weightings, settings, metrics or solvers",
+        "list datasets, methods, measures, settings and other pieces, by name",
         "faircil.cli.lists",
     ),
 }
@@ -71,6 +72,13 @@ def all_commands() -> dict[str, Command]:
     return {**COMMANDS, **absent, **added}
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help that does not break names at their hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 def add_command(
     subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType, does: str
 ) -> None:
@@ -80,7 +88,7 @@ def add_command(
         help=does,
         description=does[0].upper() + does[1:] + ".",
         epilog=module.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
     module.add_arguments(parser)

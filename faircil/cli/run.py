@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_table
+from faircil.cli.lists import names_of
 from faircil.errors import UsageError, collecting
 
 if TYPE_CHECKING:
@@ -107,8 +108,10 @@ time: a seed is run by the one that comes first.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     what = parser.add_argument_group("what to run")
-    what.add_argument("--dataset", metavar="NAME", help="a dataset by name")
-    what.add_argument("--method", metavar="NAME", default="fsw", help="learner (default: fsw)")
+    what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
+    what.add_argument(
+        "--method", metavar="NAME", default="fsw", help=f"{names_of('learner')} (default: fsw)"
+    )
     what.add_argument(
         "--weighting",
         metavar="NAME",
@@ -117,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--measure",
         metavar="NAME",
-        help="fairness measure (default: eo with an attribute, else eer)",
+        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
     what.add_argument(
         "--postprocess",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
+from faircil.cli.lists import names_of
 from faircil.cli.run import add_own_arguments, own_data, parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
@@ -35,15 +36,19 @@ WARNING = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     what = parser.add_argument_group("what to choose settings for")
-    what.add_argument("--dataset", metavar="NAME", help="a dataset by name")
+    what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
     what.add_argument(
-        "--method", nargs="+", default=["fsw"], metavar="NAME", help="learners (default: fsw)"
+        "--method",
+        nargs="+",
+        default=["fsw"],
+        metavar="NAME",
+        help=f"one or more of {names_of('learner')} (default: fsw)",
     )
     what.add_argument("--weighting", metavar="NAME", help="fsw, random, balanced or none")
     what.add_argument(
         "--measure",
         metavar="NAME",
-        help="fairness measure (default: eo with an attribute, else eer)",
+        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
     what.add_argument(
         "--set",

@@ -13,13 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.data.encode import code_values, draw_test, missing_mistakes, text_mistakes
-from faircil.data.sources import ByHand, DataFile, FileStatus, data_folder, unpack
+from faircil.data.sources import DataFile, FileStatus, data_folder, unpack
 from faircil.data.stream import Integers, Part, Parts
 from faircil.data.tables import read_table
 from faircil.errors import DataError, Mistake, raise_all, shortened
 
 FOLDER = "biasbios"
-ABOUT = "De-Arteaga et al. 2019, without the 1 % that Ravfogel et al. 2020 could not get, MIT"
 SPLITS = ("train", "test")  # the third, dev, is not used
 LAYOUTS = ("data/{}-*.parquet", "{}-*.parquet", "{}.parquet", "{}.csv", "{}.csv.gz")
 SAMPLE = DataFile(
@@ -114,10 +113,6 @@ def check_sample() -> list[FileStatus]:
     except DataError as error:
         return [FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")]
     return [FileStatus(path, "ok", f"{path} is there and intact")]
-
-
-FULL_BY_HAND = ByHand(FOLDER, ABOUT, check_splits)
-SAMPLE_BY_HAND = ByHand(FOLDER, "rows of public samples of Bias in Bios, MIT", check_sample)
 
 
 COLUMNS = ("hard_text", "profession", "gender")

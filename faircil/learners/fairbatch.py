@@ -39,11 +39,7 @@ class FairBatch(Buffered):
     makes as many steps as replay does.
     """
 
-    summary = "FairBatch-style sampling: shares of groups in a batch follow their losses"
-    source = "Roh et al. 2021"
     options = FairBatchOptions
-    uses_attribute = True
-    no_weighting = "it draws its samples itself, by the shares of their groups"
     follows = ("eer", "eo")
 
     settings: FairBatchOptions

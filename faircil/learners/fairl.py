@@ -206,11 +206,7 @@ class Fairl(Buffered):
     Without an attribute there is no adversary: what is left is rate reduction with replay.
     """
 
-    summary = "features by rate reduction, against an adversary that looks for the attribute"
-    source = "Chowdhury and Chaturvedi 2023"
     options = FairlOptions
-    uses_attribute = True
-    no_weighting = "its features are trained by the rates of whole batches, not by sample losses"
     follows = ()
 
     settings: FairlOptions

@@ -35,11 +35,8 @@ class Dumb(DrawsAhead):
     worth. The first task starts from the initial weights that all methods have.
     """
 
-    summary = "a new net for each task, trained on the buffer alone (what replay must beat)"
-    source = "Prabhu et al. 2020"
     options = DumbOptions
     graphable = False  # a graph would keep the learning rate that it was recorded with
-    no_weighting = "it trains on the buffer alone, so there are no current samples to weigh"
 
     settings: DumbOptions
 

@@ -36,11 +36,7 @@ class GroupDro(Buffered):
     has; the buffer is even by its quota. Old and new need no τ between them: the q balance them.
     """
 
-    summary = "group-DRO on replay: groups with a large loss get a large weight"
-    source = "Sagawa et al. 2020"
     options = GroupDroOptions
-    uses_attribute = True
-    no_weighting = "it draws its samples itself, evenly over groups, and weighs the groups"
     follows = ("eer", "eo")
 
     settings: GroupDroOptions

@@ -105,7 +105,7 @@ def attribute_mistakes(
     if own and not own.sensitive:
         advice = ", or ".join([*remedies, "name a sensitive column"])
         return [Mistake(f"{compares} none is named for {own.path}; {advice}", *named, "sensitive")]
-    if not own and dataset in DATASETS and DATASETS[dataset].attribute is None:
+    if not own and (row := DATASETS.get(dataset or "")) and row.attribute is None:
         advice = "; ".join([f"{dataset} has none", *remedies])
         return [Mistake(f"{compares} {advice}", *named)]
     return []

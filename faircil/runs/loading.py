@@ -70,7 +70,7 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     learner = LEARNERS[config.method](net, settings.learner, generators)
     learner.by_attribute = find_measure(config.measure).by_attribute
     buffer_size = settings.training.buffer_size
-    quota = buffer_size if learner.replays else 0
+    quota = buffer_size if LEARNERS[config.method].replays else 0
     return RunState(
         learner,
         ReplayBuffer(buffer_size),

@@ -204,7 +204,7 @@ def parse_overrides(
                 )
             )
         elif name not in known:
-            owners = [other for other in LEARNERS if name in own_settings(other)]
+            owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]
             mistakes.append(
                 f"method '{method}' has no setting '{name}'; it belongs to {shortened(owners)}"
                 if owners

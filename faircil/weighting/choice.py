@@ -19,7 +19,7 @@ from faircil.weighting.last_layer import (
     unit_gradients,
 )
 from faircil.weighting.program import Formulation, WeightProgram, formulate
-from faircil.weighting.solver import Solution, solve
+from faircil.weighting.solver import Solution, SolverFunction, solve
 from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.columns import DeviceColumns, FactorRows, Rows, StoredRows
 from faircil.weighting.solver.exact import solve_columns, solve_exactly
@@ -149,7 +149,7 @@ def choose(
     question: Question,
     granularity: Granularity,
     clustering: Clustering,
-    solver: str,
+    solver: str | SolverFunction,
     generator: torch.Generator | None,
 ) -> Choice:
     """Solve in memory.
@@ -160,7 +160,7 @@ def choose(
     granularity : Granularity
     clustering : callable
         Finds clusters, if the granularity asks for them.
-    solver : str
+    solver : str or callable
     generator : torch.Generator, optional
         Draws samples, if the granularity does.
     """

@@ -29,7 +29,7 @@ from faircil.weighting.choice import MANY, Choice, Question, choose, choose_on_d
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
 from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
 from faircil.weighting.last_layer import GroupStatistics, LastLayerStatistics, group_statistics
-from faircil.weighting.losses import LOSSES
+from faircil.weighting.losses import LOSSES, find_loss
 from faircil.weighting.measures import MEASURES, disparity_matrix, find_measure
 from faircil.weighting.program import program_rows
 from faircil.weighting.solver import SOLVERS
@@ -121,7 +121,8 @@ class FairSampleWeights:
     """
 
     measure: Annotated[str, one_of("measure", MEASURES)] | Function = "eo"
-    """eer, eo, dp, or a function from Groups to a matrix of shape (rows, groups)"""
+    """eer, eo, dp, another registered name, or a function from Groups to a matrix of shape (rows,
+    groups)"""
     alpha: Positive | Literal["auto"] = "auto"
     """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); the larger, the fewer
     samples are kept; auto: 12/|T| for |T| current samples"""
@@ -132,13 +133,14 @@ class FairSampleWeights:
     draw; cluster-weights, a weight for each cluster"""
     gradient: Annotated[str, one_of("gradient", GRADIENTS)] = "last"
     """layers whose gradients are compared: last or all"""
-    loss: Annotated[str, one_of("loss", LOSSES)] = "cross-entropy"
-    """loss in the program: cross-entropy, or hinge, on softmax outputs; training keeps its own"""
+    loss: Annotated[str, one_of("loss", LOSSES)] | Function = "cross-entropy"
+    """loss in the program, see `faircil list losses`, or a function of logits and labels that
+    returns losses and gradients at the logits; training keeps its own"""
     clusters: Count = 300
     """number of clusters of last-layer gradients within groups, for granularity=cluster"""
     floor: bool = True
     """whether no current class may be predicted to fall below loss 0"""
-    solver: Annotated[str, one_of("solver", SOLVERS, "auto")] = "auto"
+    solver: Annotated[str, one_of("solver", SOLVERS, "auto")] | Function = "auto"
     """solver of the linear program, see `faircil list solvers`"""
     head: nn.Linear | str | None = None
     """the net's last linear layer, or its name; found automatically; not used by gradient=all"""
@@ -214,7 +216,7 @@ class FairSampleWeights:
         membership: Membership,
         disparity: Floats,
     ) -> GroupStatistics:
-        loss = LOSSES[self.loss]
+        loss = find_loss(self.loss)
         if self.gradient == "all":
             combine = program_rows(disparity, membership.groups)
             return all_layer_statistics(net, current, memory, membership, combine, loss)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from faircil.nets import MLP
 from faircil.samples import Samples
+from faircil.testing import check_loss
 from faircil.weighting import FairSampleWeights
 from faircil.weighting import all_layers as statistics
 from faircil.weighting.all_layers import all_layer_statistics
@@ -25,6 +26,11 @@ def random_logits(n: int, classes: int, size: float, seed: int) -> tuple[Tensor,
     generator = torch.Generator().manual_seed(seed)
     logits = size * torch.randn(n, classes, generator=generator, dtype=torch.float64)
     return logits, torch.randint(classes, (n,), generator=generator)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_keeps_the_contract(name: str) -> None:
+    check_loss(name)
 
 
 @settings(deadline=None, max_examples=40)
