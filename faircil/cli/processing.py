@@ -21,7 +21,7 @@ from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.metrics import METRICS
 from faircil.postprocess import EpsilonFair
 from faircil.postprocess.pool import probability_mistakes
-from faircil.report import Cell, Row, Table, format_value
+from faircil.report import Cell, Row, Table, format_value, heading
 from faircil.report.plots import COLOURS, MARKERS, save
 from faircil.results.processed import ProcessedRun
 from faircil.results.record import spread
@@ -147,7 +147,7 @@ Series = Sequence[Sequence[ProcessedRun]]
 Processed = list[tuple[Row, Series]]
 NEAR = 0.04  # of the figure: points so close share a label
 HEADER = (
-    *("epsilon", "accuracy", "cost", "final_accuracy", "worst_group"),
+    *("epsilon", heading("accuracy"), "cost", heading("final_accuracy"), heading("worst_group")),
     *("dp", "largest gap", "eo_gap"),
 )
 

@@ -11,4 +11,5 @@ from faircil.report.table import Cell as Cell
 from faircil.report.table import Table as Table
 from faircil.report.table import as_markdown as as_markdown
 from faircil.report.table import format_value as format_value
+from faircil.report.table import heading as heading
 from faircil.report.table import legend as legend

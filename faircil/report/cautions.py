@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from faircil.counts import ENOUGH
 from faircil.metrics import METRICS, Metric, Part
-from faircil.report.table import TOO_SMALL, format_value
+from faircil.report.table import TOO_SMALL, format_value, heading
 from faircil.results.record import GroupResult, RunSummary
 
 MOST_NAMED = 6
 MARGIN = 0.01  # a smaller difference of means is not named
+LEVELS = ("worst_group", "final_accuracy")  # that are lower where a method levels down
 CHANCE = 1.1  # times the accuracy of predicting always the same class
 PLURALS: Mapping[Part, str] = {
     "class": "classes",
@@ -18,11 +19,6 @@ PLURALS: Mapping[Part, str] = {
     "group": "groups",
     "value": "attribute values",
 }
-
-
-def heading(name: str) -> str:
-    """Return the heading of a metric's column."""
-    return METRICS[name].heading or name
 
 
 def summary_note(names: Sequence[str]) -> str:
@@ -104,11 +100,10 @@ Means = Mapping[str, float | None]
 
 
 def levelling_note(means: Mapping[str, Means], references: frozenset[str]) -> str:
-    """Name the rows that have a lower disparity than another because their worst group fares worse.
+    """Name the rows whose disparity is lower than another's only because some fare worse.
 
-    Row a levels down against row b if a disparity of a is lower than that of b, and the accuracy of
-    a's worst group is lower as well, both by :data:`MARGIN` or more (:func:`levels_down`). Of
-    several such b, the one whose worst group fares best is named.
+    See :func:`levels_down`. Of several rows that one levels down against, that with the best worst
+    group is named, of equals the most accurate.
 
     Parameters
     ----------
@@ -126,28 +121,41 @@ def levelling_note(means: Mapping[str, Means], references: frozenset[str]) -> st
             and (columns := [metric for metric in shown if levels_down(own, values, metric)])
         }
         if rivals:
-            best = max(rivals, key=lambda other: means[other]["worst_group"] or 0.0)
-            worst, other_worst = (format_value(means[row]["worst_group"]) for row in (name, best))
-            found.append(
-                f"{name} against {best} in {', '.join(map(heading, rivals[best]))} (worst group "
-                f"{worst}, {best} {other_worst})"
-            )
+            best = max(rivals, key=lambda other: [means[other].get(key) or 0.0 for key in LEVELS])
+            lower = ", ".join(map(heading, rivals[best]))
+            found.append(f"{name} against {best} in {lower} ({_levels(own, means[best])})")
     if not found:
         return ""
     return (
-        f"levelling down, not fairness (a disparity lower by {format_value(MARGIN)} or more, and "
-        f"the worst group's accuracy lower by as much or more): {'; '.join(found)}"
+        "levelling down, not fairness (a lower disparity, but the worst group fares no better, and "
+        f"it or the final accuracy is worse, by {format_value(MARGIN)} or more): {'; '.join(found)}"
+    )
+
+
+def _levels(own: Means, other: Means) -> str:
+    return ", ".join(
+        f"{heading(key)} {format_value(own.get(key))} against {format_value(other.get(key))}"
+        for key in LEVELS
     )
 
 
 def levels_down(own: Means, other: Means, disparity: str) -> bool:
-    """Whether a disparity is lower here than there, but the accuracy of the worst group as well."""
-    return all(
-        (here := own.get(name)) is not None
-        and (there := other.get(name)) is not None
-        and there - here >= MARGIN
-        for name in (disparity, "worst_group")
-    )
+    """Whether a disparity is lower here than there although nobody gains by it.
+
+    That is so if the disparity is lower by :data:`MARGIN` or more, the accuracy of the worst group
+    is not higher, and it or the final accuracy is lower by :data:`MARGIN` or more.
+    """
+    less = _lost(own, other, disparity)
+    worst, final = (_lost(own, other, key) for key in LEVELS)
+    if less is None or less < MARGIN or worst is None or worst < 0:
+        return False
+    return max(worst, 0.0 if final is None else final) >= MARGIN
+
+
+def _lost(own: Means, other: Means, name: str) -> float | None:
+    """Return by how much a value is lower here than there; None where one is missing."""
+    here, there = own.get(name), other.get(name)
+    return None if here is None or there is None else there - here
 
 
 def at_chance(means: Means, runs: Sequence[RunSummary]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from faircil.metrics import METRICS
 from faircil.report import cautions
 from faircil.report.statistics import Ranking, best_of
-from faircil.report.table import Cell, Table, format_value
+from faircil.report.table import Cell, Table, format_value, heading
 from faircil.results.record import RunSummary, over_seeds
 
 CONTENT = "encoder content"
@@ -164,7 +164,7 @@ def _compare(title: str, rows: Sequence[Row], note: str) -> Table:
         for row, line in zip(rows, cells, strict=True)
     ]
     ranked = sum(not _is_bound(row) for row in rows) > 1
-    headings = map(cautions.heading, names)
+    headings = map(heading, names)
     header = ("method", "seeds", *headings, "steps", "seconds")
     notes = (cautions.direction_note(names) if ranked else "", *_notes(rows, names), note)
     return Table(title, header, tuple(lines), ranked, tuple(filter(None, notes)))
@@ -180,7 +180,7 @@ def seed_table(runs: Sequence[RunSummary]) -> Table:
         (Cell(row.name), *line) for row, line in zip(rows, _cells(rows, names, {}), strict=True)
     ]
     title = f"{runs[0].config['dataset']}, {runs[0].label}, measure {runs[0].config['measure']}"
-    header = ("seed", *map(cautions.heading, names), "steps", "seconds")
+    header = ("seed", *map(heading, names), "steps", "seconds")
     notes = _notes([Row(runs[0].label, tuple(runs))], names)
     return Table(title, header, tuple(cells), notes=tuple(filter(None, notes)))
 

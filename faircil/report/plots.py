@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from faircil.errors import FaircilError
 from faircil.metrics import METRICS
 from faircil.report import Row
-from faircil.report.cautions import levels_down
+from faircil.report.cautions import LEVELS, levels_down
 from faircil.results.record import spread
 
 # Okabe and Ito's palette: told apart by people with any colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-HOLLOW = "hollow: lower than another line, but so is the worst group's accuracy (levelling down)"
+HOLLOW = "hollow: lower than another line, but nobody gains by it (levelling down)"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ def over_tasks(
     """Draw metrics after each task, one panel per metric, one line per configuration.
 
     A line is the mean over seeds, its band one standard deviation; it has a gap where a metric
-    does not apply. In the panel of a disparity, a hollow marker is levelling down (see
-    :func:`faircil.report.cautions.levels_down`): lower than another line, but so is the accuracy of
-    the worst group.
+    does not apply. In the panel of a disparity, a hollow marker is levelling down: lower than
+    another line, but nobody gains by it (:func:`faircil.report.cautions.levels_down`).
 
     Parameters
     ----------
@@ -118,8 +117,7 @@ def _after(row: Row, task: int, metric: str) -> tuple[float | None, float | None
 
 def _levels_down(row: Row, other: Row, task: int, metric: str) -> bool:
     own, theirs = (
-        {name: _after(some, task, name)[0] for name in (metric, "worst_group")}
-        for some in (row, other)
+        {name: _after(some, task, name)[0] for name in (metric, *LEVELS)} for some in (row, other)
     )
     return levels_down(own, theirs, metric)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from faircil.metrics import METRICS
+
 AMONG_BEST = "°"
 TOO_SMALL = "†"
 TEST = "paired t-test over at least 3 common seeds, Holm, 5 %"
@@ -62,6 +64,11 @@ class Table:
     cells: tuple[tuple[Cell, ...], ...]
     ranked: bool = False
     notes: tuple[str, ...] = ()
+
+
+def heading(metric: str) -> str:
+    """Return the heading of a metric's column."""
+    return METRICS[metric].heading or metric
 
 
 def format_value(mean: float | None, deviation: float | None = None) -> str:

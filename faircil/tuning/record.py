@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from faircil.data.splits import SHARE
 from faircil.errors import StorageError
 from faircil.metrics import METRICS
-from faircil.report import format_value
+from faircil.report import format_value, heading
 from faircil.report.plots import COLOURS, save
 from faircil.results.identity import version
 from faircil.results.record import over_seeds
@@ -128,13 +128,14 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows of the table of trials."""
     objective = problem_of(tuned.request).objective
+    shown = ("accuracy", "final_accuracy", "worst_group", objective.disparity)
     rows = []
     for place, trial in enumerate(ranked(tuned.trials), start=1):
         means = over_seeds(trial.runs)[0] if trial.score is not None else {}
-        values = [trial.score, means.get("accuracy"), means.get(objective.disparity)]
+        values = [trial.score, *(means.get(name) for name in shown)]
         settings = " ".join(trial.overrides)
         rows.append((str(place), settings, *map(format_value, values), _remark(trial, tuned)))
-    return ("rank", "settings", "score", "accuracy", objective.disparity, "remark"), rows
+    return ("rank", "settings", "score", *map(heading, shown), "remark"), rows
 
 
 def _remark(trial: Trial, tuned: Tuned | NotTuned) -> str:

@@ -69,8 +69,8 @@ def test_nothing_is_said_of_runs_without_recorded_groups() -> None:
     assert "†" not in legend(table)
 
 
-def means(worst_group: float | None, eo_gap: float) -> dict[str, float | None]:
-    return {"worst_group": worst_group, "eo_gap": eo_gap}
+def means(worst_group: float | None, eo_gap: float, final: float = 0.5) -> dict[str, float | None]:
+    return {"worst_group": worst_group, "eo_gap": eo_gap, "final_accuracy": final}
 
 
 def test_levelling_down_is_named_with_the_best_of_those_it_is_lower_than() -> None:
@@ -81,13 +81,23 @@ def test_levelling_down_is_named_with_the_best_of_those_it_is_lower_than() -> No
         "joint": means(0.8, 0.5),
     }
     note = levelling_note(rows, frozenset({"joint", "finetune"}))
-    assert note.endswith(": finetune against fsw in eo_gap (worst group .000, fsw .400)")
+    assert note.endswith(
+        ": finetune against fsw in eo_gap (worst group (final) .000 against .400, accuracy (final) "
+        ".500 against .500)"
+    )
+
+
+def test_levelling_down_of_others_than_the_worst_group_is_named() -> None:
+    """The worst group is at 0 in both rows, and all others lose."""
+    rows = {"er": means(0.0, 0.4, final=0.6), "fsw": means(0.0, 0.3, final=0.4)}
+    assert "fsw against er in eo_gap" in levelling_note(rows, frozenset())
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         (means(0.5, 0.1), means(0.4, 0.3)),  # fairer, and its worst group fares better
+        (means(0.5, 0.1, final=0.4), means(0.4, 0.3)),  # at a cost in accuracy
         (means(0.395, 0.1), means(0.4, 0.3)),  # hardly any difference
         (means(0.3, 0.295), means(0.4, 0.3)),
         (means(None, 0.1), means(0.4, 0.3)),

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from faircil.metrics import METRICS
-from faircil.report import Table, compare, legend, seed_table
-from faircil.report.cautions import heading
+from faircil.report import Table, compare, heading, legend, seed_table
 from faircil.results.record import RunSummary
 from run_summaries import make_run
 

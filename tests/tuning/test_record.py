@@ -53,7 +53,7 @@ def test_files(tuned, tmp_path):
 def test_page_has_the_best_first_and_what_failed_last(tuned):
     lines = as_page(tuned).splitlines()
     table = [line for line in lines if line.startswith("| ")]
-    assert table[1] == "| 1 | lr=0.1 tau=1 | .500 | .600 | .100 | chosen |"
+    assert table[1] == "| 1 | lr=0.1 tau=1 | .500 | .600 | .500 | .500 | .100 | chosen |"
     assert table[-1].startswith(
         "| 6 | lr=0.1 tau=3 | – | – | – | training diverged in task 1 lower"
     )
@@ -75,7 +75,9 @@ def test_without_a_choice_there_is_a_record_and_no_command(pretend, tmp_path):
     assert document["best"] is document["command"] is None
     assert "none of 6 configurations" in document["problem"]
     assert "Nothing was chosen." in (tmp_path / "tuning.md").read_text()
-    assert "| 1 | lr=0.1 tau=1 | −.050 | .600 | .100 | dp .050 too much |" in as_page(failed)
+    assert "| 1 | lr=0.1 tau=1 | −.050 | .600 | .500 | .500 | .100 | dp .050 too much |" in as_page(
+        failed
+    )
     assert (tmp_path / "pareto.png").exists()
 
 
