@@ -4,7 +4,8 @@ import pytest
 from rich.console import Console
 
 import faircil.cli.console
-from faircil.cli.console import say, show_columns, show_table
+from faircil.cli.console import say, show_columns, show_table, with_flags
+from faircil.cli.parser import flags_of
 from faircil.report import Cell, Table
 
 TABLE = Table(
@@ -87,3 +88,24 @@ def test_brackets_are_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_long_messages_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     say("word " * 100)
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("choose another folder with `folder`", "choose another folder with --out"),
+        ("use `measure=eer`, or `sensitive`", "use --measure eer, or --sensitive"),
+        ("use `again=True` or fewer `jobs`", "use --force or fewer --jobs"),
+        ("lower it with `lr=0.1`", "lower it with --set lr=0.1"),
+        ("hold some out with `held_out=32`", "hold some out with --held-out 32"),
+        ("run `faircil data fetch drug`, see `tau`", "run `faircil data fetch drug`, see `tau`"),
+    ],
+)
+def test_parameters_in_messages_become_options(message: str, shown: str) -> None:
+    assert with_flags(message, flags_of("run")) == shown
+
+
+def test_a_command_has_its_own_options_first() -> None:
+    assert flags_of("run")["seeds"] == "--seeds"
+    assert flags_of("postprocess")["epsilon"] == "--epsilon"
+    assert flags_of(None)["folder"] == "--out"

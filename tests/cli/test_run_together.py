@@ -1,0 +1,170 @@
+"""Several processes, several commands, and commands that are killed, on one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_outcome import Cli
+from faircil.results.folder import find_runs
+from faircil.results.record import RunSummary
+
+TOY = ("run", "--dataset", "toy", "--method", "er", "--out", "out", "--set", "epochs=2")
+
+
+def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "faircil", *words],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def seeds_in(folder: Path) -> list[int]:
+    """Return the seeds of a folder, every run of which is complete."""
+    return sorted(run.seed for run in find_runs([folder]))
+
+
+def metrics_of(text: str) -> list[tuple[int, float]]:
+    return [(run["seed"], run["accuracy"]) for run in json.loads(text)["runs"]]
+
+
+def test_seeds_side_by_side_give_the_same_result(cli: Cli, tmp_path: Path) -> None:
+    one = cli(*TOY, "--seeds", "0-1", "--json", "--quiet")
+    several = cli(*TOY, "--seeds", "0-1", "--json", "--out", "other", "--jobs", "2")
+    assert several.code == 0
+    assert metrics_of(several.out) == metrics_of(one.out)
+    assert "2 of 2 runs" in several.err
+    assert seeds_in(tmp_path / "other") == [0, 1]
+    again = cli(*TOY, "--seeds", "0-2", "--out", "other", "--jobs", "2")
+    assert "not run again: seed 0, 1" in again.err
+    assert "er seed 2: task 2/2" in again.err  # one that is left is shown in full
+
+
+def test_jobs_must_be_a_number_of_processes(cli: Cli) -> None:
+    outcome = cli(*TOY, "--jobs", "0")
+    assert outcome.code == 2
+    assert "--jobs is 0, expected at least 1" in outcome.err
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_two_commands_on_one_folder(tmp_path: Path, force: tuple[str, ...]) -> None:
+    command = (*TOY, "--seeds", "0-2", "--json", *force)
+    both = [start(tmp_path, *command) for _ in range(2)]
+    said = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    first, second = (metrics_of(out) for out, _ in said)
+    assert first == second
+    assert [seed for seed, _ in first] == [0, 1, 2]
+    assert seeds_in(tmp_path / "out") == [0, 1, 2]
+    made = [err.count("task 2/2") for _, err in said]
+    assert sum(made) == (6 if force else 3), said
+    if not force:
+        assert "Traceback" not in said[0][1] + said[1][1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+def test_a_killed_command_is_continued(cli: Cli, tmp_path: Path) -> None:
+    killed = start(tmp_path, *TOY, "--seeds", "0-2", "--jobs", "2")
+    assert killed.stderr is not None
+    for line in killed.stderr:
+        if "1 of 3 runs" in line:  # its other process finishes what it has begun
+            killed.send_signal(signal.SIGKILL)
+            break
+    killed.communicate()
+    outcome = cli(*TOY, "--seeds", "0-2")
+    assert outcome.code == 0
+    assert "not run again: seed" in outcome.err
+    assert seeds_in(tmp_path / "out") == [0, 1, 2]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
+def test_ctrl_c_with_several_processes(tmp_path: Path) -> None:
+    process = start(tmp_path, *TOY, "--set", "epochs=20", "--seeds", "0-5", "--jobs", "2")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "1 of 6 runs" in line:
+            os.kill(process.pid, signal.SIGINT)
+            break
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert out == ""
+    assert "finished: seed " in err
+    assert "the same command continues with the others" in err
+    assert "Traceback" not in err
+    assert seeds_in(tmp_path / "out")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_folder_that_was_never_a_run_stays(
+    cli: Cli, tmp_path: Path, force: tuple[str, ...]
+) -> None:
+    mine = tmp_path / "out" / "seed-0" / "photo.jpg"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    outcome = cli(*TOY, *force)
+    assert outcome.code == 1
+    assert "out/seed-0" in outcome.err
+    assert "--out" in outcome.err
+    assert mine.read_text() == "mine"
+    if force:
+        assert cli(*TOY, *force, "--seeds", "1").code == 0
+        assert mine.read_text() == "mine"
+
+
+def edit(path: Path) -> None:
+    run = json.loads((path / "summary.json").read_text())
+    run["metrics"]["accuracy"] = 0.999
+    (path / "summary.json").write_text(json.dumps(run))
+
+
+def test_an_altered_seed_is_named_and_replaced_with_force(cli: Cli, tmp_path: Path) -> None:
+    before = metrics_of(cli(*TOY, "--json").out)
+    edit(tmp_path / "out" / "seed-0")
+    refused = cli(*TOY, "--json")
+    assert (refused.code, refused.out) == (1, "")
+    assert "out/seed-0 was altered after it was written: summary.json" in refused.err
+    assert "choose another folder with --out, or replace it with --force" in refused.err
+    assert metrics_of(cli(*TOY, "--json", "--force").out) == before
+
+
+def test_a_copied_seed_is_named(cli: Cli, tmp_path: Path) -> None:
+    cli(*TOY)
+    (tmp_path / "out" / "seed-0").rename(tmp_path / "out" / "seed-1")
+    outcome = cli(*TOY, "--seeds", "1")
+    assert outcome.code == 1
+    assert "seed-1 has another seed" in outcome.err
+
+
+def test_diverged_seeds_are_named_and_the_others_kept(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from faircil.errors import DivergedError
+    from faircil.sweep import pool
+
+    real = pool.make_run
+
+    def diverges(work: pool.Work, *arguments: object, **options: object) -> RunSummary:
+        if work.seed == 1:
+            raise DivergedError("training diverged; use `lr=0.001`")
+        return real(work, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pool, "make_run", diverges)
+    for _ in range(2):  # the second time, nothing is run
+        outcome = cli(*TOY, "--seeds", "0-2")
+        assert outcome.code == 1
+        assert "finished: seed 0, 2 in out" in outcome.err
+        assert "error: seed 1: training diverged; use --set lr=0.001" in outcome.err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert cli(*TOY, "--seeds", "0-2", "--force").code == 0
+    assert seeds_in(tmp_path / "out") == [0, 1, 2]
