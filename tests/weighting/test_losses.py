@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from faircil.errors import UsageError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.testing import check_loss
@@ -15,6 +16,7 @@ from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES, cross_entropy, hinge
+from faircil.weighting.solver import SOLVERS
 from oracles import PLAIN_LOSSES, make_samples, seeded
 
 CURRENT = make_samples([2, 3] * 15, seed=1)
@@ -145,3 +147,23 @@ def test_every_granularity_takes_it(granularity: str, gradient: str) -> None:
 
     assert torch.equal(weigh("hinge"), weigh("hinge"))
     assert not torch.equal(weigh("hinge"), weigh("cross-entropy"))
+
+
+def test_a_loss_and_a_solver_can_be_functions() -> None:
+    net = seeded(lambda: MLP(6, 4, (8,)))
+    by_name, by_function, by_row = (
+        FairSampleWeights("eer", 1.0, 2.0, loss=loss, solver=solver)(net, CURRENT, MEMORY)
+        for loss, solver in (
+            ("hinge", "highs"),
+            (hinge, SOLVERS["highs"].solve),
+            (LOSSES["hinge"], SOLVERS["highs"]),
+        )
+    )
+    assert torch.equal(by_name.weights, by_function.weights)
+    assert torch.equal(by_name.weights, by_row.weights)
+
+
+@pytest.mark.parametrize("field", ["measure", "loss", "solver"])
+def test_what_is_neither_a_name_nor_a_function_is_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown {field} '7'"):
+        FairSampleWeights(**{field: 7})  # type: ignore[arg-type]
