@@ -150,4 +150,5 @@ def load_dataset(
         parts.attribute_values,
         parts.notes,
         parts.texts,
+        parts.copies,
     )
