@@ -129,8 +129,8 @@ def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, .
     objective = problem_of(tuned.request).objective
     rows = []
     for place, trial in enumerate(ranked(tuned.trials), start=1):
-        means = over_seeds(trial.runs)[0] if trial.score is not None else {}
-        values = [trial.score, means.get("accuracy"), means.get(objective.disparity)]
+        found = objective.values(trial.runs) if trial.score is not None else None
+        values = [trial.score, *(found or (None, None))]
         settings = " ".join(trial.overrides)
         rows.append((str(place), settings, *map(format_value, values), _remark(trial, tuned)))
     return ("rank", "settings", "score", "accuracy", objective.disparity, "remark"), rows
@@ -176,7 +176,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     lines += [
         "",
         f"- {extent(tuned)}.",
-        f"- Score: {problem.objective.text}.",
+        f"- Score: {problem.objective.text}; accuracy is averaged over groups.",
         f"- Judged on {PARTS[request.select_on]}.",
         *(f"- `{axis.name}`: {', '.join(axis.values)}" for axis in problem.space),
         "",

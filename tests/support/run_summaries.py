@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from faircil.files import write_rows
 from faircil.results.record import METRIC_NAMES, RunSummary
 
 
@@ -24,3 +28,14 @@ def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
         notes=[],
         dir="somewhere",
     )
+
+
+def in_folder(run: RunSummary, folder: Path, groups: Mapping[tuple[str, str], float]) -> RunSummary:
+    """Write the accuracies of groups (class, attribute value), of 10 samples each, of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"metric": "group_accuracy", "task": 1, "class": c, "attribute": z, "n": 10, "value": value}
+        for (c, z), value in groups.items()
+    ]
+    write_rows(folder / "metrics.jsonl", rows)
+    return replace(run, dir=str(folder))

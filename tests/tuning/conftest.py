@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faircil.errors import DivergedError
-from faircil.results.record import RunSummary, summarise_run
+from faircil.results.folder import write_run
+from faircil.results.identity import environment
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import run
 from faircil.sweep.work import Outcome, Work
-from run_summaries import make_run
+from run_summaries import in_folder, make_run
 
 Metrics = Callable[[RunConfig, int], "dict[str, Any] | str"]
 
@@ -19,7 +21,8 @@ Metrics = Callable[[RunConfig, int], "dict[str, Any] | str"]
 class Pretended:
     """Finishes runs without training: metrics, or a problem, are a function of the run."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, folder: Path, metrics: Metrics) -> None:
+        self._folder = folder
         self._metrics = metrics
         self.rounds: list[list[Work]] = []
 
@@ -31,28 +34,32 @@ class Pretended:
         metrics = self._metrics(work.config, work.seed)
         if isinstance(metrics, str):
             return Outcome(work, None, metrics, diverged="diverged" in metrics)
-        return Outcome(work, make_run(work.config.label, seed=work.seed, **metrics))
+        run = make_run(work.config.label, seed=work.seed, **metrics)
+        # One group, so that the mean over groups is the accuracy.
+        groups = {("c", "z"): run.metrics["accuracy"] or 0.0}
+        return Outcome(work, in_folder(run, self._folder / work.key, groups))
 
 
 @pytest.fixture
-def pretend() -> Callable[[Metrics], Pretended]:
+def pretend(tmp_path: Path) -> Callable[[Metrics], Pretended]:
     """Make a finish from a function of configuration and seed."""
-    return Pretended
+    return partial(Pretended, tmp_path / "pretended")
 
 
 @pytest.fixture
-def finish_here() -> Callable[[Sequence[Work]], list[Outcome]]:
-    """Make runs one after another in this process, and keep none."""
+def finish_here(tmp_path: Path) -> Callable[[Sequence[Work]], list[Outcome]]:
+    """Make runs one after another in this process."""
 
     def finish(works: Sequence[Work]) -> list[Outcome]:
-        return [_made(work) for work in works]
+        return [_made(work, tmp_path / "here" / work.key) for work in works]
 
     return finish
 
 
-def _made(work: Work) -> Outcome:
+def _made(work: Work, folder: Path) -> Outcome:
     try:
-        summary: RunSummary = summarise_run(run(work.config, work.seed), Path("nowhere"), "code")
+        result = run(work.config, work.seed)
     except DivergedError as error:
         return Outcome(work, None, str(error), diverged=True)
-    return Outcome(work, summary)
+    folder.mkdir(parents=True)
+    return Outcome(work, write_run(folder / "seed", result, environment("test", "cpu")))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faircil.errors import UsageError
-from faircil.tuning.objective import Objective, parse_objective
-from run_summaries import make_run
+from faircil.tuning.objective import Objective, group_accuracy, parse_objective
+from run_summaries import in_folder, make_run
 
 share = st.floats(0, 1)
 
@@ -66,6 +66,17 @@ def test_accuracy_less_disparity():
 
 
 def test_values_are_means_over_runs():
-    runs = [make_run("er", accuracy=0.5, dp=0.25), make_run("er", accuracy=1.0, dp=0.75)]
-    assert Objective("dp").values(runs) == (0.75, 0.5)
-    assert Objective("eo").values([*runs, make_run("er", eo=None)]) is None
+    runs = [
+        make_run("er", accuracy=0.5, eer=0.25, eo=None),
+        make_run("er", accuracy=1.0, eer=0.75, eo=None),
+    ]
+    assert Objective("eer").values(runs) == (0.75, 0.5)
+    assert Objective("eo").values(runs) is None
+
+
+def test_accuracy_is_averaged_over_groups_so_that_the_majority_does_not_decide(tmp_path):
+    """Half of the groups are the minority, whatever their size and what a run calls accuracy."""
+    groups = {("0", "own"): 1.0, ("0", "other"): 0.5, ("1", "own"): 1.0, ("1", "other"): 0.0}
+    run = in_folder(make_run("er", accuracy=0.97, eo=0.4), tmp_path, groups)
+    assert group_accuracy(run) == 0.625
+    assert Objective("eo").values([run]) == (0.625, 0.4)
