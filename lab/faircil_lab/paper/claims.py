@@ -10,7 +10,7 @@ from statistics import fmean
 from faircil.errors import DataError
 from faircil.report.statistics import PairedComparison, holm, paired
 from faircil_lab.paper.comparison import ranks
-from faircil_lab.paper.contenders import FSW, Contender, Entry
+from faircil_lab.paper.contenders import Contender, Entry
 from faircil_lab.paper.metrics import DATASET_NAMES, METRICS, Metric, Target
 from faircil_lab.paper.page import Grid, Section
 
@@ -199,6 +199,7 @@ class ControlCount:
     """How many samples FSW and a control train on per epoch in a column; means over seeds."""
 
     column: Column
+    source: Contender
     control: Contender
     fsw: float
     kept: float
@@ -219,7 +220,7 @@ def control_counts(column: Column, entries: Sequence[Entry]) -> list[ControlCoun
             continue
         ours, theirs = (_kept(by_contender[one]) for one in (source, entry.contender))
         if ours and theirs:
-            found.append(ControlCount(column, entry.contender, ours, theirs))
+            found.append(ControlCount(column, source, entry.contender, ours, theirs))
     return found
 
 
@@ -249,19 +250,21 @@ def controls_section(counts: Sequence[ControlCount]) -> Section:
 
 def which_not_how_many(claims: Sequence[Claim], counts: Sequence[ControlCount]) -> list[str]:
     """Say where FSW gains over a control that trained on the same number of samples."""
-    places: dict[str, list[str]] = {}
+    places: dict[Pair, list[str]] = {}
     for count in counts:
         own = [
             claim
             for claim in claims
-            if claim.pair == Pair(FSW.name, count.control.name) and claim.column == count.column
+            if claim.pair == Pair(count.source.name, count.control.name)
+            and claim.column == count.column
         ]
         better = [f"`{claim.metric}`" for claim in own if claim.counts and claim.reading == BETTER]
         if better and count.equal:
             text = f"{count.column.title} in {' and '.join(better)}"
-            places.setdefault(count.control.name, []).append(text)
+            pair = Pair(count.source.name, count.control.name)
+            places.setdefault(pair, []).append(text)
     return [
-        f"With the same number of samples, FSW is better than {name} on {'; '.join(some)}: there "
-        "the gain comes from *which* samples are kept, not from how many."
-        for name, some in places.items()
+        f"With the same number of samples, {pair.left} is better than {pair.right} on "
+        f"{'; '.join(some)}: there the gain comes from *which* samples are kept, not from how many."
+        for pair, some in places.items()
     ]

@@ -75,7 +75,11 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (*made_times("cplex", 1.9), *made_times("highs", 1.0)[:2]), ("highs: too large",), "x"
     )
     verdicts = LpTime().page(Results({}, {}, tmp_path)).verdicts
-    assert verdicts == (Verdict.NOT_RUN, Verdict.NOT_RUN, Verdict.DIFFERENT)  # one size has no slope
+    assert verdicts == (
+        Verdict.NOT_RUN,
+        Verdict.NOT_RUN,
+        Verdict.DIFFERENT,
+    )  # one size has no slope
 
 
 def test_nothing_is_run_where_that_is_not_wanted(tmp_path: Path) -> None:
