@@ -110,6 +110,11 @@ def forgetting_of(counts: Counts) -> float | None:
     return forgetting(matrix)
 
 
+def balanced_accuracy_of(counts: Counts) -> float:
+    """Return the mean over groups (y, z) of their accuracies a_{y,z}."""
+    return float(np.nanmean(counts.group_accuracies))
+
+
 def eer_of(counts: Counts) -> float | None:
     """See :func:`eer`."""
     if counts.seen.sum() < 2:
@@ -304,6 +309,15 @@ METRICS: dict[str, Metric] = {
         at_end=True,
         heading="accuracy (final)",
         limits=SHARE,
+    ),
+    "balanced_accuracy": Metric(
+        balanced_accuracy_of,
+        "accuracy over groups",
+        "Accuracy averaged over groups (a class with one attribute value; without an attribute, a "
+        "class), however small they are; tuning uses it",
+        higher_is_better=True,
+        limits=SHARE,
+        in_tables=False,
     ),
     "worst_group": Metric(
         worst_group_of,

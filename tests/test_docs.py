@@ -79,7 +79,7 @@ def test_makefile_and_readme_agree():
         assert target in targets
 
 
-@pytest.mark.parametrize("page", ["benchmarks.md", "methods.md"])
+@pytest.mark.parametrize("page", ["reproduction/methods.md"])
 def test_settings_command_of_every_benchmark_resolves(page):
     from faircil.runs.config import resolve
 

@@ -19,7 +19,7 @@ EPILOG = """First the mechanism on three clusters in the plane, then fine-tuning
 FSW on real digits whose background colour goes with the class. Prints tables and draws accuracy,
 the worst group's accuracy and the disparity over the tasks. Finished runs in the folder are reused.
 """
-NEXT = """On so small a real dataset the gain is small; docs/benchmarks.md has the larger ones.
+NEXT = """On so small a real dataset the gain is small; docs/reproduction has the larger ones.
 Your own table: faircil run --data FILE --label COLUMN --sensitive COLUMN"""
 
 

@@ -169,4 +169,5 @@ def load_dataset(
         parts.attribute_values,
         parts.notes,
         parts.texts,
+        parts.copies,
     )

@@ -126,6 +126,33 @@ def read_names(folder: Path) -> Names:
     return Names(tuple(classes), attribute_values=tuple(dict.fromkeys(values)))
 
 
+@dataclass(frozen=True)
+class GroupScore:
+    """Accuracy after a task on the ``n`` test samples of a class with one attribute value."""
+
+    after_task: int
+    label: str
+    attribute: str
+    n: int
+    accuracy: float
+
+
+def read_groups(folder: Path) -> list[GroupScore]:
+    """Read the accuracy of each group after each task of the run in ``folder``.
+
+    Empty where the data has no attribute: then the classes are the groups.
+    """
+    path = folder / "metrics.jsonl"
+    try:
+        return [
+            GroupScore(row["task"], row["class"], row["attribute"], row["n"], row["value"])
+            for row in read_rows(path)
+            if row["metric"] == "group_accuracy"
+        ]
+    except (LookupError, TypeError):
+        raise damaged(path) from None
+
+
 FILE = "probabilities.npz"
 
 

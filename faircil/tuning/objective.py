@@ -12,12 +12,18 @@ from faircil.metrics import METRICS, disparity_of
 from faircil.report import format_value
 from faircil.results.record import RunSummary, over_seeds
 
+# Held-out data is as unbalanced as training data (Biased MNIST: 95 to 5). A mean over samples or
+# classes would let the majority choose the settings.
+ACCURACY = "balanced_accuracy"
 FORMS = "'accuracy - eo' or 'accuracy with eo <= 0.05'"
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Accuracy less a disparity, or the best accuracy with a disparity of at most ``bound``."""
+    """Accuracy less a disparity, or the best accuracy with a disparity of at most ``bound``.
+
+    Accuracy is averaged over groups, see :data:`ACCURACY`.
+    """
 
     disparity: str
     bound: float | None = None
@@ -36,8 +42,8 @@ class Objective:
 
     def values(self, runs: Sequence[RunSummary]) -> tuple[float, float] | None:
         """Return accuracy and disparity, means over runs; None where a run lacks one."""
-        means, _ = over_seeds(runs)
-        accuracy, disparity = means["accuracy"], means[self.disparity]
+        means = over_seeds(runs)[0]
+        accuracy, disparity = means.get(ACCURACY), means.get(self.disparity)
         return None if accuracy is None or disparity is None else (accuracy, disparity)
 
     def score(self, accuracy: float, disparity: float) -> float:

@@ -20,6 +20,7 @@ from faircil.report.plots import COLOURS, save
 from faircil.results.identity import version
 from faircil.results.record import over_seeds
 from faircil.sweep.command import data_words, run_line
+from faircil.tuning.objective import ACCURACY
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
 from faircil.tuning.space import problem_of, size
 
@@ -128,7 +129,7 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows of the table of trials."""
     objective = problem_of(tuned.request).objective
-    shown = ("accuracy", "final_accuracy", "worst_group", objective.disparity)
+    shown = (ACCURACY, "final_accuracy", "worst_group", objective.disparity)
     rows = []
     for place, trial in enumerate(ranked(tuned.trials), start=1):
         means = over_seeds(trial.runs)[0] if trial.score is not None else {}
@@ -178,7 +179,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     lines += [
         "",
         f"- {extent(tuned)}.",
-        f"- Score: {problem.objective.text}.",
+        f"- Score: {problem.objective.text}; accuracy is averaged over groups.",
         f"- Judged on {PARTS[request.select_on]}.",
         *(f"- `{axis.name}`: {', '.join(axis.values)}" for axis in problem.space),
         "",

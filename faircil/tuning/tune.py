@@ -32,10 +32,10 @@ class Search:
         return [Work(request.config(point), seed) for seed in request.seeds]
 
     def take(self, point: Overrides, outcomes: Sequence[Outcome]) -> None:
-        """Note a trial.
+        """Record a trial.
 
-        One that diverged has lost. One that is missing for any other reason might have won, so
-        that nothing can be chosen without it.
+        A trial that diverged has lost. A trial that is missing for any other reason might have
+        won, so nothing can be chosen without it.
         """
         objective = self.problem.objective
         runs = tuple(outcome.run for outcome in outcomes if outcome.run is not None)
@@ -45,7 +45,7 @@ class Search:
         if problem is None:
             values = objective.values(runs)
             if values is None:
-                problem = f"{objective.disparity} cannot be told on this data"
+                problem = f"{objective.disparity} is undefined on this data"
             else:
                 score = objective.score(*values)
         if problem is not None and not diverged:
@@ -53,7 +53,7 @@ class Search:
         self.trials.append(Trial(point, runs, score, problem, diverged))
 
     def result(self) -> Tuned | NotTuned:
-        """Choose the best, if it will do."""
+        """Choose the best trial if it meets the objective."""
         request, trials = self.problem.request, tuple(self.trials)
         best = best_of(trials)
         if best is None or self.broken or not self.problem.objective.is_met(best.score or 0.0):
@@ -123,7 +123,7 @@ def tune_each(requests: Sequence[TuneRequest], finish: Finish) -> list[Tuned | N
 def check_requests(
     requests: Sequence[TuneRequest], mistakes: Sequence[str] = ()
 ) -> dict[TuneRequest, Search]:
-    """Get ready to search; raises with all mistakes at once, those of the caller too."""
+    """Prepare the searches; raises with all mistakes at once, those of the caller too."""
     mistakes = list(mistakes)
     searches: dict[TuneRequest, Search] = {}
     for request in dict.fromkeys(requests):

@@ -45,7 +45,7 @@ def test_files(tuned, tmp_path):
     assert document["best"]["overrides"] == ["lr=0.1", "tau=1"]
     assert document["best"]["score"] == pytest.approx(0.5)
     assert document["best"]["metrics"]["accuracy"] == pytest.approx(0.6)
-    assert document["best"]["runs"] == ["somewhere"]
+    assert document["best"]["runs"] == [run.dir for run in tuned.best.runs]
     assert document["trials"][2]["score"] is None
     assert document["command"] == run_command(REQUEST, ("lr=0.1", "tau=1"))
 

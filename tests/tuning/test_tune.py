@@ -82,7 +82,7 @@ def test_a_trial_that_is_missing_might_have_won(pretend):
 
 
 def test_a_metric_that_cannot_be_told(pretend):
-    with pytest.raises(FaircilError, match="eer cannot be told on this data"):
+    with pytest.raises(FaircilError, match="eer is undefined on this data"):
         tune(REQUEST, pretend(lambda *_: {"eer": None}))
 
 

@@ -78,8 +78,8 @@ def test_values_are_shown_size_by_size(tmp_path: Path) -> None:
 
 def test_with_nothing_run_the_page_says_so() -> None:
     exhibit = BufferSize(seeds=(0, 1))
-    page = exhibit.page(results_of(exhibit, lambda _: None))
+    page = exhibit.page(results_of(exhibit, lambda _: None, diverged=False))
     assert page.answer == "Not run yet."
     assert page.sections[0].picture is None
     assert set(page.verdicts) == {Verdict.NOT_RUN}
-    assert page.sections[1].text == "Not run: all: it diverged."
+    assert page.sections[1].text == "Not run: out of memory (all)."

@@ -61,7 +61,7 @@ def test_entries_have_runs_or_say_why_not(tmp_path: Path, monkeypatch: pytest.Mo
     results = results_of(Both(), make, {fsw: tuned_with(fsw)})  # type: ignore[arg-type]
     results = replace(results, not_tuned={replay: "all trials failed"})
     half, none = line_up.entries(DRUG, results)
-    assert ([run.seed for run in half.runs], half.problem) == ([0], "it diverged")
+    assert ([run.seed for run in half.runs], half.problem, half.diverged) == ([0], None, 1)
     assert (none.runs, none.problem) == ((), "all trials failed")
     assert "lr=0.1" in half.command
     assert line_up.entry(FSW, ABSENT, results).problem == FILES_ABSENT
@@ -69,7 +69,13 @@ def test_entries_have_runs_or_say_why_not(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_reasons_are_named_once() -> None:
     entries = [Entry(FSW, (), "a", "why"), Entry(REPLAY, (), "a", "why")]
-    assert missing(entries) == "Not run: all: why."
-    assert missing([entries[0], Entry(REPLAY, (), "a")]) == "Not run: FSW: why."
+    assert missing(entries) == "Not run: why (all)."
+    assert missing([entries[0], Entry(REPLAY, (), "a")]) == "Not run: why (FSW)."
     assert missing([Entry(REPLAY, (), "a")]) == ""
     assert commands(entries) == ("a",)
+
+
+def test_diverged_seeds_are_counted_by_method() -> None:
+    text = missing([Entry(FSW, (), "a", diverged=2), Entry(REPLAY, (), "a")])
+    assert text.startswith("2 of 2 seeds diverged: FSW.")
+    assert "counts against a method" in text

@@ -15,7 +15,7 @@ FOLDER = files("faircil_lab.paper") / "published"
 TOPICS = sorted(
     file.name.removesuffix(".toml")
     for file in FOLDER.iterdir()
-    if file.name.endswith(".toml") and file.name != "methods.toml"
+    if file.name.endswith(".toml") and file.name != "reasons.toml"
 )
 # Those whose numbers are of runs; the others belong to measurements.
 TABLES = [topic for topic in TOPICS if topic not in ("toy", "lp-time", "weights")]
