@@ -99,6 +99,9 @@ def test_every_metric_equals_the_obvious_loop(rows):
     expected = {
         "accuracy": mean(tasks),
         "final_accuracy": mean(tasks),
+        "balanced_accuracy": mean(
+            [right(g) for of in classes.values() for g in by_value(of).values()]
+        ),
         "worst_group": min(judged, default=None),
         "eer": mean([abs(right(of) - right(rows)) for of in classes.values()])
         if len(classes) > 1

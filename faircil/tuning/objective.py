@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faircil.errors import UsageError, unknown_name
-from faircil.metrics import METRICS, disparity_of
+from faircil.metrics import METRICS
 from faircil.report import format_value
 from faircil.results.record import RunSummary, over_seeds
+from faircil.weighting.measures import find_measure
 
 # Held-out data is as unbalanced as training data (Biased MNIST: 95 to 5). A mean over samples or
 # classes would let the majority choose the settings.
@@ -72,10 +73,11 @@ class Objective:
 def usual_objective(measure: str) -> str:
     """Return the objective for a measure: accuracy less the metric of its name.
 
-    A measure without a metric of its name gets the metric that shows it, see
-    :func:`faircil.metrics.disparity_of`.
+    An own measure says which metric goes with it.
     """
-    return f"accuracy - {measure if measure in METRICS else disparity_of(measure)}"
+    if measure in METRICS:
+        return f"accuracy - {measure}"
+    return f"accuracy - {find_measure(measure).disparity}"
 
 
 def parse_objective(text: str) -> Objective:

@@ -141,7 +141,7 @@ SIDE_BY_SIDE = 2  # metrics with published values in one table
 MARKS = (
     "Ours is mean ± deviation over seeds. **Bold**: significantly better than all others, "
     f"{AMONG_BEST}: the best mean and the next ones, down to the first that is significantly worse "
-    f"({TEST}; joint training and fine-tuning take no part, nor does a method with a diverged seed)."
+    f"({TEST}; joint training and fine-tuning take no part, nor do methods with a diverged seed)."
 )
 VERDICTS = (
     "`same`: chance over the seeds of both sides (Welch, 95 %) and the rounding of the print "

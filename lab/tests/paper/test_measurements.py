@@ -96,7 +96,7 @@ def test_other_code_measures_anew_unless_any_code_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(Count(3), tmp_path)
-    monkeypatch.setattr(store, "code_digest", lambda: "other")
+    monkeypatch.setattr(store, "digest_code", lambda _: "other")
     assert measured(Count(3), tmp_path, run_missing=False, any_code=True).values is not None
     assert measured(Count(3), tmp_path, run_missing=False).problem == store.NOT_MADE
     assert Count.made == [3]

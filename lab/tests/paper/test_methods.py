@@ -46,7 +46,7 @@ def test_controls_differ_from_fsw_in_the_weighting_alone() -> None:
     configs = {
         work.config.label: work.config
         for work in METHODS_TABLE.works({})
-        if work.config.dataset == "mnist" and work.config.settings.granularity == "sample"
+        if work.config.dataset == "mnist" and work.config.settings.weights.granularity == "sample"
     }
     by_weighting = {(config.method, config.weighting): config for config in configs.values()}
     for method in ("er", "der++"):
@@ -81,9 +81,9 @@ def test_settings_are_ranked_by_accuracy_over_groups_on_validation_data(monkeypa
     assert {work.config.method for work in works} == set(GRIDS)
 
     def make(work: Work) -> RunSummary | None:
-        if work.config.settings.lr == 0.1:
+        if work.config.settings.learner.lr == 0.1:
             return None
-        return run_of(work, accuracy=0.9 - work.config.settings.lr, eo=None)
+        return run_of(work, accuracy=0.9 - work.config.settings.learner.lr, eo=None)
 
     page = exhibit.page(results_of(exhibit, make))
     found = {row[0]: row[1:] for row in rows(page, "MNIST")}

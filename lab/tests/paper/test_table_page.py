@@ -99,8 +99,8 @@ def test_a_control_has_all_settings_of_fsw_and_differs_in_the_weighting_alone():
     configs = {work.config.label: work.config for work in table.works(tuned)}
     fsw, control = configs["fsw"], configs["er+random"]
     assert fsw.model_copy(update={"weighting": "random"}) == control
-    assert control.settings.lr == 0.05
-    assert configs["er"].settings.lr == 0.1
+    assert control.settings.learner.lr == 0.05
+    assert configs["er"].settings.learner.lr == 0.1
 
 
 def test_a_dataset_that_ranks_nothing_has_no_marks_and_shows_what_chance_gives(tmp_path):
