@@ -69,7 +69,7 @@ def test_accuracy_less_disparity():
 
 def test_measure_without_a_metric_has_an_objective():
     assert usual_objective("eo") == "accuracy - eo"
-    with MEASURES.temporarily("mine", Measure(lambda groups: MEASURES["eo"](groups))):
+    with MEASURES.temporarily("mine", Measure(MEASURES["eo"])):
         assert parse_objective(usual_objective("mine")) == Objective("eo")
 
 
