@@ -52,7 +52,7 @@ def test_page_has_the_best_first_and_what_failed_last(tuned):
     table = [line for line in lines if line.startswith("| ")]
     assert table[1] == "| 1 | lr=0.1 tau=1 | .500 | .600 | .500 | .500 | .100 | chosen |"
     assert table[-1].startswith(
-        "| 6 | lr=0.1 tau=3 | – | – | – | training diverged in task 1 lower"
+        "| 6 | lr=0.1 tau=3 | – | – | – | – | – | training diverged in task 1 lower"
     )
     assert "6 of 6 configurations tried, strategy random, budget 12, seed 10" in as_page(tuned)
     assert "10% of each group's training data, held out" in as_page(tuned)
