@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faircil.errors import FaircilError, StorageError
+from faircil.results.folder import check_replaceable, seed_folder
 from faircil.sweep.pool import Crew, Listener, Place, Waiting, make_here, share_work
 from faircil.sweep.store import ROOT, Store
 from faircil.sweep.work import Outcome, Watcher, Work, effort, suits_gpu
@@ -132,6 +133,7 @@ def look(work: Work, options: SweepOptions) -> Outcome | None:
     """Look for a finished run; None where it is to be made."""
     store = options.store
     if options.again and options.run_missing:
+        check_replaceable(seed_folder(store.folder_of(work), work.seed))
         return None
     try:
         return store.find(work)

@@ -115,6 +115,7 @@ def test_a_folder_that_was_never_a_run_stays(
     assert outcome.code == 1
     assert "out/seed-0" in outcome.err
     assert "--out" in outcome.err
+    assert "task 1/2" not in outcome.err  # it is noticed before the training
     assert mine.read_text() == "mine"
     if force:
         assert cli(*TOY, *force, "--seeds", "1").code == 0
