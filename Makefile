@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check figures clean
+.PHONY: setup demo test check clean
 
 setup: $(STAMP)
 
@@ -27,11 +27,6 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_docs.py
-
-# Every figure of docs/benchmarks.md and docs/methods.md: needs FAIRCIL_DATA, takes hours on two cores.
-figures: setup
-	$(BIN)/python benchmarks/figures.py
-	$(BIN)/python benchmarks/methods.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

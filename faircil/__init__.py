@@ -9,20 +9,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from faircil.buffer import ReplayBuffer as ReplayBuffer
+    from faircil.data.stream import Task as Task
+    from faircil.data.stream import TaskStream as TaskStream
+    from faircil.errors import FaircilError as FaircilError
+    from faircil.metrics import evaluate as evaluate
+    from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair
+    from faircil.registry import register as register
+    from faircil.runs.config import RunConfig as RunConfig
+    from faircil.runs.experiment import run as run
     from faircil.samples import Samples as Samples
+    from faircil.weighting.measures import Measure as Measure
+    from faircil.weighting.program import WeightProgram as WeightProgram
+    from faircil.weighting.solver import solve as solve
     from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
+    from faircil.weighting.weights import WeightResult as WeightResult
 
 __version__ = "0.1.0"
 _PUBLIC = {
-    "Samples": "faircil.samples",
+    "EpsilonFair": "faircil.postprocess.epsilon_fair",
     "FairSampleWeights": "faircil.weighting.weights",
+    "FaircilError": "faircil.errors",
+    "Measure": "faircil.weighting.measures",
+    "ReplayBuffer": "faircil.buffer",
+    "RunConfig": "faircil.runs.config",
+    "Samples": "faircil.samples",
+    "Task": "faircil.data.stream",
+    "TaskStream": "faircil.data.stream",
+    "WeightProgram": "faircil.weighting.program",
+    "WeightResult": "faircil.weighting.weights",
+    "evaluate": "faircil.metrics",
+    "register": "faircil.registry",
+    "run": "faircil.runs.experiment",
+    "solve": "faircil.weighting.solver",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'faircil' has no attribute '{name}'")
-    return getattr(import_module(_PUBLIC[name]), name)
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -4,15 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from faircil.errors import UsageError, unknown_name
+from faircil.errors import DataError, UsageError
+from faircil.registry import Loaded, Registry, summary_of
 from faircil.samples import Samples, concatenate, rows_of_groups
 from faircil.weighting.groups import find_groups
 
-Rule = Callable[[Tensor, torch.Generator], Tensor]
+
+@dataclass(frozen=True)
+class Candidates:
+    """The samples of one group, of which the buffer keeps a part.
+
+    Parameters
+    ----------
+    task : Samples
+        Training data of the task that has ended.
+    rows : Tensor of int64, shape (n,)
+        Those of the group, which have one class and attribute value.
+    weights : Tensor, shape (n,)
+        Their weights in the task's last epoch.
+    quota : int
+        How many can stay, at most.
+    task_features : callable
+        Returns the features of the whole task.
+    generator : torch.Generator
+        Whatever a rule draws, it draws from this one, on the CPU.
+    """
+
+    task: Samples
+    rows: Tensor
+    weights: Tensor
+    quota: int
+    task_features: Callable[[], Tensor]
+    generator: torch.Generator
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def samples(self) -> Samples:
+        """The n samples."""
+        return self.task.take(self.rows)
+
+    def features(self) -> Tensor:
+        """Return their features, (n, d), as the net is when the task ends.
+
+        They are the inputs of the net's last layer, computed when a rule first asks for them.
+        """
+        return self.task_features()[self.rows]
+
+
+RuleFunction = Callable[[Candidates], Tensor]
+
+
+@dataclass(frozen=True)
+class BufferRule:
+    """Which samples of a group stay in the buffer.
+
+    Parameters
+    ----------
+    order : callable
+        From :class:`Candidates` to their positions, int64, each at most once, in the order in which
+        they are to stay: the first ``quota`` are kept.
+    summary : str
+        One line for people.
+    """
+
+    order: Loaded[RuleFunction] = Loaded()
+    summary: str = ""
+
+
+def as_buffer_rule(piece: Any) -> BufferRule:
+    """Make a row of a function; its docstring is the summary."""
+    if isinstance(piece, BufferRule):
+        return piece
+    if not callable(piece):
+        raise TypeError(f"expected a BufferRule or a function of Candidates, got {piece!r}")
+    return BufferRule(piece, summary_of(piece))
 
 
 def random_order(weights: Tensor, generator: torch.Generator) -> Tensor:
@@ -26,7 +99,23 @@ def large_weight_first(weights: Tensor, generator: torch.Generator) -> Tensor:
     return order[torch.argsort(weights[order], descending=True, stable=True)]
 
 
-RULES: dict[str, Rule] = {"random": random_order, "large-weight-first": large_weight_first}
+def keep_random(group: Candidates) -> Tensor:
+    """Keep samples drawn at random."""
+    return random_order(group.weights, group.generator)
+
+
+def keep_large_weights(group: Candidates) -> Tensor:
+    """Keep samples with the largest weights of the last epoch, ties drawn at random."""
+    return large_weight_first(group.weights, group.generator)
+
+
+_BUILT_IN = {
+    "random": BufferRule(keep_random, "samples drawn at random"),
+    "large-weight-first": BufferRule(
+        keep_large_weights, "samples with the largest weights of the task's last epoch"
+    ),
+}
+RULES: Registry[BufferRule] = Registry("buffer rule", "faircil.buffers", as_buffer_rule, _BUILT_IN)
 
 
 @dataclass(frozen=True)
@@ -54,7 +143,8 @@ class ReplayBuffer:
         train: Samples,
         weights: Tensor | None,
         generator: torch.Generator,
-        rule: str = "random",
+        rule: str | RuleFunction = "random",
+        features: Callable[[], Tensor] | None = None,
     ) -> ReplayBuffer:
         """Return the buffer with a part of each group of ``train`` added.
 
@@ -65,19 +155,54 @@ class ReplayBuffer:
         weights : Tensor, shape (n,), optional
             Weights of the task's last epoch; None: all 1.
         generator : torch.Generator
-        rule : str
-            A name in :data:`RULES`: which samples of a group stay.
+        rule : str or callable
+            A name in :data:`RULES`, or a function: which samples of a group stay.
+        features : callable, optional
+            Returns the features of ``train``, (n, d); called at most once, if the rule asks.
         """
-        if rule not in RULES:
-            raise UsageError(unknown_name("buffer rule", rule, RULES))
+        order = (RULES.find(rule) if isinstance(rule, str) else as_buffer_rule(rule)).order
         weights = torch.ones(len(train)) if weights is None else weights
         weights = weights.to(train.y.device)
         membership = find_groups(train, None, by_attribute=train.z is not None)
-        chosen = [
-            rows[RULES[rule](weights[rows], generator)[: self.quota]]
-            for rows in rows_of_groups(membership.current, len(membership.groups))
-        ]
-        return self.with_samples(train.take(torch.cat(chosen)))
+        every = cache(_no_features if features is None else features)
+
+        def chosen(rows: Tensor) -> Tensor:
+            group = Candidates(train, rows, weights[rows], self.quota, every, generator)
+            return rows[_checked(order(group), group)[: self.quota]]
+
+        groups = rows_of_groups(membership.current, len(membership.groups))
+        return self.with_samples(train.take(torch.cat([chosen(rows) for rows in groups])))
+
+
+def _no_features() -> Tensor:
+    raise UsageError(
+        "this buffer rule looks at features, and none were given; pass "
+        "features=lambda: faircil.nets.features_of(net, train.x) to with_task"
+    )
+
+
+def _checked(order: Tensor, group: Candidates) -> Tensor:
+    """Return positions as a rule must give them; DataError if they are not such."""
+    within = isinstance(order, Tensor) and order.ndim == 1 and order.dtype == torch.int64
+    counts = torch.bincount(order, minlength=len(group)) if within and (order >= 0).all() else None
+    if counts is None or len(counts) > len(group) or bool((counts > 1).any()):
+        raise DataError(
+            f"the buffer rule gave {shown(order)} for a group of {len(group)} samples; expected "
+            "their positions in the order in which they stay, int64, each at most once"
+        )
+    if len(order) < min(group.quota, len(group)):
+        raise DataError(
+            f"the buffer rule gave {len(order)} positions for a group of {len(group)} samples of "
+            f"which {min(group.quota, len(group))} can stay; give at least so many"
+        )
+    return order
+
+
+def shown(value: object) -> str:
+    """Describe a tensor or another value in a message."""
+    if isinstance(value, Tensor):
+        return f"a tensor of {str(value.dtype).removeprefix('torch.')}, shape {tuple(value.shape)}"
+    return f"{value!r}"[:80]
 
 
 class ReplayBatches:

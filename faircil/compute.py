@@ -32,7 +32,8 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"device '{name}' is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
-            "use --device cpu, or install a CUDA build of torch"
+            "use device 'cpu', or install a CUDA build of torch",
+            arguments=("device",),
         )
     if device.type == "cuda":
         # The thread of the first backward pass finds no context, says so, and makes one.
@@ -52,7 +53,8 @@ def enough_memory() -> Iterator[None]:
             raise
         raise FaircilError(
             f"not enough memory: {error}; use fewer or narrower hidden layers, a smaller "
-            "batch_size, with an encoder of texts a smaller token_budget, or another --device"
+            "batch_size, with an encoder of texts a smaller token_budget, or another device",
+            arguments=("overrides", "device"),
         ) from None
 
 
@@ -112,7 +114,8 @@ def many_threads() -> Iterator[None]:
     """Let torch use in the block what it might before :func:`one_thread`.
 
     For a large pass inside a step whose operations give whole rows to threads, so that the result
-    is the same with any number of them.
+    is the same with any number of them, unless the machine's BLAS cuts sums in parts: then up to
+    the last bits.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(max(before, _outside.get()))

@@ -11,6 +11,26 @@ from faircil.errors import DataError, raise_all
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+ENOUGH = 10  # test samples: the accuracy of a group with fewer is mostly chance
+
+
+@dataclass(frozen=True)
+class ClassAccuracy:
+    """Accuracy on the ``n`` samples of a class."""
+
+    label: int
+    n: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """Accuracy on the ``n`` samples of a class with one attribute value."""
+
+    label: int
+    attribute: int
+    n: int
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -28,6 +48,8 @@ class Counts:
         of any class, that are predicted as the class.
     members : ndarray of bool, shape (T, C)
         Which classes each task has, tasks ascending.
+    before : Counts or None
+        The counts after the task before this one; None after the first, or where it is not known.
     """
 
     classes: Integers
@@ -36,6 +58,12 @@ class Counts:
     hits: Integers
     predicted: Integers
     members: NDArray[np.bool_]
+    before: Counts | None = None
+
+    @property
+    def history(self) -> tuple[Counts, ...]:
+        """The counts after each task so far, these last."""
+        return (self,) if self.before is None else (*self.before.history, self)
 
     @property
     def seen(self) -> NDArray[np.bool_]:
@@ -53,6 +81,24 @@ class Counts:
         """Share of each group's samples predicted right, NaN for a group without any, (C, Z)."""
         return share(self.hits, self.samples)
 
+    def by_class(self) -> tuple[ClassAccuracy, ...]:
+        """Return the accuracy of each class that occurs as truth, ascending."""
+        columns = (self.classes, self.samples.sum(axis=1), self.class_accuracies)
+        return tuple(map(ClassAccuracy, *(column[self.seen].tolist() for column in columns)))
+
+    def by_group(self) -> tuple[GroupAccuracy, ...]:
+        """Return the accuracy of each group that has samples, by class and value, ascending."""
+        label, value = np.nonzero(self.samples)
+        return tuple(
+            map(
+                GroupAccuracy,
+                self.classes[label].tolist(),
+                self.attributes[value].tolist(),
+                self.samples[label, value].tolist(),
+                self.group_accuracies[label, value].tolist(),
+            )
+        )
+
 
 def count(
     y_true: ArrayLike,
@@ -60,14 +106,24 @@ def count(
     *,
     task: ArrayLike | None = None,
     sensitive: ArrayLike | None = None,
+    before: Counts | None = None,
 ) -> Counts:
-    """Count predictions; each argument is an array of integers of shape (n,).
+    """Count predictions; each array holds integers and has shape (n,).
+
+    Parameters
+    ----------
+    y_true, y_pred : array of int, shape (n,)
+        True and predicted classes.
+    task, sensitive : array of int, shape (n,), optional
+        Task of the true class, and attribute value.
+    before : Counts, optional
+        The counts after the task before; they have one task less.
 
     Raises
     ------
     DataError
-        If the lengths differ, there is no sample, the values are not integers, or a class is in
-        two tasks.
+        If the lengths differ, there is no sample, the values are not integers, a class is in two
+        tasks, or ``before`` has another number of tasks.
     """
     given = {"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive}
     arrays = _checked({name: np.asarray(a) for name, a in given.items() if a is not None})
@@ -86,6 +142,12 @@ def count(
         ],
         DataError,
     )
+    if before is not None and len(before.members) != len(tasks) - 1:
+        raise DataError(
+            f"the predictions are of {len(tasks)} tasks and those of the task before are of "
+            f"{len(before.members)}, expected {len(tasks) - 1}; evaluate after every task, each "
+            "time on the test samples of all tasks so far"
+        )
     shape = (len(classes), len(attributes))
     right = true == predicted
     return Counts(
@@ -95,6 +157,7 @@ def count(
         hits=_table(true[right], value[right], shape),
         predicted=_table(predicted, value, shape),
         members=members.T,
+        before=before,
     )
 
 

@@ -1,13 +1,21 @@
-"""Accuracy and fairness of predictions: pure functions of arrays, no net and no stream needed."""
+"""Accuracy and fairness of predictions: pure functions of arrays, no net and no stream needed.
+
+:data:`METRICS` is the one place that defines a metric. Evaluation, stored results, tables, plots,
+tuning, progress and ``faircil list metrics`` read it, so that a new metric is one row.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.counts import Counts, Floats, count, deviations
+from faircil.counts import ENOUGH, Counts, Floats, count, deviations
+from faircil.counts import ClassAccuracy as ClassAccuracy
+from faircil.counts import GroupAccuracy as GroupAccuracy
 from faircil.errors import DataError
 
 
@@ -80,6 +88,31 @@ def task_accuracies(counts: Counts) -> Floats:
 def accuracy_of(counts: Counts) -> float:
     """See :func:`accuracy`."""
     return float(task_accuracies(counts).mean())
+
+
+def worst_group_of(counts: Counts) -> float | None:
+    """Return the lowest accuracy of a group with at least :data:`ENOUGH` samples; None without one.
+
+    Without an attribute all samples share one value, and a group is a class.
+    """
+    enough = counts.samples >= ENOUGH
+    return float(counts.group_accuracies[enough].min()) if enough.any() else None
+
+
+def forgetting_of(counts: Counts) -> float | None:
+    """See :func:`forgetting`; None where the counts after earlier tasks are not known."""
+    history = counts.history
+    if len(history) == 1:
+        return None
+    matrix = np.full((len(history), len(history)), np.nan)
+    for row, after in enumerate(history):
+        matrix[row, : row + 1] = task_accuracies(after)
+    return forgetting(matrix)
+
+
+def balanced_accuracy_of(counts: Counts) -> float:
+    """Return the mean over groups (y, z) of their accuracies a_{y,z}."""
+    return float(np.nanmean(counts.group_accuracies))
 
 
 def eer_of(counts: Counts) -> float | None:
@@ -185,67 +218,234 @@ def _parity(counts: Counts, classes: NDArray[np.bool_]) -> float:
     return float(np.abs(given_value - overall)[classes].mean())
 
 
-METRICS: dict[str, str] = {
-    "accuracy": "Share of right predictions, averaged within each task over its classes and then "
-    "over tasks; 1 = best.",
-    "eer": "Equal error rate in the sense of fairness (not the biometric threshold of that name): "
-    "how far the error of a class is from the overall error, on average; 0 = fair.",
-    "eer_task": "How far the accuracy of a task is from the mean over tasks, on average; "
-    "differences between classes of one task do not show; 0 = fair.",
-    "eo": "Equalized odds: within a class, how far the accuracy for an attribute value is from "
-    "the mean over values, on average; 0 = fair.",
-    "eo_gap": "Equalized odds as a gap: within a class, the best minus the worst accuracy over "
-    "attribute values, on average (twice eo for two values); 0 = fair.",
-    "dp": "Demographic parity: how far the share of predictions that go to a class, for one "
-    "attribute value, is from that share over all samples, averaged over seen classes; 0 = fair.",
-    "dp_predicted": "Demographic parity averaged over the classes that were predicted at least "
-    "once instead of the seen ones; 0 = fair.",
-    "forgetting": "How much accuracy the old tasks have lost since their best moment, on average; "
-    "0 = nothing forgotten, below 0 = old tasks have improved.",
+Part = Literal["class", "task", "group", "value"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that describes predictions, and everything needed to show it.
+
+    Parameters
+    ----------
+    of : callable
+        From :class:`~faircil.counts.Counts` to the value; None where it is undefined.
+    title : str
+        A few words for the axis of a plot.
+    summary : str
+        What it measures, in one sentence without the final period.
+    higher_is_better : bool
+    compares : {"class", "task", "group", "value"} or None
+        The parts of the test data whose treatment it compares; a group is a class with one
+        attribute value. None: it compares nothing.
+    at_end : bool
+        Whether a run is summarised by the value after its last task instead of the mean over tasks.
+    ideal : str
+        The best value in words, by default "1 = best" or "0 = fair".
+    heading : str
+        Of its column in tables, by default the name.
+    limits : tuple
+        Smallest and largest possible value; None where an axis follows the values.
+    in_tables : bool
+        Whether tables have a column of it.
+    measure : str or None
+        The fairness measure for which progress and figures show this metric.
+    """
+
+    of: Callable[[Counts], float | None]
+    title: str
+    summary: str
+    higher_is_better: bool = False
+    compares: Part | None = None
+    at_end: bool = False
+    ideal: str = ""
+    heading: str = ""
+    limits: tuple[float | None, float | None] = (0.0, None)
+    in_tables: bool = True
+    measure: str | None = None
+
+    @property
+    def by_attribute(self) -> bool:
+        """Whether it needs a sensitive attribute."""
+        return self.compares in ("group", "value")
+
+    @property
+    def is_disparity(self) -> bool:
+        """Whether it says how differently parts of the data are treated."""
+        return self.compares is not None and not self.higher_is_better
+
+    @property
+    def best(self) -> str:
+        """The best value in words."""
+        return self.ideal or ("1 = best" if self.higher_is_better else "0 = fair")
+
+    @property
+    def axis_title(self) -> str:
+        """The title with the best value."""
+        return f"{self.title} ({self.best})"
+
+    @property
+    def description(self) -> str:
+        """The summary with the best value, as a sentence."""
+        return f"{self.summary}; {self.best}."
+
+
+SHARE = (0.0, 1.0)
+# In the order in which people read them.
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric(
+        accuracy_of,
+        "accuracy",
+        "Share of correct predictions, averaged within each task over its classes and then over "
+        "the tasks so far; of a run, the mean over these evaluations",
+        higher_is_better=True,
+        heading="accuracy (mean)",
+        limits=SHARE,
+    ),
+    "final_accuracy": Metric(
+        accuracy_of,
+        "accuracy",
+        "The accuracy of the final model: after the last task, on the test samples of all tasks",
+        higher_is_better=True,
+        at_end=True,
+        heading="accuracy (final)",
+        limits=SHARE,
+    ),
+    "balanced_accuracy": Metric(
+        balanced_accuracy_of,
+        "accuracy over groups",
+        "Accuracy averaged over groups (a class with one attribute value; without an attribute, a "
+        "class), however small they are; tuning uses it",
+        higher_is_better=True,
+        limits=SHARE,
+        in_tables=False,
+    ),
+    "worst_group": Metric(
+        worst_group_of,
+        "worst group's accuracy",
+        "Accuracy of the worst group (a class with one attribute value; without an attribute, a "
+        f"class) among those with at least {ENOUGH} test samples; of a run, of its final model. "
+        "If it is low, a low disparity is levelling down",
+        higher_is_better=True,
+        at_end=True,
+        heading="worst group (final)",
+        limits=SHARE,
+    ),
+    "eer": Metric(
+        eer_of,
+        "EER disparity between classes",
+        "Equal error rate in the sense of fairness (not the biometric threshold of that name): "
+        "how far the error of a class is from the overall error, on average",
+        compares="class",
+        measure="eer",
+    ),
+    "eer_task": Metric(
+        eer_task_of,
+        "EER disparity between tasks",
+        "How far the accuracy of a task is from the mean over tasks, on average; differences "
+        "between classes of one task do not show",
+        compares="task",
+    ),
+    "eo": Metric(
+        eo_of,
+        "equalized-odds disparity",
+        "Equalized odds: within a class, how far the accuracy for an attribute value is from the "
+        "mean over values, on average",
+        compares="group",
+    ),
+    "eo_gap": Metric(
+        eo_gap_of,
+        "equalized-odds gap",
+        "Equalized odds as a gap: within a class, the best minus the worst accuracy over attribute "
+        "values, on average (twice eo for two values)",
+        compares="group",
+        measure="eo",
+    ),
+    "dp": Metric(
+        dp_of,
+        "demographic-parity disparity",
+        "Demographic parity: how far the share of predictions that go to a class, for one "
+        "attribute value, is from that share over all samples, averaged over seen classes",
+        compares="value",
+        measure="dp",
+    ),
+    "dp_predicted": Metric(
+        dp_predicted_of,
+        "demographic-parity disparity, predicted classes",
+        "Demographic parity averaged over the classes that were predicted at least once instead of "
+        "the seen ones",
+        compares="value",
+        in_tables=False,
+    ),
+    "forgetting": Metric(
+        forgetting_of,
+        "forgetting",
+        "How much accuracy the old tasks have lost since their best moment, on average; below 0, "
+        "old tasks have improved",
+        at_end=True,
+        ideal="0 = nothing forgotten",
+        limits=(None, None),
+    ),
 }
 
 
-@dataclass(frozen=True)
-class ClassAccuracy:
-    """Accuracy on the ``n`` samples of a class."""
+def disparity_of(measure: str) -> str:
+    """Return the metric that shows how far a fairness measure is met.
 
-    label: int
-    n: int
-    accuracy: float
+    That is the row that names the measure, else the metric of the same name, else ``eer``, which
+    needs no attribute.
 
-
-@dataclass(frozen=True)
-class GroupAccuracy:
-    """Accuracy on the ``n`` samples of a class with one attribute value."""
-
-    label: int
-    attribute: int
-    n: int
-    accuracy: float
+    Examples
+    --------
+    >>> disparity_of("eo"), disparity_of("dp")
+    ('eo_gap', 'dp')
+    """
+    shown = (name for name, metric in METRICS.items() if metric.measure == measure)
+    return next(shown, measure if measure in METRICS else "eer")
 
 
 @dataclass(frozen=True)
 class TaskMetrics:
-    """The metrics after a task; None where a value does not apply or cannot be told.
+    """The metrics after a task.
 
-    ``per_test_task`` holds the mean class accuracy of each task, tasks ascending; ``classes`` and
-    ``groups`` those present in the data, ascending (no groups without an attribute).
+    Every metric is also an attribute: ``after.eo_gap`` is ``after.values["eo_gap"]``.
+
+    Parameters
+    ----------
+    values : mapping from name to float or None
+        All of :data:`METRICS`; None where a metric does not apply or is undefined.
+    per_test_task : tuple of float
+        Mean class accuracy of each task, tasks ascending.
+    classes : tuple of ClassAccuracy
+        Of the classes present in the data, ascending.
+    groups : tuple of GroupAccuracy
+        Of the groups present in the data, ascending; empty without an attribute.
+    counts : Counts
+        What all of them are computed from.
     """
 
-    accuracy: float
-    eer: float | None
-    eer_task: float
-    eo: float | None
-    eo_gap: float | None
-    dp: float | None
-    dp_predicted: float | None
+    values: Mapping[str, float | None]
     per_test_task: tuple[float, ...]
     classes: tuple[ClassAccuracy, ...]
     groups: tuple[GroupAccuracy, ...]
+    counts: Counts = field(repr=False, compare=False)
+
+    def __getattr__(self, name: str) -> float | None:
+        # Only called for names that are no field. Not through self.values: while an instance is
+        # unpickled it has none yet, and looking it up would come back here.
+        values = self.__dict__.get("values", {})
+        if name not in values:
+            raise AttributeError(f"there is no metric '{name}'; there are {', '.join(METRICS)}")
+        value: float | None = values[name]
+        return value
 
 
 def evaluate(
-    y_true: ArrayLike, y_pred: ArrayLike, *, task: ArrayLike, sensitive: ArrayLike | None = None
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    task: ArrayLike,
+    sensitive: ArrayLike | None = None,
+    before: TaskMetrics | None = None,
 ) -> TaskMetrics:
     """Return every metric of these predictions; :data:`METRICS` says what each means.
 
@@ -257,6 +457,8 @@ def evaluate(
         The task to which the sample's true class belongs.
     sensitive : array of int, shape (n,), optional
         Attribute value of each sample.
+    before : TaskMetrics, optional
+        The metrics after the task before. Without them ``forgetting`` is undefined.
 
     Examples
     --------
@@ -264,35 +466,12 @@ def evaluate(
     >>> after.accuracy, after.per_test_task, after.eer, after.eo_gap
     (0.75, (0.5, 1.0), 0.25, 0.5)
     """
-    counts = count(y_true, y_pred, task=task, sensitive=sensitive)
+    earlier = None if before is None else before.counts
+    counts = count(y_true, y_pred, task=task, sensitive=sensitive, before=earlier)
     return TaskMetrics(
-        accuracy=accuracy_of(counts),
-        eer=eer_of(counts),
-        eer_task=eer_task_of(counts),
-        eo=eo_of(counts),
-        eo_gap=eo_gap_of(counts),
-        dp=dp_of(counts),
-        dp_predicted=dp_predicted_of(counts),
+        values={name: metric.of(counts) for name, metric in METRICS.items()},
         per_test_task=tuple(task_accuracies(counts).tolist()),
-        classes=_by_class(counts),
-        groups=() if sensitive is None else _by_group(counts),
-    )
-
-
-def _by_class(counts: Counts) -> tuple[ClassAccuracy, ...]:
-    seen = counts.seen
-    columns = (counts.classes, counts.samples.sum(axis=1), counts.class_accuracies)
-    return tuple(map(ClassAccuracy, *(column[seen].tolist() for column in columns)))
-
-
-def _by_group(counts: Counts) -> tuple[GroupAccuracy, ...]:
-    label, value = np.nonzero(counts.samples)
-    return tuple(
-        map(
-            GroupAccuracy,
-            counts.classes[label].tolist(),
-            counts.attributes[value].tolist(),
-            counts.samples[label, value].tolist(),
-            counts.group_accuracies[label, value].tolist(),
-        )
+        classes=counts.by_class(),
+        groups=() if sensitive is None else counts.by_group(),
+        counts=counts,
     )

@@ -1,16 +1,64 @@
-"""Features of any classifier: the inputs of its last linear layer."""
+"""Nets: what faircil asks of a classifier, its head, and its features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from faircil.compute import chunk_size, chunks_of
 from faircil.errors import UsageError
+
+
+@dataclass(frozen=True)
+class NetTraits:
+    """What a run has to know about a net beyond calling it; the defaults fit a small net.
+
+    Parameters
+    ----------
+    large : bool
+        Whether one training step is enough work for many threads. Methods that compare gradients
+        of all layers compare those of the last layer of a large net.
+    graphable : bool
+        Whether a step runs the same kernels for every batch of the same shape, so that a GPU can
+        record it as a CUDA graph.
+    trained_tokens : int, Tensor or None
+        Tokens trained on so far, where inputs are tokens; recorded for each epoch.
+    restart : callable or None
+        ``restart(seed)`` puts the net back to its state before training, in place. None: every
+        layer draws new weights, which is wrong for a net that starts from pre-trained ones.
+    """
+
+    large: bool = False
+    graphable: bool = True
+    trained_tokens: int | Tensor | None = None
+    restart: Callable[[int], None] | None = None
+
+
+class Net(Protocol):
+    """A module that returns logits, (n, classes), for inputs (n, ...), and describes itself.
+
+    Any ``nn.Module`` whose output is that of its last linear layer is a net: ``traits`` is
+    optional, and read with :func:`traits_of`.
+    """
+
+    @property
+    def traits(self) -> NetTraits:
+        """How the net departs from a small one, now."""
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        """Return logits, (n, classes), for inputs (n, ...)."""
+
+
+def traits_of(net: nn.Module) -> NetTraits:
+    """Return the traits of a net; the defaults where it declares none."""
+    traits = getattr(net, "traits", None)
+    return traits if isinstance(traits, NetTraits) else NetTraits()
 
 
 class MLP(nn.Module):
@@ -43,6 +91,20 @@ def build_mlp(n_inputs: int, n_classes: int, hidden: Sequence[int], seed: int) -
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return MLP(n_inputs, n_classes, hidden)
+
+
+def last_linear(net: nn.Module) -> nn.Linear:
+    """Return the linear layer defined last: the head of most nets.
+
+    For a net that has no input yet; :func:`find_head` checks it on the first one.
+    """
+    layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
+    if not layers:
+        raise UsageError(
+            f"{type(net).__name__} has no linear layer; end the net with an nn.Linear that "
+            "returns the logits"
+        )
+    return layers[-1]
 
 
 def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) -> nn.Linear:

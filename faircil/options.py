@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+from faircil.buffer import RULES
+from faircil.fields import SETTINGS, one_of
+from faircil.fields import Count as Count
+from faircil.fields import NonNegative as NonNegative
+from faircil.fields import Positive as Positive
+from faircil.fields import Share as Share
 
 
 class Options(BaseModel):
     """Settings of every learner.
 
-    A docstring below a field is what ``faircil list settings`` says about it.
+    A docstring below a field is its help text, which ``faircil list settings`` shows.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = SETTINGS
 
     lr: Positive = 0.01
     """learning rate of SGD"""
@@ -29,8 +31,8 @@ class Options(BaseModel):
 class BufferOptions(Options):
     """Settings of learners whose buffer is a part of each group, drawn by a rule."""
 
-    buffer_rule: str = "random"
-    """which samples of a group stay in the buffer: random or large-weight-first"""
+    buffer_rule: Annotated[str, one_of("buffer rule", RULES)] = "random"
+    """which samples of a group stay in the buffer, see `faircil list buffers`"""
 
 
 class TauOptions(Options):

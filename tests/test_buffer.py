@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from faircil.buffer import RULES, ReplayBatches, ReplayBuffer
-from faircil.errors import UsageError
+from faircil.buffer import RULES, Candidates, ReplayBatches, ReplayBuffer
+from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, group_counts
+from faircil.testing import check_buffer_rule
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -18,6 +19,11 @@ def task(sizes: dict[tuple[int, ...], int]) -> Samples:
     keys = keys[torch.randperm(len(keys), generator=generator())]
     z = keys[:, 1] if keys.shape[1] > 1 else None
     return Samples(torch.arange(len(keys))[:, None].float(), keys[:, 0], z)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_keeps_the_contract(rule: str) -> None:
+    check_buffer_rule(rule)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -102,3 +108,44 @@ def test_a_buffer_smaller_than_a_batch_is_one_batch() -> None:
 def test_unknown_rule() -> None:
     with pytest.raises(UsageError, match="did you mean 'random'"):
         ReplayBuffer(2).with_task(task({(0,): 3}), None, generator(), "randm")
+
+
+def test_a_rule_sees_features_that_are_computed_once_and_only_if_it_asks() -> None:
+    samples, calls = task({(0,): 30, (1,): 3}), []
+
+    def features() -> torch.Tensor:
+        calls.append("computed")
+        return -samples.x
+
+    def smallest_feature(group: Candidates) -> torch.Tensor:
+        assert torch.equal(group.features(), -group.samples.x)
+        assert len(group) == len(group.weights) == len(group.samples)
+        return group.features()[:, 0].argsort()
+
+    kept = ReplayBuffer(4).with_task(samples, None, generator(), smallest_feature, features)
+    assert calls == ["computed"]
+    assert kept.samples is not None
+    largest = samples.x[samples.y == 0].flatten().sort().values[-4:]
+    assert kept.samples.x[:4].flatten().tolist() == largest.flip(0).tolist()
+    ReplayBuffer(4).with_task(samples, None, generator(), "random", features)
+    assert calls == ["computed"]
+    with pytest.raises(UsageError, match="looks at features, and none were given; pass features="):
+        ReplayBuffer(4).with_task(samples, None, generator(), smallest_feature)
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([0, 0, 1], "each at most once"),
+        ([0, 7], "expected their positions"),
+        ([-1, 0], "expected their positions"),
+        ([0.0, 1.0], "a tensor of float32, shape"),
+        ([[0, 1]], r"shape \(1, 2\)"),
+        ([2], "gave 1 positions for a group of 3 samples of which 2 can stay"),
+    ],
+)
+def test_positions_that_are_none_are_refused(positions: list[float], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        ReplayBuffer(2).with_task(
+            task({(0,): 3}), None, generator(), lambda _: torch.tensor(positions)
+        )

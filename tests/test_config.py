@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import pickle
 import tomllib
+from dataclasses import FrozenInstanceError
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
+from faircil.options import Options
 from faircil.runs.config import RunConfig, resolve
-from faircil.runs.settings import learner_options, settings_of
+from faircil.runs.settings import setting_names, settings_of
+from faircil.weighting.losses import LOSSES
 
 
 @pytest.mark.parametrize(
@@ -28,16 +34,17 @@ from faircil.runs.settings import learner_options, settings_of
 )
 def test_shipped_settings(dataset: str, measure: str, expected: dict[str, Any]) -> None:
     settings = resolve(dataset=dataset, method="fsw", measure=measure).settings
-    assert settings.model_dump().items() >= expected.items()
-    for name, value in {"batch_size": 64, "buffer_size": 32, "momentum": 0.9}.items():
-        assert getattr(settings, name) == value
-    assert settings.hidden == (256, 256)
-    assert settings.floor
-    assert settings.granularity == "sample"
+    common = {"batch_size": 64, "buffer_size": 32, "momentum": 0.9, "hidden": (256, 256)}
+    assert settings.flat().items() >= {**expected, **common}.items()
+    assert settings.weights.floor
+    assert settings.weights.granularity == "sample"
 
 
 def test_all_methods_but_joint_share_the_learning_rate_of_a_dataset() -> None:
-    rates = {m: resolve(dataset="mnist", method=m).settings.lr for m in ("er", "finetune", "joint")}
+    rates = {
+        m: resolve(dataset="mnist", method=m).settings.learner.lr
+        for m in ("er", "finetune", "joint")
+    }
     assert rates == {"er": 0.001, "finetune": 0.001, "joint": 0.01}
 
 
@@ -47,9 +54,9 @@ def test_every_row_of_the_table_names_settings_that_its_methods_have() -> None:
         assert set(row.get("dataset", [])) <= DATASETS.keys()
         assert set(row.get("method", [])) <= LEARNERS.keys()
         for method in row.get("method", []):
-            assert row["set"].keys() <= settings_of(method).model_fields.keys(), row
+            assert row["set"].keys() <= settings_of(method).keys(), row
         texts = "texts" in row or any(DATASETS[name].texts for name in row.get("dataset", []))
-        every = {name for method in LEARNERS for name in settings_of(method, texts).model_fields}
+        every = {name for method in LEARNERS for name in settings_of(method, texts)}
         assert row["set"].keys() <= every
 
 
@@ -58,7 +65,8 @@ def test_every_row_of_the_table_names_settings_that_its_methods_have() -> None:
 def test_every_method_has_settings_for_every_dataset(dataset: str, method: str) -> None:
     config = resolve(dataset=dataset, method=method)
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
-    assert isinstance(learner_options(method, config.settings), LEARNERS[method].options)
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert type(config.settings.learner) is LEARNERS[method].options
 
 
 def test_settings_of_another_method_are_an_error_that_says_whose_they_are() -> None:
@@ -71,10 +79,11 @@ def test_settings_of_another_method_are_an_error_that_says_whose_they_are() -> N
 def test_overrides_win_over_the_table_and_have_types() -> None:
     overrides = ["lam=0.25", "alpha=auto", "hidden=8,4", "floor=false", "classes_per_task=5"]
     settings = resolve(dataset="mnist", overrides=overrides).settings
-    assert (settings.lam, settings.alpha, settings.hidden) == (0.25, "auto", (8, 4))
-    assert settings.floor is False
-    assert settings.classes_per_task == 5
-    assert settings.tau == 10
+    weights = settings.weights
+    assert (weights.lam, weights.alpha, weights.floor) == (0.25, "auto", False)
+    assert settings.training.hidden == (8, 4)
+    assert settings.data.classes_per_task == 5
+    assert settings.flat()["tau"] == 10
 
 
 def test_fsw_is_replay_with_weighting() -> None:
@@ -94,10 +103,10 @@ def test_measure_follows_the_attribute() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "fsw", "weighting": "random"}, "use --method er --weighting random"),
+        ({"method": "fsw", "weighting": "random"}, "use method 'er' with weighting 'random'"),
         ({"method": "joint", "weighting": "fsw"}, "no current task to weigh"),
         ({"method": "finetune", "weighting": "random"}, "losses of old groups cannot be measured"),
-        ({"measure": "eo"}, "toy has none; use --measure eer"),
+        ({"measure": "eo"}, "toy has none; use measure 'eer'"),
         (
             {"overrides": ["hidden=0"]},
             "hidden=0 is not allowed: it should be greater than or equal",
@@ -168,4 +177,68 @@ def test_clusters_of_all_gradients_are_refused_before_a_run() -> None:
     overrides = ["gradient=all", "granularity=cluster"]
     with pytest.raises(UsageError, match="granularity 'cluster' clusters last-layer gradients"):
         resolve(dataset="digits", method="fsw", overrides=overrides)
-    resolve(dataset="digits", method="er", overrides=overrides)
+
+
+def test_names_of_settings_are_unique_over_the_parts() -> None:
+    for method in LEARNERS:
+        for texts in (False, True):
+            flat = settings_of(method, texts)
+            assert {row.part for row in flat.values()} >= {"learner", "training", "weights", "data"}
+
+    class Clashing(Options):
+        epochs: int = 3
+
+    with pytest.raises(UsageError, match=r"'epochs' is defined twice, by Clashing and by Training"):
+        setting_names(Clashing)
+
+
+def test_flat_settings_and_their_parts_are_the_same_values() -> None:
+    config = resolve(dataset="toy", method="der++", overrides=["distill=0.25", "solver=highs"])
+    flat = config.settings.flat()
+    assert (flat["distill"], flat["solver"], flat["epochs"]) == (0.25, "highs", 20)
+    assert config.model_dump()["settings"] == flat
+    assert flat.keys() == settings_of("der++").keys()
+    assert not flat.keys() & {"measure", "head"}
+
+
+def test_a_configuration_is_frozen_down_to_its_parts() -> None:
+    settings = resolve(dataset="toy").settings
+    for part, name in (
+        (settings, "data"),
+        (settings.training, "epochs"),
+        (settings.weights, "lam"),
+    ):
+        with pytest.raises((ValidationError, FrozenInstanceError)):
+            setattr(part, name, getattr(part, name))
+
+
+def test_a_piece_added_later_is_a_known_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="unknown loss 'mine'"):
+        resolve(dataset="toy", overrides=["loss=mine"])
+    with pytest.raises(
+        UsageError, match=r"unknown buffer rule 'mine': .*Known: large-weight-first"
+    ):
+        resolve(dataset="toy", overrides=["buffer_rule=mine"])
+    monkeypatch.setitem(LOSSES, "mine", LOSSES["hinge"])
+    monkeypatch.setitem(RULES, "mine", RULES["random"])
+    settings = resolve(dataset="toy", overrides=["loss=mine", "buffer_rule=mine"]).settings
+    assert (settings.weights.loss, settings.flat()["buffer_rule"]) == ("mine", "mine")
+
+
+def test_stored_settings_that_do_not_fit_are_refused() -> None:
+    stored = resolve(dataset="toy").model_dump(mode="json")
+    for name, value, words in (
+        ("epochs", 0, "setting epochs=0 is not allowed"),
+        ("nothing", 1, "unknown setting 'nothing'"),
+        ("lam", -1, "setting lam=-1 is not allowed"),
+    ):
+        bad = {**stored, "settings": {**stored["settings"], name: value}}
+        with pytest.raises(ValidationError, match=words):
+            RunConfig.model_validate(bad)
+
+
+def test_weights_follow_the_measure_of_the_run() -> None:
+    eo, eer = (resolve(dataset="toy-groups", measure=name) for name in ("eo", "eer"))
+    assert (eo.settings.weights.measure, eer.settings.weights.measure) == ("eo", "eer")
+    with pytest.raises(ValidationError, match="make both the same"):
+        RunConfig(**{**dict(eo), "settings": eer.settings})

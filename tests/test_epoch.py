@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from faircil.results.record import WeightRecord
-from faircil.runs import experiment as epoch
 from faircil.runs.experiment import run
 from faircil.weighting.weights import FairSampleWeights
 from small_runs import small_config, small_stream
@@ -12,7 +11,7 @@ WAYS = [("sample", "last"), ("group", "last"), ("sample", "all")]
 
 
 def weight_records(**settings: object) -> list[WeightRecord]:
-    config = small_config("fsw", attribute=True, alpha=0.1, **settings)
+    config = small_config("fsw", attribute=True, **{"alpha": 0.1, **settings})
     result = run(config, 0, stream=small_stream(attribute=True))
     return [each.weights for each in result.epochs if each.weights is not None]
 
@@ -36,16 +35,22 @@ def test_the_loss_of_the_program_changes_a_run_in_the_same_way_each_time(
     assert all(0 <= group.loss <= 5 for each in hinge for group in each.groups)  # C = 5 outputs
 
 
-def test_every_setting_of_the_program_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[FairSampleWeights] = []
-
-    def recording(**options: object) -> FairSampleWeights:
-        made.append(FairSampleWeights(**options))  # type: ignore[arg-type]
-        return made[-1]
-
-    monkeypatch.setattr(epoch, "FairSampleWeights", recording)
+def test_the_settings_of_the_weighting_are_the_object_that_weighs() -> None:
     values = {"lam": 2.0, "gradient": "all", "loss": "hinge", "floor": False, "solver": "highs"}
-    weight_records(**values)
+    config = small_config("fsw", attribute=True, alpha=0.1, **values)
     expected = FairSampleWeights(measure="eo", alpha=0.1, **values)  # type: ignore[arg-type]
-    assert made
-    assert all(each == expected for each in made)
+    assert config.settings.weights == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"lam": 20.0},
+        {"alpha": 0.5},
+        {"gradient": "all"},
+        {"loss": "hinge"},
+        {"granularity": "group"},
+    ],
+)
+def test_a_setting_of_the_weighting_changes_the_run(changed: dict[str, object]) -> None:
+    assert weight_records(**changed) != weight_records()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +234,7 @@ def test_defaults_are_those_of_the_method_without_ablations() -> None:
 
 def test_evaluation_covers_exactly_the_classes_seen() -> None:
     result = run(small_config(attribute=True), 0, stream=small_stream(attribute=True))
+    before = None
     for number, (predictions, metrics) in enumerate(
         zip(result.predictions, result.per_task, strict=True), start=1
     ):
@@ -249,7 +250,10 @@ def test_evaluation_covers_exactly_the_classes_seen() -> None:
             predictions.y_pred,
             task=predictions.task,
             sensitive=predictions.sensitive,
+            before=before,
         )
+        before = metrics
+        assert (metrics.forgetting is None) == (number == 1)
         assert [row.label for row in metrics.classes] == sorted(classes)
 
 
@@ -322,6 +326,23 @@ def test_replay_meets_all_of_the_buffer_before_any_sample_again(
     memories: list[Samples] = [batch.memory for (_, batch), _, _ in steps if batch.memory]
     first_pass = torch.cat([memory.x for memory in memories[:3]])
     assert len(torch.unique(first_pass, dim=0)) == 12
+
+
+@pytest.mark.parametrize(
+    ("size", "passes"), [(4, ([4, 4, 4], [4, 4, 4, 4, 2])), (7, ([7, 5], [7, 7, 4]))]
+)
+def test_memory_batches_have_the_size_that_is_set(
+    monkeypatch: pytest.MonkeyPatch, size: int, passes: tuple[list[int], list[int]]
+) -> None:
+    steps = spy(monkeypatch, Replay, "step")
+    result = run(small_config(memory_batch_size=size), 0, stream=small_stream(attribute=False))
+    sizes = iter([len(batch.memory) for (_, batch), _, _ in steps if batch.memory])
+    # The buffer has 12 samples in the second task, 18 in the third, and is passed again and again.
+    for task, one_pass in enumerate(passes, start=2):
+        count = sum(epoch.steps for epoch in result.epochs if epoch.task == task)
+        expected = list(islice(cycle(one_pass), count))
+        assert [next(sizes) for _ in expected] == expected
+    assert not list(sizes)
 
 
 def test_settings_choose_the_order_and_number_of_classes() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
+import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from faircil.metrics import (
     METRICS,
     ClassAccuracy,
     GroupAccuracy,
-    TaskMetrics,
     accuracy,
+    disparity_of,
     dp,
     dp_predicted,
     eer,
@@ -94,30 +95,37 @@ def test_every_metric_equals_the_obvious_loop(rows):
     y, p, z = columns(rows)
     tasks, classes = slow_tasks(rows), by_class(rows)
     slow_eo, slow_gap = slow_eo_and_gap(rows)
-    expected = TaskMetrics(
-        accuracy=mean(tasks),
-        eer=mean([abs(right(of) - right(rows)) for of in classes.values()])
+    judged = [right(g) for of in classes.values() for g in by_value(of).values() if len(g) >= 10]
+    expected = {
+        "accuracy": mean(tasks),
+        "final_accuracy": mean(tasks),
+        "balanced_accuracy": mean(
+            [right(g) for of in classes.values() for g in by_value(of).values()]
+        ),
+        "worst_group": min(judged, default=None),
+        "eer": mean([abs(right(of) - right(rows)) for of in classes.values()])
         if len(classes) > 1
         else None,
-        eer_task=mean([abs(a - mean(tasks)) for a in tasks]),
-        eo=slow_eo,
-        eo_gap=slow_gap,
-        dp=slow_dp(rows, classes),
-        dp_predicted=slow_dp(rows, {p for _, p, _ in rows}),
-        per_test_task=tuple(tasks),
-        classes=tuple(ClassAccuracy(c, len(of), right(of)) for c, of in classes.items()),
-        groups=tuple(
-            GroupAccuracy(c, v, len(group), right(group))
-            for c, of in classes.items()
-            for v, group in by_value(of).items()
-        ),
-    )
+        "eer_task": mean([abs(a - mean(tasks)) for a in tasks]),
+        "eo": slow_eo,
+        "eo_gap": slow_gap,
+        "dp": slow_dp(rows, classes),
+        "dp_predicted": slow_dp(rows, {p for _, p, _ in rows}),
+        "forgetting": None,
+    }
     got = evaluate(y, p, task=y // 2, sensitive=z)
-    assert (got.classes, got.groups) == (expected.classes, expected.groups)
-    for field in dataclasses.fields(TaskMetrics)[:-2]:
-        value = getattr(expected, field.name)
+    assert got.per_test_task == pytest.approx(tuple(tasks), abs=1e-12)
+    assert got.classes == tuple(ClassAccuracy(c, len(of), right(of)) for c, of in classes.items())
+    assert got.groups == tuple(
+        GroupAccuracy(c, v, len(group), right(group))
+        for c, of in classes.items()
+        for v, group in by_value(of).items()
+    )
+    assert got.values.keys() == expected.keys() == METRICS.keys()
+    for name, value in expected.items():
         wanted = None if value is None else pytest.approx(value, abs=1e-12)
-        assert getattr(got, field.name) == wanted, field.name
+        assert got.values[name] == wanted, name
+        assert getattr(got, name) == got.values[name]
 
 
 @quick
@@ -194,7 +202,7 @@ def test_measured_and_equal_is_zero(share):
     assert (got.eer, got.eer_task, got.eo, got.eo_gap, got.dp, got.dp_predicted) == (0,) * 6
 
 
-def test_what_cannot_be_told_is_none():
+def test_what_is_undefined_is_none():
     y, p = [0, 0, 1, 1], [0, 1, 1, 1]
     for sensitive in (None, [7, 7, 7, 7]):
         got = evaluate(y, p, task=[0] * 4, sensitive=sensitive)
@@ -243,8 +251,47 @@ def test_mistakes_in_the_arrays_are_named(arrays, message):
         evaluate(y, p, task=task)
 
 
-def test_metrics_has_one_sentence_with_a_direction_for_every_number():
-    numbers = [f.name for f in dataclasses.fields(TaskMetrics)][:7]
-    assert list(METRICS) == [*numbers, "forgetting"]
-    assert all("1 = best" in text or "0 = " in text for text in METRICS.values())
-    assert "biometric" in METRICS["eer"]
+def test_every_row_describes_itself():
+    for name, metric in METRICS.items():
+        assert metric.description[0].isupper()
+        assert metric.description.endswith(f"{metric.best}.")
+        assert metric.axis_title.endswith(f"({metric.best})")
+        assert metric.is_disparity == (metric.best == "0 = fair"), name
+    assert "biometric" in METRICS["eer"].summary
+    by_attribute = {name for name, metric in METRICS.items() if metric.by_attribute}
+    assert by_attribute == {"eo", "eo_gap", "dp", "dp_predicted"}
+
+
+def test_measures_are_shown_by_a_metric_of_theirs(monkeypatch):
+    assert [disparity_of(name) for name in ("eer", "eo", "dp", "own")] == [
+        "eer", "eo_gap", "dp", "eer",
+    ]  # fmt: skip
+    monkeypatch.setitem(METRICS, "own", METRICS["eo"])
+    assert disparity_of("own") == "own"
+
+
+def test_unknown_metric_is_named_and_metrics_survive_a_copy():
+    got = evaluate([0, 1], [0, 1], task=[0, 0])
+    assert copy.deepcopy(got) == pickle.loads(pickle.dumps(got)) == got
+    with pytest.raises(AttributeError, match="there is no metric 'acuracy'; there are accuracy, "):
+        _ = got.acuracy
+
+
+def test_worst_group_is_among_those_large_enough_to_judge():
+    y, z = np.repeat([0, 0, 1, 1], [10, 9, 10, 30]), np.repeat([0, 1, 0, 1], [10, 9, 10, 30])
+    p = np.where(z == 1, 7, y)  # value 1 is always wrong
+    got = evaluate(y[:29], p[:29], task=y[:29], sensitive=z[:29])
+    assert got.worst_group == 1.0  # nine samples are too few to judge
+    assert evaluate(y, p, task=y, sensitive=z).worst_group == 0.0
+    assert evaluate(y, p, task=y).worst_group == 0.25  # without an attribute, the worst class
+    assert evaluate(y[:9], p[:9], task=y[:9]).worst_group is None
+
+
+def test_forgetting_needs_the_evaluations_before():
+    first = evaluate([0, 0], [0, 0], task=[0, 0])
+    second = evaluate([0, 0, 1], [0, 1, 1], task=[0, 0, 1], before=first)
+    third = evaluate([0, 0, 1, 2], [2, 2, 1, 2], task=[0, 0, 1, 2], before=second)
+    assert (first.forgetting, second.forgetting, third.forgetting) == (None, 0.5, 0.5)
+    assert evaluate([0, 0, 1], [0, 1, 1], task=[0, 0, 1]).forgetting is None
+    with pytest.raises(DataError, match="of 3 tasks and those of the task before are of 1, expec"):
+        evaluate([0, 1, 2], [0, 1, 2], task=[0, 1, 2], before=first)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from faircil.nets import MLP, build_mlp
+from faircil.errors import UsageError
+from faircil.nets import MLP, NetTraits, build_mlp, find_head, last_linear, traits_of
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,28 @@ def test_the_global_generator_is_left_alone() -> None:
     torch.manual_seed(7)
     build_mlp(6, 3, (5,), seed=0)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_plain_module_has_the_traits_of_a_small_net() -> None:
+    assert traits_of(MLP(4, 3)) == NetTraits()
+    assert traits_of(nn.Linear(4, 3)) == NetTraits(large=False, graphable=True)
+
+
+def test_a_net_declares_its_traits_in_one_attribute() -> None:
+    class Counting(nn.Linear):
+        tokens = 0
+
+        @property
+        def traits(self) -> NetTraits:
+            return NetTraits(large=True, trained_tokens=self.tokens)
+
+    net = Counting(4, 3)
+    net.tokens = 7
+    assert (traits_of(net).large, traits_of(net).trained_tokens) == (True, 7)
+
+
+def test_the_layer_defined_last_is_the_head_until_an_input_tells() -> None:
+    net = MLP(4, 3)
+    assert last_linear(net) is net.head is find_head(net, torch.zeros(1, 4))
+    with pytest.raises(UsageError, match=r"ReLU has no linear layer; end the net with an nn\.Lin"):
+        last_linear(nn.ReLU())

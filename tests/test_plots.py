@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from faircil.errors import FaircilError
+from faircil.metrics import METRICS
 from faircil.report import group_runs
-from faircil.report.plots import TITLES, over_tasks, save
-from faircil.results.record import METRIC_NAMES
+from faircil.report.plots import Plane, over_tasks, save
 from run_summaries import make_run
 
 RUNS = [
@@ -30,8 +30,8 @@ def test_line_is_the_mean_and_band_the_deviation() -> None:
 
 
 def test_every_metric_has_a_panel_and_every_configuration_a_name() -> None:
-    figure = over_tasks(group_runs(RUNS), METRIC_NAMES, "all metrics")
-    assert [axes.get_title() for axes in figure.axes] == [TITLES[name] for name in METRIC_NAMES]
+    figure = over_tasks(group_runs(RUNS), list(METRICS), "all metrics")
+    assert [axes.get_title() for axes in figure.axes] == [m.axis_title for m in METRICS.values()]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["er", "fsw"]
 
@@ -48,6 +48,37 @@ def test_negative_forgetting_is_in_sight() -> None:
     rows = group_runs([make_run("er", forgetting=-0.2)])
     (axes,) = over_tasks(rows, ("forgetting",), "better").axes
     assert axes.get_ylim()[0] < -0.2
+
+
+def test_levelling_down_is_hollow() -> None:
+    """Fine-tuning has the lower gap, and the lower accuracy of the worst group."""
+    made = [
+        make_run("finetune", eo_gap=0.1, worst_group=0.0),
+        make_run("er", eo_gap=0.3, worst_group=0.4),
+    ]
+    figure = over_tasks(group_runs(made), ("worst_group", "eo_gap"), "title")
+    worst, gap = figure.axes
+    assert len(worst.get_lines()) == 2
+    hollow = [line for line in gap.get_lines() if line.get_markerfacecolor() == "white"]
+    assert [line.get_ydata().tolist() for line in hollow] == [[0.1, 0.1]]
+    assert "levelling down" in figure.legends[0].get_texts()[-1].get_text()
+    honest = [make_run("er", eo_gap=0.3, worst_group=0.4), make_run("fsw", eo_gap=0.1)]
+    figure = over_tasks(group_runs(honest), ("eo_gap",), "title")
+    assert len(figure.axes[0].get_lines()) == 2
+
+
+def test_points_are_drawn_above_with_those_predicted_wrong(tmp_path: Path) -> None:
+    x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
+    plane = Plane("er", x, ["a", "a", "b"], np.array([True, False, True]))
+    figure = over_tasks(group_runs(RUNS), ("accuracy", "eo_gap"), "title", [plane])
+    assert len(figure.axes) == 3
+    *classes, wrong = figure.axes[0].collections
+    assert [len(some.get_offsets()) for some in classes] == [2, 1]
+    np.testing.assert_array_equal(wrong.get_offsets(), [[1.0, 0.0]])
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert legend.get_texts()[0].get_text() == "class a: 50% right"
+    assert len(save(figure, tmp_path / "points")) == 2
 
 
 def test_files(tmp_path: Path) -> None:

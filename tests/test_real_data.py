@@ -1,25 +1,15 @@
-"""The method on real files; skipped where there are none."""
+"""The method on real files, `pytest -m data`; skipped where there are none."""
 
 from __future__ import annotations
 
 import pytest
 
 from faircil.data.datasets import load_dataset
-from faircil.data.sources import SOURCES, data_folder
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 
 
-def needs(source: str) -> pytest.MarkDecorator:
-    """Skip the test unless all files of the source are in the folder of all datasets."""
-    folder = data_folder() / source
-    missing = [file.name for file in SOURCES[source].files if not (folder / file.name).is_file()]
-    return pytest.mark.skipif(
-        bool(missing), reason=f"{source} is not in {folder.parent}: set FAIRCIL_DATA or fetch it"
-    )
-
-
-@needs("mnist")
+@pytest.mark.data("mnist")
 def test_mnist_with_the_shipped_settings_reaches_the_papers_figures() -> None:
     figures = run(resolve(dataset="mnist", method="fsw", measure="eer"), seed=0).averages()
     assert figures["accuracy"] is not None
@@ -28,14 +18,14 @@ def test_mnist_with_the_shipped_settings_reaches_the_papers_figures() -> None:
     assert figures["eer_task"] <= 0.05
 
 
-@needs("mnist")
+@pytest.mark.data("mnist")
 def test_mnist_has_its_own_split() -> None:
     tasks = load_dataset("mnist", 0).tasks
     assert sum(len(task.train) for task in tasks) == 60_000
     assert sum(len(task.test) for task in tasks) == 10_000
 
 
-@needs("drug")
+@pytest.mark.data("drug")
 def test_drug_runs_with_the_shipped_settings() -> None:
     stream = load_dataset("drug", 0)
     assert sum(len(task.train) for task in stream.tasks) == 1319

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from faircil.cli.console import show_table
 
-HELP = "compare runs in a table, mean ± deviation over seeds"
 EPILOG = """examples:
   faircil compare runs/mnist
   faircil compare runs/mnist/er-eer-* runs/mnist/fsw-eer-* --markdown
 
-A method is marked best only where it beats every other one in a paired t-test over common seeds
-(Holm, 5 %); joint and finetune are bounds and take no part. Two seeds are needed, five are better.
+A method is marked best only where it is significantly better than every other one: paired t-test
+over at least 3 common seeds, Holm, 5 %. joint and finetune are references and take no part. Runs
+with another sensitive attribute, other tasks or other test data are in tables of their own.
 """
 
 
@@ -24,13 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Print one table per dataset."""
+    """Print one table for all runs that can be compared."""
     from faircil.report import as_markdown, compare, legend
     from faircil.results.folder import find_runs
 
     for table in compare(find_runs(arguments.runs)):
         if arguments.markdown:
-            explained = f"\n{text}\n" if (text := legend(table)) else ""
+            # A line of its own in Markdown is a paragraph.
+            explained = "".join(f"\n{line}\n" for line in legend(table).splitlines())
             print(f"### {table.title}\n\n{as_markdown(table)}{explained}")  # noqa: T201
         else:
             show_table(table)

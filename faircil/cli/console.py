@@ -13,7 +13,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from faircil.report import Cell, Table
 
-PLAIN_WIDTH = 160  # where no terminal sets the width, tables are not squeezed
+PLAIN_WIDTH = 220  # where no terminal sets the width, tables are not squeezed
 EDGE, BETWEEN = 1, 3  # characters of a table's frame: at its left, and per column
 BEST = "*"
 
@@ -81,9 +81,9 @@ def duration(seconds: float) -> str:
 
 
 def show_table(table: Table) -> None:
-    """Print a table of results on stdout, and below it what its marks mean.
+    """Print a table of results on stdout, and below it the meaning of its marks and its notes.
 
-    The proven best of a column is bold and starred. A table that is wider than the terminal goes on
+    The best of a column is bold and starred. A table that is wider than the terminal goes on
     below, with its first column again.
     """
     from faircil.report import legend
@@ -103,7 +103,7 @@ def show_table(table: Table) -> None:
             )
         console.print(rich)
     if caption := legend(table, best=BEST):
-        console.print(Text(caption, style="dim italic"))
+        console.print(Text(caption, style="italic"))
 
 
 def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -117,11 +117,7 @@ def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, 
 
 
 def _text(cell: Cell) -> str:
-    from faircil.report import AMONG_BEST
-
-    if cell.best:
-        return f"{cell.text} {BEST}"
-    return f"{cell.text} {AMONG_BEST}" if cell.among_best else cell.text
+    return cell.marked(BEST)
 
 
 def _fitting(table: Table, width: int) -> Iterator[list[int]]:

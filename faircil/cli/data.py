@@ -12,7 +12,6 @@ from faircil.errors import DataError, raise_all, unknown_name
 if TYPE_CHECKING:
     from faircil.data.sources import ByHand
 
-HELP = "list, fetch and check dataset files"
 EPILOG = """examples:
   faircil data list
   faircil data fetch mnist

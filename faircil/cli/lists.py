@@ -1,4 +1,4 @@
-"""``faircil list``: what there is."""
+"""``faircil list``: the pieces that there are, those of other packages included."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ import argparse
 from faircil.cli.console import show_columns
 
 Listing = tuple[tuple[str, ...], list[tuple[str, ...]]]  # header and rows
-KINDS = ("datasets", "methods", "measures", "weightings", "settings", "metrics", "solvers")
-HELP = "list datasets, methods, measures, weightings, settings, metrics or solvers"
+KINDS = (
+    "datasets",
+    "methods",
+    "measures",
+    "weightings",
+    "settings",
+    "metrics",
+    "solvers",
+    "losses",
+    "buffers",
+)
 EPILOG = None
 
 
@@ -22,6 +31,18 @@ def command(arguments: argparse.Namespace) -> None:
     for kind in [arguments.kind] if arguments.kind else KINDS:
         header, rows = _TABLES[kind]()
         show_columns(kind, header, rows)
+
+
+def names_of(kind: str) -> str:
+    """List the names of a kind in :data:`faircil.registry.KINDS`, for a help text."""
+    from faircil.registry import registry_of
+
+    names = [*registry_of(kind)]
+    if kind == "learner":
+        from faircil.learners import ALIASES
+
+        names += ALIASES
+    return ", ".join(names).replace("%", "%%")  # argparse fills in what follows a %
 
 
 def _datasets() -> Listing:
@@ -75,20 +96,16 @@ def _weightings() -> Listing:
 
 def _settings() -> Listing:
     from faircil.learners import LEARNERS
-    from faircil.runs.settings import Settings, own_settings
-    from faircil.text.options import TextOptions
+    from faircil.options import Options
+    from faircil.runs.settings import own_settings, setting_names, settings_of
 
-    owners: dict[tuple[str, str, str], list[str]] = {
-        (name, plain(field.default), _line(field.description)): ["all"]
-        for name, field in Settings.model_fields.items()
-    }
-    owners |= {
-        (name, plain(field.default), _line(field.description)): ["all, with texts"]
-        for name, field in TextOptions.model_fields.items()
-    }
-    for method, learner in LEARNERS.items():
+    owners: dict[tuple[str, str, str], list[str]] = {}
+    for name, row in setting_names(Options, texts=True).items():
+        who = "all, with texts" if row.part == "text" else "all"
+        owners[name, plain(row.field.default), _line(row.field.description)] = [who]
+    for method in LEARNERS:
         for name in own_settings(method):
-            field = learner.options.model_fields[name]
+            field = settings_of(method)[name].field
             what = (name, plain(field.default), _line(field.description))
             owners.setdefault(what, []).append(method)
     return ("name", "default", "methods", "what"), [
@@ -100,16 +117,36 @@ def _settings() -> Listing:
 def _metrics() -> Listing:
     from faircil.metrics import METRICS
 
-    return ("name", "what"), list(METRICS.items())
+    return ("name", "better", "attribute", "what"), [
+        (
+            name,
+            "higher" if metric.higher_is_better else "lower",
+            "needed" if metric.by_attribute else "–",
+            metric.description,
+        )
+        for name, metric in METRICS.items()
+    ]
 
 
 def _solvers() -> Listing:
     from faircil.weighting.solver import DEFAULT, SOLVERS
 
-    return ("name", "used by auto", "what"), [
-        (name, "yes" * (name == DEFAULT), (solver.__doc__ or "").partition("\n")[0])
-        for name, solver in SOLVERS.items()
+    return ("name", "used by auto", "result", "what"), [
+        (name, "yes" * (name == DEFAULT), "exact" if row.exact else "approximate", row.summary)
+        for name, row in SOLVERS.items()
     ]
+
+
+def _losses() -> Listing:
+    from faircil.weighting.losses import LOSSES
+
+    return ("name", "what"), [(name, row.summary) for name, row in LOSSES.items()]
+
+
+def _buffers() -> Listing:
+    from faircil.buffer import RULES
+
+    return ("name", "what"), [(name, row.summary) for name, row in RULES.items()]
 
 
 def plain(value: object) -> str:
@@ -132,4 +169,6 @@ _TABLES = {
     "settings": _settings,
     "metrics": _metrics,
     "solvers": _solvers,
+    "losses": _losses,
+    "buffers": _buffers,
 }

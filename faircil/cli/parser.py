@@ -1,51 +1,98 @@
-"""The commands and their options."""
+"""The commands and their options.
+
+A command is a module with ``EPILOG``, ``add_arguments`` and ``command``. Only the chosen one is
+imported, so ``--help`` is quick.
+"""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import textwrap
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass
+from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any, NoReturn
 
 from faircil import __version__
-from faircil.cli import compare, data, demo, lists, postprocess, run, tune
 from faircil.errors import UsageError, raise_all, unknown_name
+
+GROUP = "faircil.commands"  # entry points by which other packages add commands
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it does, in a line, and its module; None if that is not installed."""
+
+    help: str
+    module: str | None
+
+
+COMMANDS = {
+    "demo": Command(
+        "see unfair forgetting and its cure on a toy and on real digits; no download, a minute",
+        "faircil.cli.demo",
+    ),
+    "run": Command(
+        "train a method over a stream of tasks and measure accuracy and fairness",
+        "faircil.cli.run",
+    ),
+    "compare": Command(
+        "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
+    ),
+    "postprocess": Command(
+        "make predictions nearly independent of a sensitive attribute, and see what it costs",
+        "faircil.cli.postprocess",
+    ),
+    "tune": Command(
+        "choose settings on held-out training data, with the same budget for every method",
+        "faircil.cli.tune",
+    ),
+    "data": Command("list, fetch and check dataset files", "faircil.cli.data"),
+    "list": Command(
+        "list datasets, methods, measures, settings and other pieces, by name",
+        "faircil.cli.lists",
+    ),
+}
+# Commands of the laboratory, a distribution of its own in the same repository.
+LABORATORY = {
+    "reproduce": "reproduce the paper's tables and figures, published values beside ours",
+    "bench": "measure solvers, whole runs, sweeps, or a text encoder",
+}
+
+
+def all_commands() -> dict[str, Command]:
+    """Return every command by name: ours, and those of other packages."""
+    added = {
+        point.name: Command(LABORATORY.get(point.name, f"see {point.module}"), point.module)
+        for point in metadata.entry_points(group=GROUP)
+    }
+    absent = {name: Command(does, None) for name, does in LABORATORY.items()}
+    return {**COMMANDS, **absent, **added}
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help that does not break names at their hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def add_command(
-    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType
-) -> argparse.ArgumentParser:
-    """Add the command of a module with ``HELP``, ``EPILOG`` and ``add_arguments``."""
+    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType, does: str
+) -> None:
+    """Add the command of a module with all of its options."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
-        help=module.HELP,
-        description=module.HELP[0].upper() + module.HELP[1:] + ".",
+        help=does,
+        description=does[0].upper() + does[1:] + ".",
         epilog=module.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
     module.add_arguments(parser)
     parser.set_defaults(command=module.command)
-    return parser
-
-
-COMMANDS = {
-    "demo": demo,
-    "run": run,
-    "compare": compare,
-    "postprocess": postprocess,
-    "tune": tune,
-    "data": data,
-    "list": lists,
-}
-
-
-LABORATORY = {
-    "reproduce": "make the tables and figures of the paper again",
-    "bench": "measure solvers, runs, sweeps or a text encoder",
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,33 +120,6 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(unknown_name(kind, str(value), map(str, action.choices)))
 
 
-def _added_commands() -> dict[str, EntryPoint | None]:
-    """Return the commands that other packages add; None for one of the laboratory, not installed.
-
-    They are found by their entry points and loaded only to be used: help is quick.
-    """
-    return {
-        **dict.fromkeys(LABORATORY),
-        **{point.name: point for point in entry_points(group="faircil.commands")},
-    }
-
-
-def _add_other_command(
-    subparsers: argparse._SubParsersAction[Any], name: str, point: EntryPoint | None, chosen: bool
-) -> None:
-    """Add a command of another package; in full where it was chosen."""
-    if not chosen:
-        does = LABORATORY.get(name, "a command that another package adds")
-        subparsers.add_parser(name, help=does, add_help=False)
-    elif point is not None:
-        add_command(subparsers, name, point.load())
-    else:
-        raise UsageError(
-            f"`faircil {name}` is part of the laboratory, which is not installed; in a clone of "
-            "the repository, run `make setup` or `pip install ./lab`"
-        )
-
-
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Read a command line.
 
@@ -109,7 +129,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         The options of the command, with ``command``, the function to call, and ``typed``, the
         whole line.
     """
-    arguments = build_parser(argv[0] if argv else None).parse_args(argv)
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    arguments = _build_parser(chosen).parse_args(argv)
     arguments.typed = shlex.join(["faircil", *argv])
     return arguments
 
@@ -126,7 +147,7 @@ def flags_of(chosen: str | None) -> dict[str, str]:
     flags: dict[str, str] = {}
     for name in sorted(COMMANDS, key=lambda name: name != chosen):
         parser = Parser(add_help=False)
-        COMMANDS[name].add_arguments(parser)
+        import_module(COMMANDS[name].module or "").add_arguments(parser)
         for action in parser._actions:
             option = next((text for text in action.option_strings if text.startswith("--")), None)
             if option is not None:
@@ -134,8 +155,8 @@ def flags_of(chosen: str | None) -> dict[str, str]:
     return flags | {name: flags[dest] for name, dest in PARAMETERS.items()}
 
 
-def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of ``faircil``; commands of other packages in full only if chosen."""
+def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Return the parser of ``faircil``, with the options of the chosen command."""
     parser = Parser(
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
@@ -145,8 +166,14 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
     subparsers = parser.add_subparsers(metavar="command", required=True)
-    for name, module in COMMANDS.items():
-        add_command(subparsers, name, module)
-    for name, point in _added_commands().items():
-        _add_other_command(subparsers, name, point, name == chosen)
+    for name, command in all_commands().items():
+        if name != chosen:
+            subparsers.add_parser(name, help=command.help, add_help=False)
+        elif command.module is None:
+            raise UsageError(
+                f"`faircil {name}` is part of the laboratory, which is not installed; in a clone "
+                "of the repository, run `make setup` or `pip install ./lab`"
+            )
+        else:
+            add_command(subparsers, name, import_module(command.module), command.help)
     return parser

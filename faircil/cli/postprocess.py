@@ -8,7 +8,6 @@ from pathlib import Path
 from faircil.cli.console import say, show_table
 from faircil.errors import DataError, raise_all
 
-HELP = "make predictions nearly independent of a sensitive attribute, and see what it costs"
 EPILOG = """examples:
   faircil postprocess runs/biased-mnist --epsilon 0 0.01 0.02 0.05 0.1 -o curves
   faircil postprocess --pool pool.csv --apply new.csv --probabilities p_a p_b --sensitive sex \\

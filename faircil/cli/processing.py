@@ -18,12 +18,13 @@ from pandas.api.types import is_numeric_dtype
 from faircil.data.encode import code_values, cross
 from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
+from faircil.metrics import METRICS
 from faircil.postprocess import EpsilonFair
 from faircil.postprocess.pool import probability_mistakes
-from faircil.report import Cell, Row, Table, format_value
-from faircil.report.plots import COLOURS, MARKERS, TITLES, save
+from faircil.report import Cell, Row, Table, format_value, heading
+from faircil.report.plots import COLOURS, MARKERS, save
 from faircil.results.processed import ProcessedRun
-from faircil.results.record import METRIC_NAMES, spread
+from faircil.results.record import spread
 
 PREDICTION = "prediction"  # the column that is added
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -145,7 +146,10 @@ def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
 Series = Sequence[Sequence[ProcessedRun]]
 Processed = list[tuple[Row, Series]]
 NEAR = 0.04  # of the figure: points so close share a label
-HEADER = ("epsilon", "accuracy", "cost", "dp", "largest gap", "eo_gap")
+HEADER = (
+    *("epsilon", heading("accuracy"), "cost", heading("final_accuracy"), heading("worst_group")),
+    *("dp", "largest gap", "eo_gap"),
+)
 
 
 def cost_table(row: Row, runs: Series) -> Table:
@@ -162,6 +166,8 @@ def cost_table(row: Row, runs: Series) -> Table:
                 Cell(_written(column[0].epsilon)),
                 Cell(_mean(column, "accuracy")),
                 Cell("–" if column[0].epsilon is None else format_value(*spread(costs))),
+                Cell(_mean(column, "final_accuracy")),
+                Cell(_mean(column, "worst_group")),
                 Cell(_mean(column, "dp")),
                 Cell(format_value(*spread([run.largest_gap for run in column]))),
                 Cell(_mean(column, "eo_gap")),
@@ -179,11 +185,11 @@ def write_rows(processed: Processed, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(("dataset", "method", "seed", "epsilon", "largest_gap", *METRIC_NAMES))
+            writer.writerow(("dataset", "method", "seed", "epsilon", "largest_gap", *METRICS))
             for row, runs in processed:
                 for run in (run for series in runs for run in series):
                     name = (run.run.config["dataset"], row.name, run.run.seed)
-                    values = [run.metrics[metric] for metric in METRIC_NAMES]
+                    values = [run.metrics[metric] for metric in METRICS]
                     writer.writerow((*name, _written(run.epsilon), run.largest_gap, *values))
     except OSError as error:
         raise FaircilError(
@@ -206,8 +212,8 @@ def _figure(title: str, processed: Processed) -> Figure:
     axes = figure.subplots()
     curves = [_curve(axes, row.name, runs, number) for number, (row, runs) in enumerate(processed)]
     axes.set_title(f"{title}: what eps-fair costs (numbers: epsilon)", fontsize=11)
-    axes.set_xlabel(TITLES["dp"])
-    axes.set_ylabel(TITLES["accuracy"])
+    axes.set_xlabel(METRICS["dp"].axis_title)
+    axes.set_ylabel(METRICS["accuracy"].axis_title)
     axes.set_xlim(left=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)

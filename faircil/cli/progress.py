@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console
-from faircil.metrics import TaskMetrics
+from faircil.metrics import TaskMetrics, disparity_of
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
@@ -18,8 +18,6 @@ from faircil.sweep.work import Unwatched, Watcher
 from faircil.text.embeddings import EmbeddingProgress
 
 PAUSE = 10.0  # seconds between two lines about the same work
-# What to show while a measure is trained for.
-DISPARITY = {"eer": "eer", "eo": "eo_gap", "dp": "dp"}
 
 
 class Lines:
@@ -47,13 +45,13 @@ class Lines:
             self._epochs.append(event)
         last, seconds = self._epochs[-1], sum(_seconds(epoch) for epoch in self._epochs)
         run = f"{self._config.dataset} {self._config.label} seed {self._seed}: "
-        task = f"task {last.task}/{self._tasks}"
+        task, epochs = f"task {last.task}/{self._tasks}", self._config.settings.training.epochs
         if isinstance(event, TaskMetrics):
             metrics = _metrics(self._config, event)
             self._print(f"{run}{task}  {metrics}  {_detail(last)}  {seconds:.1f} s")
             self._epochs.clear()
             self._told = 0.0
-        elif seconds - self._told > PAUSE and last.epoch < (epochs := self._config.settings.epochs):
+        elif seconds - self._told > PAUSE and last.epoch < epochs:
             self._told = seconds
             left = (epochs - last.epoch) * seconds / len(self._epochs)
             self._print(
@@ -87,7 +85,7 @@ class Bars:
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run; now the amount of work is known."""
         self._seed, self._tasks, self._metrics = seed, tasks, ""
-        total = self._runs * tasks * self._config.settings.epochs
+        total = self._runs * tasks * self._config.settings.training.epochs
         self._progress.update(self._bar, total=total)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
@@ -99,7 +97,7 @@ class Bars:
         if isinstance(event, EpochRecord):
             where = (
                 f"{self._config.label} seed {self._seed} task {event.task}/{self._tasks} "
-                f"epoch {event.epoch}/{self._config.settings.epochs}"
+                f"epoch {event.epoch}/{self._config.settings.training.epochs}"
             )
             detail = f"{_detail(event)}  {self._metrics}"
             self._progress.update(self._bar, advance=1, description=where, detail=detail)
@@ -152,7 +150,6 @@ def _embedded(progress: EmbeddingProgress) -> str:
 
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:
-    name = DISPARITY.get(config.measure, "eer")
-    return (
-        f"accuracy {format_value(metrics.accuracy)}  {name} {format_value(getattr(metrics, name))}"
-    )
+    # The worst group beside the disparity: a low disparity alone may be levelling down.
+    names = ("accuracy", disparity_of(config.measure), "worst_group")
+    return "  ".join(f"{name} {format_value(metrics.values[name])}" for name in names)

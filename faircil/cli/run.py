@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_table
+from faircil.cli.lists import names_of
 from faircil.errors import UsageError, collecting
 
 if TYPE_CHECKING:
@@ -90,7 +91,6 @@ def parse_seeds(text: str) -> list[int]:
     return sorted(seeds)
 
 
-HELP = "train a method over a stream of tasks and measure accuracy and fairness"
 EPILOG = """examples:
   faircil run --dataset biased-digits --method fsw
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
@@ -108,8 +108,10 @@ time: a seed is run by the one that comes first.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     what = parser.add_argument_group("what to run")
-    what.add_argument("--dataset", metavar="NAME", help="a dataset by name")
-    what.add_argument("--method", metavar="NAME", default="fsw", help="learner (default: fsw)")
+    what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
+    what.add_argument(
+        "--method", metavar="NAME", default="fsw", help=f"{names_of('learner')} (default: fsw)"
+    )
     what.add_argument(
         "--weighting",
         metavar="NAME",
@@ -118,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--measure",
         metavar="NAME",
-        help="fairness measure (default: eo with an attribute, else eer)",
+        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
     what.add_argument(
         "--postprocess",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
+from faircil.cli.lists import names_of
 from faircil.cli.run import add_own_arguments, own_data, parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
@@ -16,7 +17,6 @@ from faircil.errors import FaircilError, collecting, raise_all
 if TYPE_CHECKING:
     from faircil.tuning.request import NotTuned, Tuned, TuneRequest
 
-HELP = "choose settings on held-out training data, with the same budget for every method"
 EPILOG = """examples:
   faircil tune --dataset biased-mnist --method fsw --measure eo
   faircil tune --dataset mnist --method er fsw icarl --measure eer --jobs 4
@@ -36,15 +36,19 @@ WARNING = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     what = parser.add_argument_group("what to choose settings for")
-    what.add_argument("--dataset", metavar="NAME", help="a dataset by name")
+    what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
     what.add_argument(
-        "--method", nargs="+", default=["fsw"], metavar="NAME", help="learners (default: fsw)"
+        "--method",
+        nargs="+",
+        default=["fsw"],
+        metavar="NAME",
+        help=f"one or more of {names_of('learner')} (default: fsw)",
     )
     what.add_argument("--weighting", metavar="NAME", help="fsw, random, balanced or none")
     what.add_argument(
         "--measure",
         metavar="NAME",
-        help="fairness measure (default: eo with an attribute, else eer)",
+        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
     what.add_argument(
         "--set",

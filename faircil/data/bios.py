@@ -13,13 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.data.encode import code_values, draw_test, missing_mistakes, text_mistakes
-from faircil.data.sources import ByHand, DataFile, FileStatus, data_folder, unpack
+from faircil.data.sources import DataFile, FileStatus, data_folder, unpack
 from faircil.data.stream import Integers, Part, Parts
 from faircil.data.tables import read_table
-from faircil.errors import DataError, raise_all, shortened
+from faircil.errors import DataError, Mistake, raise_all, shortened
 
 FOLDER = "biasbios"
-ABOUT = "De-Arteaga et al. 2019, without the 1 % that Ravfogel et al. 2020 could not get, MIT"
 SPLITS = ("train", "test")  # the third, dev, is not used
 LAYOUTS = ("data/{}-*.parquet", "{}-*.parquet", "{}.parquet", "{}.csv", "{}.csv.gz")
 SAMPLE = DataFile(
@@ -114,10 +113,6 @@ def check_sample() -> list[FileStatus]:
     except DataError as error:
         return [FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")]
     return [FileStatus(path, "ok", f"{path} is there and intact")]
-
-
-FULL_BY_HAND = ByHand(FOLDER, ABOUT, check_splits)
-SAMPLE_BY_HAND = ByHand(FOLDER, "rows of public samples of Bias in Bios, MIT", check_sample)
 
 
 COLUMNS = ("hard_text", "profession", "gender")
@@ -261,8 +256,8 @@ def biasbios_sample(seed: int) -> Parts:
     tasks = "|".join(",".join(PROFESSIONS[c] for c in classes[i : i + 2]) for i in (0, 2, 4))
     note = (
         f"left out: {guessed.sum()} rows whose profession is a classifier's guess, {small.sum()} "
-        "rows of professions with few biographies. To use others, run on the file: --data "
-        f"{shlex.quote(str(path))} --text hard_text --label profession --sensitive gender "
+        "rows of professions with few biographies. To use others, run on the file: faircil run "
+        f"--data {shlex.quote(str(path))} --text hard_text --label profession --sensitive gender "
         f"--tasks '{tasks}'"
     )
     return parts_of(used.take(~test), used.take(test), classes, (note,))
@@ -278,12 +273,17 @@ def _by_size(counts: Integers) -> Integers:
 
 
 def _class_mistakes(classes: Integers, counts: Integers, test_counts: Integers) -> list[str]:
-    mistakes = []
+    mistakes: list[str] = []
     if (n := np.count_nonzero(counts)) < CLASSES:
         mistakes.append(
-            f"the training split of biasbios has biographies of {n} professions, expected at least "
-            f"{CLASSES} of {len(PROFESSIONS)}; get its files again, or run on them as your own "
-            "data: --data FILE --text hard_text --label profession --sensitive gender"
+            Mistake(
+                f"the training split of biasbios has biographies of {n} professions, expected at "
+                f"least {CLASSES} of {len(PROFESSIONS)}; get its files again, or run on them as "
+                "your own data (text hard_text, label profession, sensitive gender)",
+                "own",
+                "text",
+                "sensitive",
+            )
         )
     if len(absent := classes[(counts[classes] > 0) & (test_counts[classes] == 0)]):
         mistakes.append(

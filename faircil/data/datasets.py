@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from faircil.data import bios
-from faircil.data import images as downloaded
-from faircil.data import images as embedded
-from faircil.data.bios import FULL_BY_HAND, SAMPLE_BY_HAND
 from faircil.data.sources import ByHand, FileStatus, check_source, data_folder, find_source
-from faircil.data.stream import (
-    Parts,
-    TaskStream,
-    classes_in_tasks,
-    cut_into_tasks,
-    shuffled_classes,
-)
-from faircil.errors import UsageError, unknown_name
+from faircil.registry import Loaded, Registry, summary_of
+
+if TYPE_CHECKING:
+    from faircil.data.stream import Parts, TaskStream
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A row of the table.
+    """A dataset by name.
 
     Parameters
     ----------
@@ -34,18 +27,18 @@ class Dataset:
     attribute : str or None
         The sensitive attribute.
     source : str or None
-        Name of its files in :data:`faircil.data.sources.SOURCES`.
+        Name of its files in :data:`faircil.data.sources.SOURCES`, which are downloaded.
     classes_per_task : int
         Unless the user says otherwise.
     texts : bool
         Whether its inputs are texts, for an encoder.
     by_hand : ByHand or None
         Its files, where a user has to put them in place. With neither these nor a source, the
-        dataset is embedded.
+        dataset comes with its code.
     """
 
-    load: Callable[[int], Parts]
-    summary: str
+    load: Loaded[Callable[[int], Parts]] = Loaded()
+    summary: str = ""
     attribute: str | None = None
     source: str | None = None
     classes_per_task: int = 2
@@ -72,48 +65,69 @@ class Dataset:
         return [path for path in paths if not path.is_file()]
 
 
-DATASETS: dict[str, Dataset] = {
-    "digits": Dataset(embedded.digits, "scikit-learn's digits with distorted copies, 16 × 16"),
+def as_dataset(piece: Any) -> Dataset:
+    """Make a row of a function from a seed to the data; its docstring is the summary."""
+    if isinstance(piece, Dataset):
+        return piece
+    if not callable(piece):
+        raise TypeError(f"expected a Dataset or a function from a seed to Parts, got {piece!r}")
+    return Dataset(piece, summary_of(piece))
+
+
+_IMAGES, _BIOS = "faircil.data.images", "faircil.data.bios"
+_BUILT_IN = {
+    "digits": Dataset(f"{_IMAGES}:digits", "scikit-learn's digits with distorted copies, 16 × 16"),
     "biased-digits": Dataset(
-        embedded.biased_digits, "the same on coloured ground, as Biased MNIST", attribute="colour"
+        f"{_IMAGES}:biased_digits",
+        "the same on coloured ground, as Biased MNIST",
+        attribute="colour",
     ),
-    "toy": Dataset(embedded.toy, "three clusters in the plane, 2 + 1 classes"),
+    "toy": Dataset(f"{_IMAGES}:toy", "three clusters in the plane, 2 + 1 classes"),
     "toy-groups": Dataset(
-        embedded.toy_groups,
+        f"{_IMAGES}:toy_groups",
         "the same clusters as groups of two classes",
         attribute="z",
         classes_per_task=1,
     ),
-    "mnist": Dataset(downloaded.mnist, "handwritten digits", source="mnist"),
-    "fashion-mnist": Dataset(downloaded.fashion_mnist, "clothes", source="fashion-mnist"),
+    "mnist": Dataset(f"{_IMAGES}:mnist", "handwritten digits", source="mnist"),
+    "fashion-mnist": Dataset(f"{_IMAGES}:fashion_mnist", "clothes", source="fashion-mnist"),
     "biased-mnist": Dataset(
-        downloaded.biased_mnist,
+        f"{_IMAGES}:biased_mnist",
         "MNIST on ground whose colour goes with the class",
         attribute="colour",
         source="mnist",
     ),
     "drug": Dataset(
-        downloaded.drug,
+        f"{_IMAGES}:drug",
         "cannabis use from 12 traits, 1,885 people",
         attribute="gender",
         source="drug",
     ),
     "biasbios": Dataset(
-        bios.biasbios,
+        f"{_BIOS}:biasbios",
         "biographies, the 25 largest of 28 professions",
         attribute="gender",
         classes_per_task=5,
         texts=True,
-        by_hand=FULL_BY_HAND,
+        by_hand=ByHand(
+            "biasbios",
+            "De-Arteaga et al. 2019, without the 1 % that Ravfogel et al. 2020 could not get, MIT",
+            f"{_BIOS}:check_splits",
+        ),
     ),
     "biasbios-sample": Dataset(
-        bios.biasbios_sample,
+        f"{_BIOS}:biasbios_sample",
         "a small sample of these biographies, six professions",
         attribute="gender",
         texts=True,
-        by_hand=SAMPLE_BY_HAND,
+        by_hand=ByHand(
+            "biasbios",
+            "rows of public samples of Bias in Bios, MIT",
+            f"{_BIOS}:check_sample",
+        ),
     ),
 }
+DATASETS: Registry[Dataset] = Registry("dataset", "faircil.datasets", as_dataset, _BUILT_IN)
 
 
 def load_dataset(
@@ -132,9 +146,14 @@ def load_dataset(
     classes_per_task : int, optional
         Two, unless the dataset says otherwise.
     """
-    if name not in DATASETS:
-        raise UsageError(unknown_name("dataset", name, DATASETS))
-    row = DATASETS[name]
+    from faircil.data.stream import (
+        TaskStream,
+        classes_in_tasks,
+        cut_into_tasks,
+        shuffled_classes,
+    )
+
+    row = DATASETS.find(name)
     parts = row.load(seed)
     n_classes = len(parts.class_names)
     tasks = classes_in_tasks(
@@ -150,4 +169,5 @@ def load_dataset(
         parts.attribute_values,
         parts.notes,
         parts.texts,
+        parts.copies,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from faircil.data.stream import Inputs, Integers
-from faircil.errors import shortened
+from faircil.errors import Mistake, shortened
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,12 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     mistakes = _value_mistakes(column)
     if not is_numeric_dtype(column) and (distinct := column.nunique()) > MAX_CATEGORIES:
         mistakes.append(
-            f"text column '{column.name}' has {distinct} distinct values, more than "
-            f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it holds "
-            f"texts, name it with --text {column.name}"
+            Mistake(
+                f"text column '{column.name}' has {distinct} distinct values, more than "
+                f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it "
+                "holds texts, name it as the column of texts",
+                "text",
+            )
         )
     return mistakes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -204,7 +205,10 @@ def digits(seed: int) -> Parts:
         return Part(y, None, lambda rows: (x[rows] - 0.30) / 0.35)
 
     return Parts(
-        part(images[0], labels[0]), part(images[1], labels[1]), tuple(str(c) for c in range(10))
+        part(images[0], labels[0]),
+        part(images[1], labels[1]),
+        tuple(str(c) for c in range(10)),
+        copies=TRAIN_COPIES,
     )
 
 
@@ -212,7 +216,7 @@ def biased_digits(seed: int) -> Parts:
     """Put the same digits in white on a ground whose colour goes with the class."""
     images, labels = _digit_copies(seed)
     ink = images[0] > 0, images[1] > 0
-    return coloured_parts(ink, labels, seed)
+    return replace(coloured_parts(ink, labels, seed), copies=TRAIN_COPIES)
 
 
 def toy(seed: int) -> Parts:

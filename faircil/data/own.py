@@ -39,7 +39,7 @@ from faircil.data.stream import (
     cut_into_tasks,
 )
 from faircil.data.tables import read_table
-from faircil.errors import DataError, raise_all, shortened, unknown_name
+from faircil.errors import DataError, Mistake, raise_all, shortened, unknown_name
 
 
 def named_tasks(text: str | None, classes: Sequence[str]) -> list[tuple[str, ...]]:
@@ -147,8 +147,12 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
         mistakes.append(f"the test share is {spec.test_share}; choose one between 0 and 1")
     if spec.text is not None and spec.use_sensitive:
         mistakes.append(
-            f"the text of column '{spec.text}' is the only input, so sensitive columns cannot be "
-            "features too; leave out --use-sensitive or --text"
+            Mistake(
+                f"the text of column '{spec.text}' is the only input, so sensitive columns cannot "
+                "be features too; leave out use_sensitive or text",
+                "use_sensitive",
+                "text",
+            )
         )
     if spec.tasks is not None and spec.label in table:
         mistakes += task_mistakes(spec.tasks, code_values(table[spec.label]).names)

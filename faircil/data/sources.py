@@ -21,6 +21,7 @@ from platformdirs import user_cache_path
 
 from faircil.errors import DataError, UsageError, unknown_name
 from faircil.files import expanded
+from faircil.registry import Loaded
 
 
 @dataclass(frozen=True)
@@ -302,4 +303,4 @@ class ByHand:
 
     folder: str
     about: str
-    check: Callable[[], list[FileStatus]]
+    check: Loaded[Callable[[], list[FileStatus]]] = Loaded()

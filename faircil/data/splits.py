@@ -16,12 +16,15 @@ SHARE = 0.1
 
 
 def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> TaskStream:
-    """Hold out a part of each group's training data, and let it stand for the test data.
+    """Hold out a part of each group's training data, which then replaces the test data.
+
+    Where training samples are copies of an original, whole originals are held out, a share of each
+    class: a copy in training would give away its siblings.
 
     Parameters
     ----------
     stream : TaskStream
-        Its test parts are not looked at.
+        Its test parts are not used.
     seed : int
         Of the draw.
     share : float
@@ -29,8 +32,10 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
     """
 
     def parted(task: Task) -> Task:
-        _, group = unique_rows(task.train.keys())
+        keys = task.train.keys() if stream.copies == 1 else task.train.y[:: stream.copies, None]
+        _, group = unique_rows(keys)
         held_out = torch.from_numpy(draw_test(group.numpy(), share, seed))
+        held_out = held_out.repeat_interleave(stream.copies)
         return Task(task.classes, task.train.take(~held_out), task.train.take(held_out))
 
     tasks = tuple(map(parted, stream.tasks))

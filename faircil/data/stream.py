@@ -79,6 +79,9 @@ class TaskStream:
     texts : tuple of str or None
         Where inputs are texts that no encoder has seen yet: all of them, and a sample's ``x`` is
         the number of its own.
+    copies : int
+        Training samples in a row that are copies of one original; 1: none are copies. A split keeps
+        them on one side.
     """
 
     name: str
@@ -88,6 +91,7 @@ class TaskStream:
     attribute_values: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = field(default=None, repr=False)
+    copies: int = 1
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)
@@ -168,7 +172,7 @@ def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) ->
 class Parts:
     """Training and test part with the names of classes and attribute values.
 
-    ``notes`` and ``texts`` are those of :class:`faircil.data.stream.TaskStream`.
+    ``notes``, ``texts`` and ``copies`` are those of :class:`faircil.data.stream.TaskStream`.
     """
 
     train: Part
@@ -178,3 +182,4 @@ class Parts:
     attribute_values: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = field(default=None, repr=False)
+    copies: int = 1

@@ -16,9 +16,6 @@ from faircil.samples import Samples
 class AGem(Buffered):
     """Steps along the gradient of the current batch, without what would harm a memory batch."""
 
-    summary = "a step may not raise the loss of a memory batch: its gradient is projected"
-    source = "Chaudhry et al. 2019"
-
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of the current samples; of memory if there is none."""
         if len(batch.current) or batch.memory is None:

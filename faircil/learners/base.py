@@ -87,7 +87,8 @@ class Learner:
 
     The verbs are called in this order: for every task :meth:`begin_task`; for every epoch
     :meth:`begin_epoch` and for every batch :meth:`step`; at the end of the task :meth:`remember`
-    and :meth:`end_task`, then :meth:`predict`.
+    and :meth:`end_task`, then :meth:`predict`. What a method is called and needs is in its row,
+    :class:`faircil.learners.Method`.
 
     Parameters
     ----------
@@ -99,13 +100,13 @@ class Learner:
         Whatever the learner draws, it draws from these.
     """
 
-    summary: ClassVar[str] = ""  # one line for people
-    source: ClassVar[str] = ""  # who proposed it
     options: ClassVar[type[Options]] = Options
-    replays: ClassVar[bool] = False  # whether it needs a replay buffer
-    uses_attribute: ClassVar[bool] = False  # whether an attribute, where there is one, matters
     graphable: ClassVar[bool] = True  # a step is the same kernels for every batch of a shape
-    no_weighting: ClassVar[str | None] = None  # why current samples cannot be weighted
+    # Measures that a method with a fairness criterion of its own follows; None: it has none, and
+    # only a weighting follows the measure of the run.
+    follows: ClassVar[tuple[str, ...] | None] = None
+    # Whether the groups of the run's measure are split by the attribute; set by the run.
+    by_attribute: bool = True
 
     settings: Options
 
@@ -161,7 +162,7 @@ class Learner:
     def prepared(self, batch: Batch) -> Batch:
         """Return the batch with the random numbers that its step needs, drawn on the host.
 
-        A step that is recorded draws nothing by itself: it would repeat the draws.
+        A step that is recorded must not draw: it would repeat the draws.
         """
         count = self.draws_for(batch)
         if batch.noise is not None or count is None:

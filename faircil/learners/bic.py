@@ -37,8 +37,6 @@ class BiasCorrection(Distilling):
     net teaches the next task, so the correction passes into the weights there.
     """
 
-    summary = "distillation + a scale and an offset for the new classes' logits"
-    source = "Wu et al. 2019"
     options = BiasCorrectionOptions
 
     settings: BiasCorrectionOptions

@@ -108,8 +108,6 @@ class Clad(Replay):
     no conflict sample has no term in v. Weights are for the cross-entropy: u is a plain mean.
     """
 
-    summary = "er + cosine term that parts new features from the old classes they resemble"
-    source = "Xu et al. 2024, reconstructed"
     options = CladOptions
 
     settings: CladOptions

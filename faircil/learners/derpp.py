@@ -39,8 +39,6 @@ class DarkReplay(Replay):
     so that is when their stored logits are from; the original fills it during the task.
     """
 
-    summary = "dark experience replay: er + squared error to the buffer's earlier logits"
-    source = "Buzzega et al. 2020"
     options = DarkReplayOptions
 
     settings: DarkReplayOptions

@@ -30,8 +30,6 @@ class AsymmetricReplay(DrawsAhead):
     cosine head is not used: the net is that of all methods.
     """
 
-    summary = "replay where current samples leave the logits of old classes alone"
-    source = "Caccia et al. 2022"
     options = AsymmetricOptions
 
     settings: AsymmetricOptions

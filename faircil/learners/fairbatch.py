@@ -32,17 +32,15 @@ class FairBatch(Buffered):
 
     Where there is no attribute the classes themselves are the groups, and share moves between any
     two of them, old and new: the analogue for equal error rates. The halves are then only the
-    beginning.
+    beginning. The same holds with an attribute if the measure of the run compares classes, as
+    ``eer`` does.
 
     An epoch draws twice as many samples as the task has. With batches twice as large as usual it
     makes as many steps as replay does.
     """
 
-    summary = "FairBatch-style sampling: shares of groups in a batch follow their losses"
-    source = "Roh et al. 2021"
     options = FairBatchOptions
-    uses_attribute = True
-    no_weighting = "it draws its samples itself, by the shares of their groups"
+    follows = ("eer", "eo")
 
     settings: FairBatchOptions
 
@@ -60,9 +58,11 @@ class FairBatch(Buffered):
         parts = [train] if memory is None else [train, memory]
         self.pool, self.count = concatenate(parts), 2 * len(train)
         old = (torch.arange(len(self.pool), device=train.y.device) >= len(train)).long()
-        # A class that comes back is told apart from itself in the buffer: two blocks.
-        keys, self.group = unique_rows(torch.cat([old[:, None], self.pool.keys()], dim=1))
-        columns = 0 if train.z is None else 2  # what makes a block: nothing, or half and class
+        # A class that comes back is a block of its own in the buffer.
+        kinds = self.pool.keys(self.by_attribute)
+        keys, self.group = unique_rows(torch.cat([old[:, None], kinds], dim=1))
+        by_value = self.by_attribute and train.z is not None
+        columns = 2 if by_value else 0  # what makes a block: half and class, or nothing
         _, self.block = unique_rows(keys[:, :columns])
         half = torch.bincount(old).float()
         self.share = torch.bincount(self.group) / half[keys[:, 0]] / len(parts)

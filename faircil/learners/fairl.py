@@ -14,7 +14,7 @@ from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.compute import Generators, chunk_size, chunks_of, one_thread
 from faircil.learners.base import Batch, Material
 from faircil.learners.replay import Buffered, replay_loss
-from faircil.nets import MLP, build_mlp, evaluating, find_head, with_features
+from faircil.nets import MLP, build_mlp, evaluating, find_head, last_linear, with_features
 from faircil.options import Count, NonNegative, Positive, ReplayOptions
 from faircil.samples import Samples
 
@@ -33,7 +33,7 @@ def with_projector(
     generator : torch.Generator
         Of the initial weights.
     """
-    head = [module for module in net.modules() if isinstance(module, nn.Linear)][-1]
+    head = last_linear(net)
     width = head.in_features
     projector = normalised_mlp(width, generator)
     hidden = (width,) if reader == "mlp" else ()
@@ -206,11 +206,8 @@ class Fairl(Buffered):
     Without an attribute there is no adversary: what is left is rate reduction with replay.
     """
 
-    summary = "features by rate reduction, against an adversary that looks for the attribute"
-    source = "Chowdhury and Chaturvedi 2023"
     options = FairlOptions
-    uses_attribute = True
-    no_weighting = "its features are trained by the rates of whole batches, not by sample losses"
+    follows = ()
 
     settings: FairlOptions
 

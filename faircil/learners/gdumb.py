@@ -11,6 +11,7 @@ from torch import nn
 from faircil.buffer import ReplayBuffer
 from faircil.learners.base import Material
 from faircil.learners.replay import DrawsAhead
+from faircil.nets import traits_of
 from faircil.options import Options, Positive
 from faircil.samples import Samples
 
@@ -34,11 +35,8 @@ class Dumb(DrawsAhead):
     worth. The first task starts from the initial weights that all methods have.
     """
 
-    summary = "a new net for each task, trained on the buffer alone (what replay must beat)"
-    source = "Prabhu et al. 2020"
     options = DumbOptions
     graphable = False  # a graph would keep the learning rate that it was recorded with
-    no_weighting = "it trains on the buffer alone, so there are no current samples to weigh"
 
     settings: DumbOptions
 
@@ -74,10 +72,11 @@ def reset(net: nn.Module, seed: int) -> None:
     """Draw new weights from the seed, in place: every layer as it does when it is made.
 
     They are drawn on the CPU, so that they are the same on every device; torch's global generator
-    is left as it was. A net that does not begin with random weights has a ``restart`` of its own.
+    is left as it was. A net that does not begin with random weights names a
+    ``restart`` among its traits.
     """
-    restart = getattr(net, "restart", None)
-    if callable(restart):
+    restart = traits_of(net).restart
+    if restart is not None:
         restart(seed)
         return
     fresh = deepcopy(net).cpu()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from faircil.nets import evaluating, find_head, with_features
+from faircil.nets import evaluating, find_head, traits_of, with_features
 from faircil.samples import Samples
 from faircil.weighting.functional import FunctionalNet, functional_net
 from faircil.weighting.last_layer import feature_lengths, split_gradients
@@ -188,9 +188,9 @@ def meter_of(net: nn.Module, x: Tensor, *, training: bool = False) -> GradientMe
     """Return what measures a net: all its layers, or the last one where it is large.
 
     Parameters are those of :class:`faircil.learners.gradients.GradientMeter`; for nets that
-    are large see :mod:`faircil.nets`.
+    are large see :class:`faircil.nets.NetTraits`.
     """
-    if getattr(net, "large", False):
+    if traits_of(net).large:
         return HeadMeter(net, x)
     return GradientMeter(net, x, training=training)
 

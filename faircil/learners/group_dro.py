@@ -26,20 +26,18 @@ class GroupDroOptions(BufferOptions):
 class GroupDro(Buffered):
     """Minimise ``Σ_G q_G ℓ_G`` over the net and maximise it over the q, which add up to 1.
 
-    A group is a class with an attribute value, or a class where there is no attribute; all that
-    were seen take part. ℓ_G is its mean loss in the current and the memory batch. Before each step
+    A group is a class with an attribute value, or a class where there is no attribute or the
+    measure of the run compares classes, as ``eer`` does; all that were seen take part. ℓ_G is its
+    mean loss in the current and the memory batch. Before each step
     ``q_G ← q_G · exp(group_step · (ℓ_G + C/√n_G))`` for the groups in the batch, then all q are
-    divided by their sum. They begin equal in every task, as the optimizer begins anew.
+    divided by their sum. They begin equal in every task, as the optimizer starts afresh.
 
     The current samples are drawn so that their groups are equally frequent, as many as the task
     has; the buffer is even by its quota. Old and new need no τ between them: the q balance them.
     """
 
-    summary = "group-DRO on replay: groups with a large loss get a large weight"
-    source = "Sagawa et al. 2020"
     options = GroupDroOptions
-    uses_attribute = True
-    no_weighting = "it draws its samples itself, evenly over groups, and weighs the groups"
+    follows = ("eer", "eo")
 
     settings: GroupDroOptions
 
@@ -54,7 +52,7 @@ class GroupDro(Buffered):
         """Find the groups, old and new; all of them begin with the same weight."""
         material = super().begin_task(train, buffer)
         parts = [train] if material.memory is None else [train, material.memory]
-        keys, group = unique_rows(torch.cat([part.keys() for part in parts]))
+        keys, group = unique_rows(torch.cat([part.keys(self.by_attribute) for part in parts]))
         self.group, self.memory_group = group[: len(train)], group[len(train) :]
         size = torch.bincount(group, minlength=len(keys)).float()
         self.adjustment = self.settings.size_adjustment / size.sqrt()

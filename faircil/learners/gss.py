@@ -153,10 +153,7 @@ class GssOptions(TauOptions):
 class Gss(Learner):
     """Replays earlier tasks, and keeps a pool of the current one."""
 
-    summary = "replay of samples whose gradients point apart"
-    source = "Aljundi et al. 2019"
     options = GssOptions
-    replays = True
 
     settings: GssOptions
     train: Samples

@@ -99,10 +99,7 @@ class Icarl(Learner):
     of herding, so what is left of it is what a shorter herding would have chosen.
     """
 
-    summary = "distillation by sigmoid outputs, herded exemplars, nearest mean of exemplars"
-    source = "Rebuffi et al. 2017"
     options = IcarlOptions
-    replays = True
 
     settings: IcarlOptions
 

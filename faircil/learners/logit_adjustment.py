@@ -41,8 +41,6 @@ class LogitAdjustment(Replay):
     not trained it is not predicted either.
     """
 
-    summary = "replay with log frequencies of the classes added to the logits in training"
-    source = "Menon et al. 2021"
     options = LogitAdjustmentOptions
 
     settings: LogitAdjustmentOptions

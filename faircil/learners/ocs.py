@@ -49,10 +49,7 @@ class OcsOptions(TauOptions):
 class Ocs(Learner):
     """Replay with a choice: of what to train on, and of what may stay."""
 
-    summary = "replay, trained on the part of each batch that suits batch and buffer best"
-    source = "Yoon et al. 2022"
     options = OcsOptions
-    replays = True
 
     settings: OcsOptions
     meter: GradientMeter

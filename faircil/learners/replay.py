@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators
 from faircil.learners.base import Batch, Learner, Material
+from faircil.nets import features_of
 from faircil.options import BufferOptions, Options, ReplayOptions
 from faircil.samples import Samples, concatenate
 
@@ -16,17 +17,9 @@ from faircil.samples import Samples, concatenate
 class FineTune(Learner):
     """Train on each task as it comes."""
 
-    summary = "the current task alone (lower bound)"
-    source = "–"
-    no_weighting = "it keeps no buffer, so the losses of old groups cannot be measured"
-
 
 class Joint(Learner):
     """Train on everything seen so far, from the weights reached (warm start)."""
-
-    summary = "all data of all tasks so far (upper bound)"
-    source = "–"
-    no_weighting = "it trains on all data at once, so there is no current task to weigh"
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
@@ -43,7 +36,6 @@ class Buffered(Learner):
     """Keeps a part of each group that it has seen."""
 
     options = BufferOptions
-    replays = True
 
     settings: BufferOptions
 
@@ -52,14 +44,14 @@ class Buffered(Learner):
     ) -> ReplayBuffer:
         """Add as many samples of each group as the quota allows, chosen by the rule."""
         rule = self.settings.buffer_rule
-        return buffer.with_task(train, weights, self.generators.buffer, rule)
+        return buffer.with_task(
+            train, weights, self.generators.buffer, rule, lambda: features_of(self.net, train.x)
+        )
 
 
 class Replay(Buffered):
     """Minimise ``mean(w · loss of the current batch) + τ · mean(loss of a memory batch)``."""
 
-    summary = "experience replay: current batch + tau · memory batch"
-    source = "Chaudhry et al. 2019"
     options = ReplayOptions
 
     settings: ReplayOptions
@@ -89,8 +81,6 @@ class DrawsAhead(Learner):
 
     The draw is blind to the weights of the task's last epoch, so there is no buffer rule to set.
     """
-
-    replays = True
 
     kept: ReplayBuffer  # with the part of the current task
 

@@ -36,8 +36,6 @@ class WeightAligning(Distilling):
     teaches the next task is aligned.
     """
 
-    summary = "distillation + new rows of the last layer scaled to the length of the old"
-    source = "Zhao et al. 2020"
     options = WeightAligningOptions
 
     settings: WeightAligningOptions

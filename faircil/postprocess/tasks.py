@@ -26,7 +26,8 @@ class TaskProbabilities:
         How many training samples of its group (y, z) each sample of the pool stands for. This is
         all that labels are used for.
     values, counts : ndarray of int64, shape (Z,)
-        Attribute values of the pool, and how many training samples had them.
+        Attribute values of the pool, and how many samples of the tasks so far have them, trained
+        on or held out.
     """
 
     classes: Integers

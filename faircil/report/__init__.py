@@ -1,8 +1,6 @@
 """Results as tables for people."""
 
 from faircil.report.comparison import BOUNDS as BOUNDS
-from faircil.report.comparison import COLUMNS as COLUMNS
-from faircil.report.comparison import HIGHER_IS_BETTER as HIGHER_IS_BETTER
 from faircil.report.comparison import Row as Row
 from faircil.report.comparison import compare as compare
 from faircil.report.comparison import group_runs as group_runs
@@ -13,4 +11,5 @@ from faircil.report.table import Cell as Cell
 from faircil.report.table import Table as Table
 from faircil.report.table import as_markdown as as_markdown
 from faircil.report.table import format_value as format_value
+from faircil.report.table import heading as heading
 from faircil.report.table import legend as legend

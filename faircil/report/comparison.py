@@ -1,6 +1,6 @@
 """Methods side by side, mean ± deviation over seeds.
 
-A value is marked as the best of its column only where a test over seeds says so.
+A value is marked as the best of its column only where it is significantly better than all others.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from faircil.metrics import METRICS
+from faircil.report import cautions
 from faircil.report.statistics import Ranking, best_of
-from faircil.report.table import Cell, Table, format_value
+from faircil.report.table import Cell, Table, format_value, heading
 from faircil.results.record import RunSummary, over_seeds
 
 CONTENT = "encoder content"
@@ -84,42 +86,88 @@ def _written(key: str, value: Any) -> str:
     return f"{key}={text.lower() if isinstance(value, bool) else text}"
 
 
-HIGHER_IS_BETTER = {"accuracy"}
 BOUNDS = {"joint", "finetune"}  # references, never the best of a comparison
-COLUMNS = ("accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "forgetting")
 NOT_RANKED = Ranking(None, frozenset())
+ATTRIBUTE, CONTENT_OF_FILE, PART = "sensitive attribute", "content of the file", "evaluated part"
+
+
+def evaluation_of(run: RunSummary) -> dict[str, str]:
+    """Return what two runs must share to be compared: the test data, its classes and its groups."""
+    config = run.config
+    own = config.get("own") or {}
+    split = own.get("test_column") or own.get("test_share")
+    return {
+        CONTENT_OF_FILE: str(config.get("data_sha256") or "")[:8],
+        "label": str(own.get("label", "")),
+        ATTRIBUTE: " × ".join(own.get("sensitive") or ()) or "none" if own else "",
+        "tasks": str(own.get("tasks") or "two classes each") if own else "",
+        "number of tasks": str(len(run.per_task)),
+        "classes per task": _setting(config["settings"], "classes_per_task"),
+        "order of classes": _setting(config["settings"], "class_order"),
+        "test rows": str(split or ""),
+        PART: str(config.get("evaluate_on") or "test"),
+    }
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> str:
+    """Return a setting as text, at whatever depth it is; empty where there is none."""
+    if name in settings:
+        return str(settings[name])
+    parts = (part for part in settings.values() if isinstance(part, Mapping))
+    return next(filter(None, (_setting(part, name) for part in parts)), "")
 
 
 def compare(runs: Iterable[RunSummary]) -> list[Table]:
     """Make one table per dataset, columns without any value left out.
 
-    Runs on other content of a file of the same name, and those on validation data, are not
-    comparable: they have tables of their own.
+    Runs that differ in :func:`evaluation_of` are not comparable: they have tables of their own, and
+    a note says what differs.
     """
-    by_data: dict[tuple[str, str | None, str], list[RunSummary]] = {}
+    by_data: dict[tuple[str, tuple[str, ...]], list[RunSummary]] = {}
     for run in runs:
-        config = run.config
-        part = config.get("evaluate_on") or "test"
-        data = (str(config["dataset"]), config.get("data_sha256"), str(part))
-        by_data.setdefault(data, []).append(run)
+        key = (str(run.config["dataset"]), tuple(evaluation_of(run).values()))
+        by_data.setdefault(key, []).append(run)
     tables = []
-    for (dataset, content, part), members in by_data.items():
-        versions = {data[1] for data in by_data if data[0] == dataset}
-        title = [dataset]
-        title += [f"content {content[:8]}"] if content and len(versions) > 1 else []
-        title += [f"on {part} data"] if part != "test" else []
-        tables.append(_compare(", ".join(title), group_runs(members)))
+    for (dataset, _), members in by_data.items():
+        mine = evaluation_of(members[0])
+        others = [
+            evaluation_of(some[0])
+            for (name, _), some in by_data.items()
+            if name == dataset and some is not members
+        ]
+        differing = [key for key in mine if any(other[key] != mine[key] for other in others)]
+        title = [dataset, *(text for key in differing if (text := _titled(key, mine[key])))]
+        if mine[PART] != "test" and PART not in differing:
+            title.append(_titled(PART, mine[PART]))
+        note = (
+            f"not compared with other runs on {dataset}, in tables of their own: other "
+            f"{', '.join(differing)}"
+        )
+        tables.append(_compare(", ".join(title), group_runs(members), note if differing else ""))
     return tables
 
 
-def _compare(title: str, rows: Sequence[Row]) -> Table:
-    columns, values = _values(rows, {metric: _ranking(metric, rows) for metric in COLUMNS})
-    cells = [
+def _titled(key: str, value: str) -> str:
+    """Name in a title what the runs of a table share and others do not; empty for the usual."""
+    if key == PART:
+        return "" if value == "test" else f"on {value} data"
+    if key == CONTENT_OF_FILE:
+        return f"content {value}"
+    return f"{value} tasks" if key == "number of tasks" else f"{key} {value}"
+
+
+def _compare(title: str, rows: Sequence[Row], note: str) -> Table:
+    names = _names(rows)
+    cells = _cells(rows, names, {name: _ranking(name, rows) for name in names})
+    lines = [
         (Cell(row.name), Cell(str(len(row.runs))), *line)
-        for row, line in zip(rows, values, strict=True)
+        for row, line in zip(rows, cells, strict=True)
     ]
     ranked = sum(not _is_bound(row) for row in rows) > 1
-    return Table(title, ("method", "seeds", *columns), tuple(cells), ranked)
+    headings = map(heading, names)
+    header = ("method", "seeds", *headings, "steps", "seconds")
+    notes = (cautions.direction_note(names) if ranked else "", *_notes(rows, names), note)
+    return Table(title, header, tuple(lines), ranked, tuple(filter(None, notes)))
 
 
 def seed_table(runs: Sequence[RunSummary]) -> Table:
@@ -127,46 +175,80 @@ def seed_table(runs: Sequence[RunSummary]) -> Table:
     rows = [Row(str(run.seed), (run,)) for run in runs]
     if len(runs) > 1:
         rows.append(Row("mean ± std", tuple(runs)))
-    columns, values = _values(rows, {})
-    cells = [(Cell(row.name), *line) for row, line in zip(rows, values, strict=True)]
-    title = f"{runs[0].config['dataset']}, {runs[0].label}, measure {runs[0].config['measure']}"
-    return Table(title, ("seed", *columns), tuple(cells))
-
-
-def _values(
-    rows: Sequence[Row], rankings: Mapping[str, Ranking]
-) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
-    """Return the names of the metrics that have a value in some row, and the cells row by row."""
-    statistics = [over_seeds(row.runs) for row in rows]
-    names = [name for name in COLUMNS if any(means[name] is not None for means, _ in statistics)]
-    ranked = [(name, rankings.get(name, NOT_RANKED)) for name in names]
+    names = _names(rows)
     cells = [
-        (
-            *(
+        (Cell(row.name), *line) for row, line in zip(rows, _cells(rows, names, {}), strict=True)
+    ]
+    title = f"{runs[0].config['dataset']}, {runs[0].label}, measure {runs[0].config['measure']}"
+    header = ("seed", *map(heading, names), "steps", "seconds")
+    notes = _notes([Row(runs[0].label, tuple(runs))], names)
+    return Table(title, header, tuple(cells), notes=tuple(filter(None, notes)))
+
+
+def _notes(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, ...]:
+    """Return what to know about a table, empty texts where there is nothing to say."""
+    runs = [run for row in rows for run in row.runs]
+    means = {row.name: over_seeds(row.runs)[0] for row in rows}
+    bounds = frozenset(row.name for row in rows if _is_bound(row))
+    at_chance = [row.name for row in rows if cautions.at_chance(means[row.name], row.runs)]
+    return (
+        cautions.summary_note(names),
+        cautions.small_note(runs, names),
+        cautions.levelling_note(means, bounds),
+        cautions.chance_note(means, at_chance),
+    )
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Return the metrics of a table: those that have a value in some row."""
+    means = [over_seeds(row.runs)[0] for row in rows]
+    return [
+        name
+        for name, metric in METRICS.items()
+        if metric.in_tables and any(values[name] is not None for values in means)
+    ]
+
+
+def _cells(
+    rows: Sequence[Row], names: Sequence[str], rankings: Mapping[str, Ranking]
+) -> list[tuple[Cell, ...]]:
+    """Return the cells of the metrics, steps and seconds, row by row."""
+    runs = [run for row in rows for run in row.runs]
+    small = {name for name in names if cautions.compares_too_small(METRICS[name], runs)}
+    cells = []
+    for row in rows:
+        means, deviations = over_seeds(row.runs)
+        line = []
+        for name in names:
+            ranking = rankings.get(name, NOT_RANKED)
+            line.append(
                 Cell(
                     format_value(means[name], deviations[name]),
                     best=row.name == ranking.best,
-                    among_best=row.name in ranking.not_told_apart,
+                    among_best=row.name in ranking.among_best,
+                    too_small=name in small and means[name] is not None,
                 )
-                for name, ranking in ranked
-            ),
-            Cell(f"{means['steps']:,.0f}"),
-            Cell(f"{means['seconds']['total']:.1f}"),
-        )
-        for row, (means, deviations) in zip(rows, statistics, strict=True)
-    ]
-    return (*names, "steps", "seconds"), cells
+            )
+        spent = (f"{means['steps']:,.0f}", f"{means['seconds']['total']:.1f}")
+        cells.append((*line, *map(Cell, spent)))
+    return cells
 
 
 def _ranking(metric: str, rows: Sequence[Row]) -> Ranking:
-    """Rank the rows that are no mere bounds and have a value for every seed."""
-    columns = {row.name: _by_seed(metric, row) for row in rows if not _is_bound(row)}
+    """Rank the rows that are no bounds and have a value for every seed.
+
+    A model at chance treats all alike: among disparities it is not ranked.
+    """
+    ranked = [row for row in rows if not _is_bound(row)]
+    if METRICS[metric].is_disparity:
+        ranked = [r for r in ranked if not cautions.at_chance(over_seeds(r.runs)[0], r.runs)]
+    columns = {row.name: _by_seed(metric, row) for row in ranked}
     known = {name: values for name, values in columns.items() if values is not None}
-    return best_of(known, metric in HIGHER_IS_BETTER)
+    return best_of(known, METRICS[metric].higher_is_better)
 
 
 def _by_seed(metric: str, row: Row) -> Mapping[int, float] | None:
-    values = {run.seed: run.metrics[metric] for run in row.runs}
+    values = {run.seed: run.value(metric) for run in row.runs}
     known = {seed: value for seed, value in values.items() if value is not None}
     return known if len(known) == len(values) else None
 

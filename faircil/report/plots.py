@@ -3,70 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from faircil.errors import FaircilError
+from faircil.metrics import METRICS
 from faircil.report import Row
+from faircil.report.cautions import LEVELS, levels_down
 from faircil.results.record import spread
 
-TITLES = {
-    "accuracy": "accuracy (1 = best)",
-    "eer": "EER disparity between classes (0 = fair)",
-    "eer_task": "EER disparity between tasks (0 = fair)",
-    "eo": "equalized-odds disparity (0 = fair)",
-    "eo_gap": "equalized-odds gap (0 = fair)",
-    "dp": "demographic-parity disparity (0 = fair)",
-    "dp_predicted": "demographic-parity disparity, predicted classes (0 = fair)",
-    "forgetting": "forgetting (0 = none)",
-}
 # Okabe and Ito's palette: told apart by people with any colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+HOLLOW = "hollow: lower than another line, but nobody gains by it (levelling down)"
 
 
-def over_tasks(rows: Sequence[Row], metrics: Sequence[str], title: str) -> Figure:
+@dataclass(frozen=True)
+class Plane:
+    """Test samples with two features, and which of them a method predicts right.
+
+    Parameters
+    ----------
+    title : str
+    x : ndarray of float, shape (n, 2)
+    classes : sequence of str, length n
+        Name of the true class of each sample.
+    right : ndarray of bool, shape (n,)
+    """
+
+    title: str
+    x: NDArray[np.floating[Any]]
+    classes: Sequence[str]
+    right: NDArray[np.bool_]
+
+
+def over_tasks(
+    rows: Sequence[Row], metrics: Sequence[str], title: str, planes: Sequence[Plane] = ()
+) -> Figure:
     """Draw metrics after each task, one panel per metric, one line per configuration.
 
     A line is the mean over seeds, its band one standard deviation; it has a gap where a metric
-    does not apply.
+    does not apply. In the panel of a disparity, a hollow marker is levelling down: lower than
+    another line, but nobody gains by it (:func:`faircil.report.cautions.levels_down`).
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    metrics : sequence of str
+    title : str
+    planes : sequence of Plane
+        Test samples to draw above, a panel each.
     """
-    figure = Figure(figsize=(5.2 * len(metrics), 4.2), layout="constrained")
+    height = 4.2 * (2 if planes else 1)
+    figure = Figure(figsize=(4.6 * len(metrics), height), layout="constrained")
     figure.suptitle(title)
-    panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+    grid = figure.add_gridspec(2 if planes else 1, 1)
+    if planes:
+        above = grid[0].subgridspec(1, len(planes)).subplots(squeeze=False)[0]
+        for axes, plane in zip(above, planes, strict=True):
+            _plane(axes, plane)
+    panels = grid[-1].subgridspec(1, len(metrics)).subplots(squeeze=False)[0]
+    hollow = False
     for axes, metric in zip(panels, metrics, strict=True):
         for position, row in enumerate(rows):
-            _line(axes, row, metric, position)
-        axes.set_title(TITLES[metric], fontsize=11)
+            hollow |= _line(axes, row, metric, position, rows)
+        axes.set_title(METRICS[metric].axis_title, fontsize=11)
         axes.set_xlabel("after task")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylim(*_limits(metric, *axes.get_ylim()))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
     handles, labels = panels[0].get_legend_handles_labels()
+    if hollow:
+        handles.append(Line2D([], [], color="#555555", marker="o", mfc="white", lw=0))
+        labels.append(HOLLOW)
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-def _line(axes: Axes, row: Row, metric: str, position: int) -> None:
+def _line(axes: Axes, row: Row, metric: str, position: int, rows: Sequence[Row]) -> bool:
+    """Draw the line of a configuration; return whether one of its markers is hollow."""
     tasks = range(1, len(row.runs[0].per_task) + 1)
-    spreads = [spread([run.per_task[task - 1][metric] for run in row.runs]) for task in tasks]
-    mean, std = np.array(spreads, dtype=np.float64).T
+    mean, std = np.array([_after(row, task, metric) for task in tasks], dtype=np.float64).T
     colour, marker = COLOURS[position % len(COLOURS)], MARKERS[position % len(MARKERS)]
     axes.plot(tasks, mean, label=row.name, color=colour, marker=marker, lw=1.8)
     if len(row.runs) > 1:
         axes.fill_between(tasks, mean - std, mean + std, color=colour, alpha=0.15, lw=0)
+    low = [
+        task
+        for task in tasks
+        if METRICS[metric].is_disparity and any(_levels_down(row, r, task, metric) for r in rows)
+    ]
+    if low:
+        heights = mean[[task - 1 for task in low]]
+        axes.plot(low, heights, color=colour, marker=marker, mfc="white", mew=1.6, lw=0, zorder=3)
+    return bool(low)
+
+
+def _after(row: Row, task: int, metric: str) -> tuple[float | None, float | None]:
+    """Return mean and deviation of a metric after a task; None where the runs have none."""
+    tasks = [run.per_task[task - 1] if task <= len(run.per_task) else {} for run in row.runs]
+    return spread([values.get(metric) for values in tasks])
+
+
+def _levels_down(row: Row, other: Row, task: int, metric: str) -> bool:
+    own, theirs = (
+        {name: _after(some, task, name)[0] for name in (metric, *LEVELS)} for some in (row, other)
+    )
+    return levels_down(own, theirs, metric)
 
 
 def _limits(metric: str, lowest: float, highest: float) -> tuple[float, float]:
-    """Start at 0, the natural end of all metrics but forgetting, which may be below it."""
-    bottom = min(0, lowest) if metric == "forgetting" else 0
-    return bottom, 1.02 if metric == "accuracy" else highest
+    """Return the ends of an axis: those of the metric where it has them."""
+    bottom, top = METRICS[metric].limits
+    margin = 0.02  # else a marker at the top is cut
+    return min(0.0, lowest) if bottom is None else bottom, highest if top is None else top + margin
+
+
+def _plane(axes: Axes, plane: Plane) -> None:
+    """Draw samples in the colour of their class, and a cross over those predicted wrong."""
+    labels = np.array(plane.classes)
+    for position, label in enumerate(dict.fromkeys(plane.classes)):
+        chosen = labels == label
+        x, y = plane.x[chosen].T
+        name = f"class {label}: {plane.right[chosen].mean():.0%} right"
+        colour = COLOURS[position % len(COLOURS)]
+        axes.scatter(x, y, s=7, alpha=0.45, lw=0, color=colour, label=name)
+    x, y = plane.x[~plane.right].T
+    axes.scatter(x, y, s=14, marker="x", lw=0.7, color="#333333", label="predicted wrong")
+    axes.set_title(plane.title, fontsize=11)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, markerscale=2, loc="best")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

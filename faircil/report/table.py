@@ -1,40 +1,74 @@
-"""A table as data, how its values are written, and what its marks mean."""
+"""A table as data, how its values are written, and the meaning of its marks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from faircil.metrics import METRICS
 
 AMONG_BEST = "°"
-TEST = "paired t-test over seeds, Holm, 5 %; lower is better but for accuracy"
-UNTESTED = "nothing is marked: methods are told apart only over two or more common seeds"
+TOO_SMALL = "†"
+TEST = "paired t-test over at least 3 common seeds, Holm, 5 %"
+UNTESTED = "nothing is marked: methods are tested only over 3 or more common seeds"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a value, and how it stands in its column.
+    """Text of a value, and its marks.
 
     Parameters
     ----------
     text : str
     best : bool
-        Whether it is proven to be the best.
+        Whether it is significantly better than all others of its column.
     among_best : bool
-        Whether nothing is proven the best, and it is not told apart from the best mean.
+        Whether nothing is, and it is the best mean or one of those after it, down to the first that
+        is significantly worse.
+    too_small : bool
+        Whether it compares parts of the test data that are too small to judge.
     """
 
     text: str
     best: bool = False
     among_best: bool = False
+    too_small: bool = False
+
+    def marked(self, best: str) -> str:
+        """Return the text with its marks, ``best`` being that of the best."""
+        marks = (
+            best if self.best else "",
+            AMONG_BEST if self.among_best else "",
+            TOO_SMALL if self.too_small else "",
+        )
+        return " ".join(filter(None, (self.text, *marks)))
 
 
 @dataclass(frozen=True)
 class Table:
-    """A comparison on one dataset: header, cells row by row, whether methods are ranked."""
+    """A comparison on one dataset.
+
+    Parameters
+    ----------
+    title : str
+    header : tuple of str
+    cells : tuple of tuple of Cell
+        Row by row.
+    ranked : bool
+        Whether the best of each column is looked for.
+    notes : tuple of str
+        What the reader has to know, a line each.
+    """
 
     title: str
     header: tuple[str, ...]
     cells: tuple[tuple[Cell, ...], ...]
     ranked: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def heading(metric: str) -> str:
+    """Return the heading of a metric's column."""
+    return METRICS[metric].heading or metric
 
 
 def format_value(mean: float | None, deviation: float | None = None) -> str:
@@ -57,21 +91,25 @@ def _short(value: float) -> str:
 
 
 def legend(table: Table, best: str = "bold") -> str:
-    """Explain the marks of a table in a line; empty where there is nothing to explain.
+    """Explain the marks of a table, then give its notes; empty where there is nothing to say.
 
     Parameters
     ----------
     table : Table
     best : str
-        How the proven best of a column is marked: ``bold`` by :func:`as_markdown`.
+        How the best of a column is marked: ``bold`` by :func:`as_markdown`.
     """
     cells = [cell for row in table.cells for cell in row]
-    marks = [f"{best}: better than all others"] if any(cell.best for cell in cells) else []
+    marks = []
+    if any(cell.best for cell in cells):
+        marks.append(f"{best}: significantly better than all others")
     if any(cell.among_best for cell in cells):
-        marks.append(f"{AMONG_BEST}: not told apart from the best mean")
-    if not marks:
-        return UNTESTED if table.ranked else ""
-    return f"{', '.join(marks)} ({TEST})"
+        marks.append(
+            f"{AMONG_BEST}: the best mean and the next ones, down to the first that is "
+            "significantly worse"
+        )
+    explained = f"{'; '.join(marks)} ({TEST})" if marks else UNTESTED
+    return "\n".join([explained] * (table.ranked or bool(marks)) + list(table.notes))
 
 
 def as_markdown(table: Table) -> str:
@@ -84,6 +122,5 @@ def as_markdown(table: Table) -> str:
 
 def _marked(cell: Cell) -> str:
     text = cell.text.replace("|", r"\|")
-    if cell.best:
-        return f"**{text}**"
-    return f"{text} {AMONG_BEST}" if cell.among_best else text
+    bold = replace(cell, text=f"**{text}**" if cell.best else text)
+    return bold.marked("")

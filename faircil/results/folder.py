@@ -33,7 +33,6 @@ from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.identity import PARTS as IDENTITY
 from faircil.results.identity import identity, version
 from faircil.results.record import (
-    METRIC_NAMES,
     EpochRecord,
     Names,
     RunResult,
@@ -87,6 +86,18 @@ def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
         yield from zip(*columns, strict=True)
 
 
+def read_final_predictions(folder: Path) -> tuple[list[str], list[str]]:
+    """Read true and predicted class of every test sample after the last task, by name."""
+    path = folder / "predictions.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        last = [row for row in rows if row["after_task"] == rows[-1]["after_task"]]
+        return [row["y_true"] for row in last], [row["y_pred"] for row in last]
+    except (OSError, ValueError, LookupError):
+        raise damaged(path) from None
+
+
 _EPOCH = TypeAdapter(EpochRecord)
 
 
@@ -113,6 +124,33 @@ def read_names(folder: Path) -> Names:
     except (LookupError, TypeError):
         raise damaged(path) from None
     return Names(tuple(classes), attribute_values=tuple(dict.fromkeys(values)))
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """Accuracy after a task on the ``n`` test samples of a class with one attribute value."""
+
+    after_task: int
+    label: str
+    attribute: str
+    n: int
+    accuracy: float
+
+
+def read_groups(folder: Path) -> list[GroupScore]:
+    """Read the accuracy of each group after each task of the run in ``folder``.
+
+    Empty where the data has no attribute: then the classes are the groups.
+    """
+    path = folder / "metrics.jsonl"
+    try:
+        return [
+            GroupScore(row["task"], row["class"], row["attribute"], row["n"], row["value"])
+            for row in read_rows(path)
+            if row["metric"] == "group_accuracy"
+        ]
+    except (LookupError, TypeError):
+        raise damaged(path) from None
 
 
 FILE = "probabilities.npz"
@@ -166,7 +204,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
 
 def _why_none(run: RunSummary) -> str:
     """Say why a run has no probabilities."""
-    if all(task["dp"] is None for task in run.per_task):
+    if all(task.get("dp") is None for task in run.per_task):
         return "its data has no sensitive attribute with two values to compare"
     if run.config.get("evaluate_on") == "validation":
         return "it was evaluated on validation data, and such a run keeps no probabilities"
@@ -390,5 +428,7 @@ def _remove(path: Path) -> None:
 
 def _is_complete(run: RunSummary) -> bool:
     """Whether a summary has all that reports read."""
-    metrics = all(set(METRIC_NAMES) <= values.keys() for values in (run.metrics, *run.per_task))
-    return metrics and {"dataset", "measure", "settings"} <= run.config.keys()
+    metrics = all("accuracy" in values for values in (run.metrics, *run.per_task))
+    return (
+        metrics and bool(run.per_task) and {"dataset", "measure", "settings"} <= run.config.keys()
+    )

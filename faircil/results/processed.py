@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faircil.metrics import evaluate
+from faircil.metrics import TaskMetrics, evaluate
 from faircil.postprocess.tasks import fair_predictions, measured_gap
 from faircil.results.folder import SavedTask, read_probabilities
 from faircil.results.record import RunSummary, Values, averages
@@ -43,12 +43,19 @@ def process_run(run: RunSummary, epsilons: Sequence[float]) -> list[ProcessedRun
 
 
 def _process(run: RunSummary, tasks: Sequence[SavedTask], epsilon: float | None) -> ProcessedRun:
-    per_task, gaps = [], []
+    per_task: list[TaskMetrics] = []
+    gaps = []
     notes: dict[str, None] = {}
     for saved in tasks:
         fair = fair_predictions(saved.probabilities, saved.sensitive, epsilon, run.seed)
         per_task.append(
-            evaluate(saved.y_true, fair.y_pred, task=saved.task, sensitive=saved.sensitive)
+            evaluate(
+                saved.y_true,
+                fair.y_pred,
+                task=saved.task,
+                sensitive=saved.sensitive,
+                before=per_task[-1] if per_task else None,
+            )
         )
         gaps.append(measured_gap(fair.y_pred, saved.sensitive))
         notes |= dict.fromkeys(fair.notes)

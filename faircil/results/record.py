@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faircil.metrics import TaskMetrics, forgetting
+from faircil.counts import ENOUGH
+from faircil.metrics import METRICS, TaskMetrics
 from faircil.postprocess.tasks import TaskProbabilities
-
-# The metrics of a run, in the order in which people read them.
-METRIC_NAMES = ("accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "dp_predicted", "forgetting")
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class GroupWeights:
 
 @dataclass(frozen=True)
 class WeightRecord:
-    """What the weighting of an epoch said.
+    """The weighting of an epoch.
 
     Parameters
     ----------
@@ -149,7 +147,7 @@ class RunResult:
 
     def after_task(self, position: int) -> dict[str, float | None]:
         """Return all metrics after the task at ``position`` (from 0)."""
-        return after_last(self.per_task[: position + 1])
+        return dict(self.per_task[position].values)
 
     def averages(self) -> dict[str, float | None]:
         """See :func:`averages`."""
@@ -165,24 +163,17 @@ def accuracy_matrix(per_task: Sequence[TaskMetrics]) -> NDArray[np.float64]:
     return matrix
 
 
-def after_last(per_task: Sequence[TaskMetrics]) -> dict[str, float | None]:
-    """Return all metrics after the last of the tasks."""
-    metrics = per_task[-1]
-    values = {name: getattr(metrics, name) for name in METRIC_NAMES if name != "forgetting"}
-    return values | {"forgetting": forgetting(accuracy_matrix(per_task))}
-
-
 def averages(per_task: Sequence[TaskMetrics]) -> dict[str, float | None]:
-    """Return the mean of each metric over tasks, and the forgetting at the end.
+    """Summarise each metric: by its mean over tasks, or by its last value where its row says so.
 
     A task where a metric does not apply takes no part in its mean.
     """
-    tasks = [after_last(per_task[: number + 1]) for number in range(len(per_task))]
     values: dict[str, float | None] = {}
-    for name in METRIC_NAMES:
-        known = [task[name] for task in tasks if task[name] is not None]
-        values[name] = float(np.mean(known)) if known else None  # type: ignore[arg-type]
-    values["forgetting"] = tasks[-1]["forgetting"]
+    for name, metric in METRICS.items():
+        after = [task.values[name] for task in per_task]
+        known = [value for value in after if value is not None]
+        mean_over_tasks = float(np.mean(known)) if known else None
+        values[name] = after[-1] if metric.at_end else mean_over_tasks
     return values
 
 
@@ -190,12 +181,39 @@ Values = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
+class GroupResult:
+    """Accuracy of the final model on a group of the test data.
+
+    Parameters
+    ----------
+    label : str
+        Name of the class.
+    attribute : str or None
+        Name of the attribute value; None without an attribute.
+    n : int
+        Test samples.
+    accuracy : float
+    """
+
+    label: str
+    attribute: str | None
+    n: int
+    accuracy: float
+
+    @property
+    def too_small(self) -> bool:
+        """Whether there are too few test samples to judge the group."""
+        return self.n < ENOUGH
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """A finished run as ``summary.json`` holds it.
 
-    ``metrics`` are means over tasks, ``per_task`` the same metrics after each task, ``steps`` the
-    updates of the net, ``seconds`` the split of the wall time, ``code`` the hash of the code that
-    made it.
+    ``metrics`` are the metrics over all tasks (see :func:`averages`), ``per_task`` the metrics
+    after each task, ``steps`` the updates of the net, ``seconds`` the split of the wall time,
+    ``code`` the hash of the code that made it. ``groups`` are those of the test data after the last
+    task; None in runs of earlier versions, which may also lack newer metrics.
     """
 
     label: str
@@ -208,6 +226,16 @@ class RunSummary:
     per_task: Sequence[Values]
     notes: Sequence[str]
     dir: str
+    groups: Sequence[GroupResult] | None = None
+
+    def value(self, metric: str) -> float | None:
+        """Return a metric of the whole run; None where the run lacks it.
+
+        Earlier versions did not store ``final_accuracy``: it is the last accuracy.
+        """
+        if metric == "final_accuracy" and metric not in self.metrics:
+            return self.per_task[-1].get("accuracy")
+        return self.metrics.get(metric)
 
     def as_json(self) -> dict[str, Any]:
         """Return the run as ``faircil run --json`` prints it."""
@@ -217,6 +245,7 @@ class RunSummary:
             "steps": self.steps,
             "seconds": self.seconds,
             "per_task": list(self.per_task),
+            "groups": [asdict(g) | {"too_small": g.too_small} for g in self.groups or ()],
             "dir": self.dir,
         }
 
@@ -234,7 +263,26 @@ def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
         per_task=[result.after_task(position) for position in range(len(result.per_task))],
         notes=list(result.notes),
         dir=str(folder),
+        groups=group_results(result.per_task[-1], result.names),
     )
+
+
+def group_results(metrics: TaskMetrics, names: Names) -> list[GroupResult]:
+    """Return the groups by name; without an attribute, the classes."""
+    if not metrics.groups:
+        return [
+            GroupResult(names.classes[item.label], None, item.n, item.accuracy)
+            for item in metrics.classes
+        ]
+    return [
+        GroupResult(
+            names.classes[group.label],
+            names.attribute_values[group.attribute],
+            group.n,
+            group.accuracy,
+        )
+        for group in metrics.groups
+    ]
 
 
 def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -244,8 +292,8 @@ def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, An
     """
     means: dict[str, Any] = {}
     deviations: dict[str, Any] = {}
-    for name in METRIC_NAMES:
-        means[name], deviations[name] = spread([run.metrics[name] for run in runs])
+    for name in METRICS:
+        means[name], deviations[name] = spread([run.value(name) for run in runs])
     means["steps"], deviations["steps"] = spread([run.steps for run in runs])
     keys = runs[0].seconds.keys()
     pairs = {key: spread([run.seconds[key] for run in runs]) for key in keys}
@@ -255,7 +303,7 @@ def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, An
 
 
 def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Return mean and standard deviation; None where they cannot be told."""
+    """Return mean and standard deviation; None where they are undefined."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None, None

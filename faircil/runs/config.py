@@ -1,33 +1,39 @@
-"""What a run is: dataset, method, weighting, measure and settings, all resolved and checked."""
+"""A run's configuration: data, method, weighting, measure and settings, resolved and checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
-from faircil.errors import DataError, FaircilError, raise_all, unknown_name
+from faircil.errors import DataError, FaircilError, Mistake, raise_all, unknown_name
+from faircil.fields import fields_of
 from faircil.files import kept_digest
 from faircil.learners import ALIASES, LEARNERS
 from faircil.postprocess import EPSILON, POSTPROCESSES
 from faircil.postprocess.epsilon_fair import epsilon_mistakes
 from faircil.runs.settings import (
+    DataSettings,
     Settings,
     parse_overrides,
-    settings_of,
     shipped_settings,
-    text_options,
     validate_settings,
 )
 from faircil.text.encoders import content_digest, find_folder
 from faircil.text.options import TextOptions, unused_mistakes
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
-from faircil.weighting.weights import cluster_mistakes
 
 
 def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
@@ -53,8 +59,12 @@ def checked_method_and_weighting(
         learner, implied = ALIASES[method]
         if weighting not in (None, implied):
             mistakes.append(
-                f"method '{method}' is '{learner}' with weighting '{implied}', but weighting is "
-                f"'{weighting}'; use --method {learner} --weighting {weighting}"
+                Mistake(
+                    f"method '{method}' is '{learner}' with weighting '{implied}', but weighting "
+                    f"is '{weighting}'; use method '{learner}' with weighting '{weighting}'",
+                    "method",
+                    "weighting",
+                )
             )
         return learner, implied
     weighting = weighting or "none"
@@ -65,29 +75,39 @@ def checked_method_and_weighting(
     return method, weighting
 
 
+def default_measure(dataset: str | None, own: OwnData | None) -> str:
+    """Return the measure of runs that name none."""
+    return "eo" if has_attribute(dataset, own) else "eer"
+
+
 def checked_measure(
     measure: str | None, dataset: str | None, own: OwnData | None, mistakes: list[str]
 ) -> str:
     """Check the measure, or choose it: ``eo`` where there is an attribute, else ``eer``."""
-    measure = measure or ("eo" if has_attribute(dataset, own) else "eer")
+    measure = measure or default_measure(dataset, own)
     if measure not in MEASURES:
         mistakes.append(unknown_name("measure", measure, MEASURES))
     elif MEASURES[measure].by_attribute:
         what = f"measure '{measure}'"
-        mistakes += attribute_mistakes(what, dataset, own, "use --measure eer")
+        mistakes += attribute_mistakes(what, dataset, own, Mistake("use measure 'eer'", "measure"))
     return measure
 
 
 def attribute_mistakes(
     what: str, dataset: str | None, own: OwnData | None, *remedies: str
 ) -> list[str]:
-    """Say that the data has no sensitive attribute, which ``what`` needs, if so."""
+    """Say that the data has no sensitive attribute, which ``what`` needs, if so.
+
+    A remedy may be a :class:`faircil.errors.Mistake`, with the arguments that it is about.
+    """
     compares = f"{what} compares the values of a sensitive attribute, and"
+    named = [name for part in remedies if isinstance(part, Mistake) for name in part.arguments]
     if own and not own.sensitive:
-        advice = ", or ".join([*remedies, "name a column with --sensitive"])
-        return [f"{compares} none is named for {own.path}; {advice}"]
-    if not own and dataset in DATASETS and DATASETS[dataset].attribute is None:
-        return [f"{compares} {'; '.join([f'{dataset} has none', *remedies])}"]
+        advice = ", or ".join([*remedies, "name a sensitive column"])
+        return [Mistake(f"{compares} none is named for {own.path}; {advice}", *named, "sensitive")]
+    if not own and (row := DATASETS.get(dataset or "")) and row.attribute is None:
+        advice = "; ".join([f"{dataset} has none", *remedies])
+        return [Mistake(f"{compares} {advice}", *named)]
     return []
 
 
@@ -97,16 +117,23 @@ def postprocess_mistakes(
     """Say why the method's predictions cannot be post-processed so."""
     mistakes = [] if epsilon is None else epsilon_mistakes(epsilon)
     if held_out < 0:
-        mistakes.append(f"--held-out is {held_out}, expected a number of samples, 0 for none")
+        mistakes.append(
+            Mistake(f"held_out is {held_out}, expected a number of samples, 0 for none", "held_out")
+        )
     if postprocess == "none":
         if epsilon is not None:
-            mistakes.append("--epsilon is for post-processing; add --postprocess eps-fair")
+            sentence = "epsilon is for post-processing; choose postprocess 'eps-fair' too"
+            mistakes.append(Mistake(sentence, "postprocess"))
     elif postprocess not in POSTPROCESSES:
         mistakes.append(unknown_name("postprocess", postprocess, [*POSTPROCESSES, "none"]))
     elif method in LEARNERS and not LEARNERS[method].replays and held_out == 0:
         mistakes.append(
-            f"postprocess '{postprocess}' is fitted on the buffer, and method '{method}' keeps "
-            "none; hold samples out with --held-out 32, or use a method that replays"
+            Mistake(
+                f"postprocess '{postprocess}' is fitted on the buffer, and method '{method}' keeps "
+                "none; hold samples out (held_out=32), or use a method that replays",
+                "held_out",
+                "method",
+            )
         )
     return mistakes
 
@@ -116,10 +143,10 @@ class RunConfig(BaseModel):
 
     ``data_sha256`` is that of the user's own file, ``encoder_sha256`` that of the encoder's files:
     with another content it is another run. The latter is None without texts, and where there is
-    no such encoder, which whoever makes the run will say.
+    no such encoder, which is an error when the run starts.
     ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
     trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
-    data stands for the test data, which is then not looked at.
+    data stands for the test data, which is then not used. As JSON, ``settings`` are flat.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -136,30 +163,41 @@ class RunConfig(BaseModel):
     evaluate_on: Literal["test", "validation"] = "test"
     # Left out where it is None: runs without texts are what they were before there were any.
     encoder_sha256: str | None = Field(default=None, exclude_if=lambda digest: digest is None)
-    settings: SerializeAsAny[Settings]
+    settings: Settings
 
     @field_validator("settings", mode="before")
     @classmethod
-    def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
-        """Read settings as those of the method that was read before them."""
-        if isinstance(value, dict) and {"method", "dataset", "own"} <= info.data.keys():
-            texts = has_texts(info.data["dataset"], info.data["own"])
-            return settings_of(info.data["method"], texts).model_validate(value)
-        return value
+    def _from_flat(cls, value: object, info: ValidationInfo) -> object:
+        """Read flat settings as those of the method and the measure that were read before them."""
+        read, needed = info.data, {"method", "measure", "dataset", "own"}
+        if not isinstance(value, dict) or not needed <= read.keys():
+            return value
+        mistakes: list[str] = []
+        texts = has_texts(read["dataset"], read["own"])
+        settings = validate_settings(value, read["method"], read["measure"], mistakes, texts=texts)
+        if settings is None:
+            raise ValueError("; ".join(mistakes))
+        return settings
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes as JSON: the class of a method's settings has no name."""
-        return RunConfig.model_validate_json, (self.model_dump_json(),)
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        """Refuse weights that follow another measure than the run."""
+        if self.settings.weights.measure != self.measure:
+            raise ValueError(
+                f"the run's measure is '{self.measure}', and that of its weights "
+                f"'{self.settings.weights.measure}'; make both the same"
+            )
+        return self
 
     @property
     def texts(self) -> bool:
         """Whether the inputs are texts."""
-        return has_texts(self.dataset, self.own)
+        return self.text is not None
 
     @property
     def text(self) -> TextOptions | None:
         """How the texts become inputs; None without texts."""
-        return text_options(self.settings) if self.texts else None
+        return self.settings.text
 
     @property
     def trains_encoder(self) -> bool:
@@ -198,8 +236,12 @@ def resolve(
     mistakes = list(mistakes)
     if dataset is None and own is None:
         mistakes.append(
-            "nothing to run on: give --dataset NAME (see `faircil list datasets`), or your own "
-            "data with --data FILE --label COLUMN"
+            Mistake(
+                "nothing to run on: name a dataset (see `faircil list datasets`), or give your own "
+                "data",
+                "dataset",
+                "own",
+            )
         )
     if dataset is not None and own is not None:
         mistakes.append(f"dataset '{dataset}' and own data {own.path} are given; give one of them")
@@ -214,21 +256,23 @@ def resolve(
     if postprocess != "none":
         mistakes += attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
     elif held_out:
-        mistakes += attribute_mistakes("post-processing, which --held-out is for,", dataset, own)
+        mistakes += attribute_mistakes("post-processing, which held_out is for,", dataset, own)
     texts = has_texts(dataset, own)
     given = parse_overrides(overrides, method, mistakes, texts=texts)
     values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
     values.update(given)
-    if own and (named := {"class_order", "classes_per_task"} & values.keys()):
+    if own and (named := fields_of(DataSettings).keys() & values.keys()):
         mistakes.append(
-            f"setting {', '.join(sorted(named))} is for named datasets; own data takes --tasks"
+            Mistake(
+                f"setting {', '.join(sorted(named))} is for named datasets; own data has tasks",
+                "tasks",
+            )
         )
-    settings = validate_settings(values, method, mistakes, texts=texts) or Settings()
-    if weighting != "none":
-        mistakes += cluster_mistakes(settings.gradient, settings.granularity)
-    if texts and not mistakes:
-        mistakes += unused_mistakes(text_options(settings), given)
+    settings = validate_settings(values, method, measure, mistakes, texts=texts)
+    if settings is not None and settings.text is not None and not mistakes:
+        mistakes += unused_mistakes(settings.text, given)
     raise_all(mistakes)
+    assert settings is not None  # else there was a mistake
     return RunConfig(
         dataset=dataset or (own.name if own else ""),
         own=own,
@@ -240,7 +284,7 @@ def resolve(
         epsilon=epsilon,
         held_out=held_out,
         evaluate_on=evaluate_on,
-        encoder_sha256=_encoder_digest(text_options(settings).encoder) if texts else None,
+        encoder_sha256=_encoder_digest(settings.text.encoder) if settings.text else None,
         settings=settings,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from faircil.postprocess.tasks import TaskProbabilities, fair_predictions
 from faircil.results.record import Predictions
 from faircil.runs.config import RunConfig
 from faircil.runs.state import RunState
-from faircil.samples import Samples, concatenate
+from faircil.samples import Samples, concatenate, group_counts
 
 
 def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence[Samples]) -> None:
@@ -58,6 +59,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
             predictions.y_pred,
             task=predictions.task,
             sensitive=predictions.sensitive,
+            before=state.per_task[-1] if state.per_task else None,
         )
     )
     state.eval_seconds += time.perf_counter() - start
@@ -67,18 +69,19 @@ def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> T
     """Return probabilities over the seen classes, of the test and of the pool.
 
     A buffer holds as many of a rare group as of a frequent one. A sample of group (y, z) weighs
-    as many samples of the group as there were for each that is in the pool.
+    as many samples of the group as there were for each that is in the pool. Samples that were held
+    out count as well: groups are as large as in the data, whatever part was trained on.
     """
     assert pool.z is not None
     classes = sorted({key[0] for key in state.seen})
+    there = Counter(state.seen)
+    for held_out in state.held_out:
+        there.update(group_counts(held_out))
     keys, group, kept = torch.unique(pool.keys(), dim=0, return_inverse=True, return_counts=True)
-    seen = torch.tensor([state.seen[tuple(key)] for key in keys.tolist()])
-    kept = kept.cpu()
-    if state.held_out:
-        seen = seen + kept  # the others were trained on
+    size = torch.tensor([there[tuple(key)] for key in keys.tolist()])
     z = pool.z.cpu().numpy()
     values = np.unique(z)
-    counts = [sum(n for key, n in state.seen.items() if key[1] == value) for value in values]
+    counts = [sum(n for key, n in there.items() if key[1] == value) for value in values]
 
     def probabilities(scores: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
         return scores[:, classes].softmax(dim=1).float().cpu().numpy()
@@ -88,7 +91,7 @@ def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> T
         test=probabilities(test_scores),
         pool=probabilities(state.learner.scores(pool.x)),
         pool_sensitive=z,
-        pool_weight=(seen / kept).double()[group.cpu()].numpy(),
+        pool_weight=(size / kept.cpu()).double()[group.cpu()].numpy(),
         values=values,
         counts=np.array(counts, dtype=np.int64),
     )

@@ -18,6 +18,7 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError
 from faircil.learners import Batch, Learner
 from faircil.metrics import TaskMetrics
+from faircil.nets import traits_of
 from faircil.results.record import EpochRecord, GroupWeights, Names, RunResult, WeightRecord
 from faircil.runs.config import RunConfig
 from faircil.runs.evaluation import evaluate_task
@@ -26,7 +27,7 @@ from faircil.runs.loading import load_stream, start_run
 from faircil.runs.state import RunState, TaskInProgress
 from faircil.samples import Samples, group_counts
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
-from faircil.weighting.weights import FairSampleWeights, WeightResult
+from faircil.weighting.weights import WeightResult
 
 
 def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> WeightResult | None:
@@ -50,20 +51,11 @@ def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> Weigh
     if reweight is None or memory is None:
         return None
     settings, generator = config.settings, state.generators.weights
-    weigh = FairSampleWeights(
-        measure=config.measure,
-        alpha=settings.alpha,
-        lam=settings.lam,
-        granularity=settings.granularity,
-        gradient=settings.gradient,
-        loss=settings.loss,
-        clusters=settings.clusters,
-        floor=settings.floor,
-        solver=settings.solver,
+    result = settings.weights(
+        state.learner.net, current, memory, seen=state.seen, generator=generator
     )
-    result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
     # Before the controls: they take after the weights that an epoch would use.
-    weights = rounded(result.weights) if settings.round else result.weights
+    weights = rounded(result.weights) if settings.training.round else result.weights
     return replace(result, weights=reweight(weights, result.group, generator))
 
 
@@ -86,14 +78,14 @@ def select_samples(
     result : WeightResult or None
         Their weights.
     chosen : Tensor of int64, optional
-        Rows in training order, where the learner chooses by itself.
+        Rows in training order, where the learner chooses them.
     """
     if chosen is not None:
         return Selection(chosen)
     if result is None:
         return everything(len(samples), state.generators.shuffle, samples.y.device)
-    select = SELECTIONS[config.settings.keep]
-    return select(result.weights, config.settings.batch_size, state.generators.shuffle)
+    select = SELECTIONS[config.settings.training.keep]
+    return select(result.weights, config.settings.training.batch_size, state.generators.shuffle)
 
 
 def weight_record(result: WeightResult | None) -> WeightRecord | None:
@@ -203,18 +195,18 @@ def _learn_task(
     at_epoch_end: Callable[[], None],
 ) -> None:
     """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
-    learner, epochs = state.learner, config.settings.epochs
+    learner, epochs = state.learner, config.settings.training.epochs
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
-    graphable = learner.graphable and getattr(learner.net, "graphable", True)
+    traits = traits_of(learner.net)
+    graphable = learner.graphable and traits.graphable
     step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
-    large = getattr(learner.net, "large", False)
     while task.epoch < epochs:
         chosen = learner.begin_epoch(task.epoch + 1, epochs)
         result = weigh_samples(config, state, task.material.current)
         start, tokens = time.perf_counter(), _trained_tokens(learner)
         selection = select_samples(config, state, task.material.current, result, chosen)
-        with nullcontext() if large else one_thread():
-            steps = _train_epoch(step, task, selection, config.settings.batch_size)
+        with nullcontext() if traits.large else one_thread():
+            steps = _train_epoch(step, task, selection, config.settings.training.batch_size)
         task.epoch += 1
         task.weights = None if result is None else result.weights
         record = EpochRecord(
@@ -229,7 +221,7 @@ def _learn_task(
         )
         state.epochs.append(record)
         listener(record)
-        _check_finite(learner, record, config.settings.lr)
+        _check_finite(learner, record, config.settings.learner.lr)
         if len(selection.index) == 0:
             state.notes.append(
                 f"task {record.task}, epoch {record.epoch}: the program keeps no sample, so the "
@@ -248,7 +240,7 @@ def _begin_task(config: RunConfig, state: RunState, train: Samples) -> TaskInPro
     material = state.learner.begin_task(train, state.buffer)
     replay = None
     if material.memory is not None:
-        size, generator = config.settings.memory_batch_size, state.generators.memory
+        size, generator = config.settings.training.memory_batch_size, state.generators.memory
         replay = ReplayBatches(material.memory, size, generator)
     return TaskInProgress(material, replay)
 
@@ -270,7 +262,7 @@ def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_s
 
 
 def _trained_tokens(learner: Learner) -> int | None:
-    tokens = getattr(learner.net, "trained_tokens", None)
+    tokens = traits_of(learner.net).trained_tokens
     return None if tokens is None else int(tokens)
 
 
@@ -279,5 +271,6 @@ def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
     if not all(torch.isfinite(parameter).all() for parameter in learner.net.parameters()):
         raise DivergedError(
             f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
-            f"or NaN weights; lower the learning rate (--set lr={lr / 10:g}; it was {lr:g}) or tau"
+            f"or NaN weights; lower the learning rate (lr={lr / 10:g}; it was {lr:g}) or tau",
+            arguments=("overrides",),
         )

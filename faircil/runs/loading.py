@@ -13,14 +13,14 @@ from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
 from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
-from faircil.learners import LEARNERS
+from faircil.learners import LEARNERS, Learner
 from faircil.nets import build_mlp
-from faircil.runs.config import RunConfig
-from faircil.runs.settings import learner_options
+from faircil.runs.config import RunConfig, default_measure
 from faircil.runs.state import RunState
 from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.streams import encoded, kept_encoder
 from faircil.text.text_net import TextNet
+from faircil.weighting.measures import find_measure
 
 
 def load_stream(
@@ -42,8 +42,8 @@ def load_stream(
         stream = load_dataset(
             config.dataset,
             seed,
-            shuffle_classes=config.settings.class_order == "shuffled",
-            classes_per_task=config.settings.classes_per_task,
+            shuffle_classes=config.settings.data.class_order == "shuffled",
+            classes_per_task=config.settings.data.classes_per_task,
         )
     if config.evaluate_on == "validation":
         stream = validation_stream(stream, seed)
@@ -67,15 +67,28 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     settings = config.settings
     generators = Generators.from_seed(seed)
     net = _build_net(config, stream, generators.init_seed).to(device)
-    options = learner_options(config.method, settings)
-    learner = LEARNERS[config.method](net, options, generators)
-    quota = settings.buffer_size if learner.replays else 0
+    learner = LEARNERS[config.method](net, settings.learner, generators)
+    learner.by_attribute = find_measure(config.measure).by_attribute
+    buffer_size = settings.training.buffer_size
+    quota = buffer_size if LEARNERS[config.method].replays else 0
     return RunState(
         learner,
-        ReplayBuffer(settings.buffer_size),
+        ReplayBuffer(buffer_size),
         generators,
-        notes=[*stream.notes, *small_groups(stream, quota)],
+        notes=[*stream.notes, *small_groups(stream, quota), *_measure_notes(config, learner)],
     )
+
+
+def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
+    """Say that the method has a criterion of its own, where the user asked for another measure."""
+    asked = config.measure != default_measure(config.dataset, config.own)
+    if not asked or learner.follows is None or config.measure in learner.follows:
+        return []
+    follows = f" (it can follow {' or '.join(learner.follows)})" if learner.follows else ""
+    return [
+        f"method '{config.method}' has a fairness criterion of its own and does not follow measure "
+        f"'{config.measure}'{follows}: the measure changes what is reported, not the training"
+    ]
 
 
 def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
@@ -92,4 +105,4 @@ def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
             trainable_layers=text.trainable_layers,
         )
     n_inputs = stream.tasks[0].train.x[0].numel()
-    return build_mlp(n_inputs, stream.n_classes, config.settings.hidden, seed)
+    return build_mlp(n_inputs, stream.n_classes, config.settings.training.hidden, seed)

@@ -30,17 +30,17 @@ TABLES = (
 
 def pieces_of(config: RunConfig) -> list[object]:
     """Return the rows of the tables that a run uses."""
-    settings = config.settings
-    solver = DEFAULT if settings.solver == "auto" else settings.solver
+    weights = config.settings.weights
+    loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
     pieces: list[object] = [
         load_own if config.own is not None else DATASETS[config.dataset],
         LEARNERS[config.method],
         WEIGHTINGS[config.weighting],
         MEASURES[config.measure],
-        LOSSES[settings.loss],
-        SOLVERS[solver],
+        LOSSES[loss],
+        SOLVERS[DEFAULT if solver == "auto" else solver],
     ]
-    if (rule := getattr(settings, "buffer_rule", None)) is not None:
+    if (rule := getattr(config.settings.learner, "buffer_rule", None)) is not None:
         pieces.append(RULES[rule])
     if config.postprocess != "none":
         pieces.append(POSTPROCESSES[config.postprocess])

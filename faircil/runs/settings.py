@@ -1,34 +1,32 @@
-"""Settings of a run: their types and ranges, the shipped table, and ``name=value`` overrides."""
+"""Settings of a run: its parts, their flat names, the shipped table, and overrides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, SerializeAsAny, TypeAdapter, ValidationError, model_serializer
+from pydantic.fields import FieldInfo
 
-from faircil.buffer import RULES
-from faircil.errors import shortened, unknown_name
+from faircil.errors import Mistake, UsageError, collecting, shortened, unknown_name
+from faircil.fields import SETTINGS, Count, fields_of, one_of, setting_mistakes
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
-from faircil.options import Count, NonNegative, Positive
 from faircil.text.options import TextOptions, way_of
-from faircil.weighting.granularity import GRANULARITIES
-from faircil.weighting.losses import LOSSES
-from faircil.weighting.solver import SOLVERS
-from faircil.weighting.weights import GRADIENTS
+from faircil.weighting.measures import MEASURES
+from faircil.weighting.selection import SELECTIONS
+from faircil.weighting.weights import FairSampleWeights
 
 _SWITCH = TypeAdapter(bool)
 
 
-class Settings(Options):
-    """Numbers and switches of a run; every field can be set with ``--set name=value``.
+class TrainingSettings(BaseModel):
+    """How a run trains, whatever its learner."""
 
-    The settings of a run are those here, which every method has, and those of its learner; see
-    :func:`settings_of`. Runs on texts have those of :class:`faircil.text.options.TextOptions` too.
-    """
+    model_config = SETTINGS
 
     epochs: Count = 20
     """epochs per task"""
@@ -38,73 +36,119 @@ class Settings(Options):
     """buffer samples per step"""
     hidden: tuple[Count, ...] = (256, 256)
     """widths of the MLP's hidden layers, e.g. 256,256"""
-    alpha: Positive | Literal["auto"] = "auto"
-    """step size of the predicted losses; the larger, the fewer samples are kept; auto: 12/|T|"""
-    lam: NonNegative = 0.5
-    """weight of the current classes' loss against the disparity"""
-    granularity: Literal["sample", "group", "cluster", "cluster-weights"] = "sample"
-    """what the program decides: sample, a weight for each; group or cluster, how much of each to
-    draw; cluster-weights, a weight for each cluster"""
-    clusters: Count = 300
-    """how many clusters of gradients to make within groups, for granularity=cluster"""
-    gradient: Literal["last", "all"] = "last"
-    """whose gradients are compared: those of the last layer, or of all"""
-    loss: Literal["cross-entropy", "hinge"] = "cross-entropy"
-    """loss that the program is about: cross-entropy, or hinge, on softmax outputs; training keeps
-    its own"""
-    floor: bool = True
-    """whether a current class may not be predicted to fall below loss 0"""
-    keep: Literal["weighted", "all"] = "weighted"
-    """what an epoch trains on: weighted, samples with a weight above .05 and a few others to fill
-    the last batch; all, zero weights included"""
-    round: bool = False
-    """whether weights become 0 or 1, whichever is nearer"""
-    solver: str = "auto"
-    """solver of the linear program, see `faircil list solvers`"""
     buffer_size: Count = 32
     """buffer samples per group (class and attribute value)"""
+    keep: Annotated[str, one_of("keep", SELECTIONS)] = "weighted"
+    """samples of an epoch: weighted, those with a weight above .05 and a few others to fill the
+    last batch; all, zero weights included"""
+    round: bool = False
+    """whether weights are rounded to 0 or 1"""
+
+
+class DataSettings(BaseModel):
+    """How a named dataset becomes tasks."""
+
+    model_config = SETTINGS
+
     class_order: Literal["fixed", "shuffled"] = "fixed"
     """order of classes: fixed, or shuffled by the seed"""
     classes_per_task: Count | None = None
     """classes per task of a named dataset; default: the dataset's own"""
 
 
-@cache
-def settings_of(method: str, texts: bool = False) -> type[Settings]:
-    """Return the settings of runs of a method: those of every run, and those of its learner.
+class Settings(BaseModel):
+    """Settings of a run: one part for each thing that is set, defined beside it.
+
+    As JSON they are flat, ``{name: value}``: names are unique over the parts, and ``--set``, the
+    shipped table and tuning use them.
 
     Parameters
     ----------
-    method : str
+    learner : Options
+        An instance of the learner's ``options``.
+    training : TrainingSettings
+    weights : FairSampleWeights
+        The weighting, with the measure of the run.
+    data : DataSettings
+    text : TextOptions or None
+        None without texts.
+    """
+
+    model_config = SETTINGS
+
+    learner: SerializeAsAny[Options]
+    training: TrainingSettings
+    weights: FairSampleWeights
+    data: DataSettings
+    text: TextOptions | None = None
+
+    def flat(self) -> dict[str, Any]:
+        """Return all values by name."""
+        names = setting_names(type(self.learner), self.text is not None)
+        return {name: getattr(getattr(self, row.part), name) for name, row in names.items()}
+
+    @model_serializer
+    def _as_flat(self) -> dict[str, Any]:
+        return self.flat()
+
+
+# Of FairSampleWeights: a run has a measure and a net of its own.
+BESIDES = {"measure", "head"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting: the part of :class:`Settings` that it belongs to, and its definition."""
+
+    part: str
+    field: FieldInfo
+
+
+def _parts(options: type[Options], texts: bool) -> dict[str, type]:
+    """Return the classes of the parts of a run's settings."""
+    parts: dict[str, type] = {
+        "learner": options,
+        "training": TrainingSettings,
+        "weights": FairSampleWeights,
+        "data": DataSettings,
+    }
+    return {**parts, "text": TextOptions} if texts else parts
+
+
+@cache
+def setting_names(options: type[Options], texts: bool = False) -> Mapping[str, Setting]:
+    """Return the settings of a run by name.
+
+    Parameters
+    ----------
+    options : type
+        The learner's class of settings.
     texts : bool
         Whether the run is on texts, which have settings of their own.
     """
+    found: dict[str, Setting] = {}
+    for part, kind in _parts(options, texts).items():
+        for name, field in fields_of(kind).items():
+            if part == "weights" and name in BESIDES:
+                continue
+            if name in found:
+                raise UsageError(
+                    f"setting '{name}' is defined twice, by {options.__name__} and by "
+                    f"{kind.__name__}; rename it in {options.__name__}"
+                )
+            found[name] = Setting(part, field)
+    return MappingProxyType(found)
+
+
+def settings_of(method: str, texts: bool = False) -> Mapping[str, Setting]:
+    """Return the settings of runs of a method, by name; of an unknown one, those of every run."""
     learner = LEARNERS.get(method)
-    own: tuple[Any, ...] = (
-        () if learner is None or learner.options is Options else (learner.options,)
-    )
-    if not own and not texts:
-        return Settings
-    # In this order: a learner's own defaults win.
-    bases: Any = (*own, *((TextOptions,) if texts else ()), Settings)
-    return cast(type[Settings], create_model("Settings", __base__=bases))
-
-
-def learner_options(method: str, settings: Settings) -> Options:
-    """Return the part of a run's settings that its learner knows."""
-    options = LEARNERS[method].options
-    return options(**{name: getattr(settings, name) for name in options.model_fields})
-
-
-def text_options(settings: Settings) -> TextOptions:
-    """Return the part of the settings of a run on texts that is about them."""
-    return TextOptions(**{name: getattr(settings, name) for name in TextOptions.model_fields})
+    return setting_names(Options if learner is None else learner.options, texts)
 
 
 def own_settings(method: str) -> list[str]:
     """Return the names of the settings that runs of other methods may not have."""
-    common = Settings.model_fields
-    return [name for name in LEARNERS[method].options.model_fields if name not in common]
+    return [name for name in fields_of(LEARNERS[method].options) if name not in fields_of(Options)]
 
 
 def shipped_settings(
@@ -128,7 +172,7 @@ def shipped_settings(
         key["texts"] = way_of(trained) if texts else None
         if applies(row, key):
             values.update(row["set"])
-    known = settings_of(method, texts).model_fields
+    known = settings_of(method, texts)
     return {name: value for name, value in values.items() if name in known}
 
 
@@ -144,59 +188,73 @@ def parse_overrides(
     overrides: Iterable[str], method: str, mistakes: list[str], *, texts: bool = False
 ) -> dict[str, Any]:
     """Read ``name=value`` pairs for a run of the method; a comma makes a list."""
-    known = settings_of(method, texts).model_fields
+    known = settings_of(method, texts)
     values: dict[str, Any] = {}
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name or not value:
             mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
-        elif name in TextOptions.model_fields and not texts:
+        elif name in fields_of(TextOptions) and not texts:
             mistakes.append(
-                f"setting '{name}' is for texts, and the data of this run has none; name their "
-                "column with --text COLUMN, or choose a dataset of texts (`faircil list datasets`)"
+                Mistake(
+                    f"setting '{name}' is for texts, and the data of this run has none; name the "
+                    "column of texts, or choose a dataset of texts (`faircil list datasets`)",
+                    "text",
+                    "dataset",
+                )
             )
         elif name not in known:
-            owners = [other for other in LEARNERS if name in own_settings(other)]
+            owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]
             mistakes.append(
                 f"method '{method}' has no setting '{name}'; it belongs to {shortened(owners)}"
                 if owners
                 else unknown_name("setting", name, known)
             )
         else:
-            values[name] = value.split(",") if name == "hidden" else value
+            listed = get_origin(known[name].field.annotation) is tuple
+            values[name] = value.split(",") if listed else value
     return values
 
 
 def validate_settings(
-    values: Mapping[str, Any], method: str, mistakes: list[str], *, texts: bool = False
+    values: Mapping[str, Any],
+    method: str,
+    measure: str,
+    mistakes: list[str],
+    *,
+    texts: bool = False,
 ) -> Settings | None:
-    """Check types, ranges and names of the settings of a method."""
-    tables: dict[str, Iterable[str]] = {
-        "solver": [*SOLVERS, "auto"],
-        "buffer_rule": RULES,
-        "granularity": GRANULARITIES,
-        "gradient": GRADIENTS,
-        "loss": LOSSES,
-    }
-    for name, table in tables.items():
-        if name in values and values[name] not in table:
-            mistakes.append(unknown_name(name.replace("_", " "), str(values[name]), table))
-    try:
-        return settings_of(method, texts).model_validate(values)
-    except ValidationError as error:
-        expected: dict[str, dict[str, None]] = {}
-        for problem in error.errors():
-            name = str(problem["loc"][0])
-            if name not in tables:
-                text = problem["msg"].removeprefix("Input should be ").split(", unable")[0]
-                expected.setdefault(name, {})[text] = None
-        mistakes += [
-            f"setting {name}={_written(values[name])} is not allowed: it should be "
-            + " or ".join(texts)
-            for name, texts in expected.items()
-        ]
-    return None
+    """Build the parts of a run's settings from flat values; None if some do not fit.
 
-
-def _written(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    Parameters
+    ----------
+    values : mapping
+        By name; those of :func:`settings_of`. What is left out has its default.
+    method, measure : str
+        Of the run.
+    mistakes : list of str
+        What does not fit is added here.
+    texts : bool
+        Whether the run is on texts.
+    """
+    learner = LEARNERS.get(method)
+    options = Options if learner is None else learner.options
+    names = setting_names(options, texts)
+    given: dict[str, dict[str, Any]] = {part: {} for part in _parts(options, texts)}
+    found: list[str] = []
+    for name, value in values.items():
+        if name in names:
+            given[names[name].part][name] = value
+        else:
+            found.append(unknown_name("setting", name, names))
+    if measure in MEASURES:  # else its mistake is known already
+        given["weights"]["measure"] = measure
+    parts = {}
+    for part, kind in _parts(options, texts).items():
+        with collecting(found):  # FairSampleWeights raises errors of its own
+            try:
+                parts[part] = kind(**given[part])
+            except ValidationError as error:
+                found += setting_mistakes(error, given[part])
+    mistakes += found
+    return None if found else Settings(**parts)

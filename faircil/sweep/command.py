@@ -28,10 +28,10 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
         options += ["--postprocess", config.postprocess, "--epsilon", written(config.epsilon)]
     options += ["--held-out", str(config.held_out)] if config.held_out else []
     options += ["--evaluate-on", config.evaluate_on] if config.evaluate_on != "test" else []
-    usual = shipped.settings.model_dump()
+    usual = shipped.settings.flat()
     changed += [
         f"{name}={written(value)}"
-        for name, value in config.settings.model_dump().items()
+        for name, value in config.settings.flat().items()
         if value != usual[name]
     ]
     source = data_words(config.dataset, config.own)

@@ -166,7 +166,7 @@ class Work:
         config, settings = self.config, self.config.settings
         source = (config.dataset, config.own, config.data_sha256, config.evaluate_on)
         encoding = (config.encoder_sha256, config.text)
-        order = (settings.class_order, settings.classes_per_task)
+        order = (settings.data.class_order, settings.data.classes_per_task)
         return repr((*source, *encoding, *order, self.seed))
 
     @property
@@ -254,8 +254,8 @@ TRAINED_ENCODER = 100.0
 
 def effort(work: Work) -> float:
     """Return the cost of a run in steps of plain replay on MNIST."""
-    config, settings = work.config, work.config.settings
-    steps = SAMPLES.get(config.dataset, OTHER_SAMPLES) / settings.batch_size * settings.epochs
+    config, training = work.config, work.config.settings.training
+    steps = SAMPLES.get(config.dataset, OTHER_SAMPLES) / training.batch_size * training.epochs
     wide = TRAINED_ENCODER if config.trains_encoder else WIDE.get(config.dataset, 1.0)
     return steps * EFFORT.get(config.method, 1.0) * wide
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from faircil.options import Count
-from faircil.text.passes import FINE_TUNED, FROZEN, TOKEN_BUDGET
+from faircil.fields import SETTINGS, Count, one_of
+from faircil.text.passes import FINE_TUNED, FROZEN, POOLINGS, PRECISIONS, TOKEN_BUDGET
 from faircil.text.tokens import MAX_TOKENS
 
 FOR_TRAINED = {"token_budget", "trainable_layers"}
@@ -23,10 +23,10 @@ def way_of(finetune: bool) -> str:
 class TextOptions(BaseModel):
     """How texts become inputs of a net.
 
-    A docstring below a field is what ``faircil list settings`` says about it.
+    A docstring below a field is its help text, which ``faircil list settings`` shows.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = SETTINGS
 
     encoder: str = "minilm"
     """encoder of texts: minilm, a folder, or a Hugging Face name whose files are in its cache"""
@@ -34,13 +34,13 @@ class TextOptions(BaseModel):
     """whether the encoder is trained too; else its embeddings are computed once and kept"""
     max_tokens: Count = MAX_TOKENS
     """tokens of a text that are used"""
-    pooling: Literal["auto", "cls", "mean"] = "auto"
-    """what stands for a text: cls, its first token; mean, that of all; auto: cls where the encoder
-    is trained, else mean"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """numbers inside of the encoder; auto: bfloat16 on a GPU that has it, else float32"""
+    pooling: Annotated[str, one_of("pooling", POOLINGS, "auto")] = "auto"
+    """vector of a text: cls, its first token; mean, the mean over all tokens; auto: cls where the
+    encoder is trained, else mean"""
+    precision: Annotated[str, one_of("precision", PRECISIONS)] = "auto"
+    """number format inside the encoder; auto: bfloat16 on a GPU that has it, else float32"""
     token_budget: Count = TOKEN_BUDGET
-    """tokens that are in memory at once while the encoder is trained"""
+    """tokens in memory at once while the encoder is trained"""
     trainable_layers: Annotated[int, Field(ge=0)] | None = None
     """how many of the encoder's last layers to train; default: all"""
 
@@ -58,7 +58,7 @@ class TextOptions(BaseModel):
 
 
 def unused_mistakes(options: TextOptions, given: Iterable[str]) -> list[str]:
-    """Say which settings that a user gave, by name, mean nothing with these options."""
+    """Name the given settings that have no effect with these options."""
     this, other = ("trained", "frozen") if options.finetune else ("frozen", "trained")
     unused = sorted((FOR_FROZEN if options.finetune else FOR_TRAINED) & set(given))
     if not unused:

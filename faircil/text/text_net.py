@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from faircil.errors import UsageError
+from faircil.nets import NetTraits
 from faircil.text.encoders import Encoder, load_model
 from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
 
 
 class TextNet(nn.Module):
-    """Classifies rows of tokens; the contract is that of :mod:`faircil.nets`.
+    """Classifies rows of tokens; a :class:`faircil.nets.Net`.
 
     It takes any number of rows at once, in bounded memory. What dropout draws comes from the seed
     and the number of passes so far, not from torch's global generator: a run is the same whatever
@@ -35,9 +35,6 @@ class TextNet(nn.Module):
     trainable_layers : int, optional
         Train only this many of the encoder's last layers, and the head; None: everything.
     """
-
-    graphable: ClassVar[bool] = False  # the shapes of its chunks are another in every batch
-    large: ClassVar[bool] = True  # its steps are work for many threads
 
     def __init__(
         self,
@@ -60,6 +57,16 @@ class TextNet(nn.Module):
         self.seed, self.passes = seed, 0
         self.trained_tokens: int | Tensor = 0  # a tensor on the device: nobody waits for it
         self.train()
+
+    @property
+    def traits(self) -> NetTraits:
+        """Large; its chunks have other shapes in every batch; it restarts from its encoder."""
+        return NetTraits(
+            large=True,
+            graphable=False,
+            trained_tokens=self.trained_tokens,
+            restart=self.restart,
+        )
 
     def features(self, x: Tensor) -> Tensor:
         """Return one vector per text, (n, d), for tokens (n, L)."""

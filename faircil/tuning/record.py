@@ -14,11 +14,13 @@ from matplotlib.figure import Figure
 
 from faircil.data.splits import SHARE
 from faircil.errors import StorageError
-from faircil.report import format_value
-from faircil.report.plots import COLOURS, TITLES, save
+from faircil.metrics import METRICS
+from faircil.report import format_value, heading
+from faircil.report.plots import COLOURS, save
 from faircil.results.identity import version
 from faircil.results.record import over_seeds
 from faircil.sweep.command import data_words, run_line
+from faircil.tuning.objective import ACCURACY
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
 from faircil.tuning.space import problem_of, size
 
@@ -84,8 +86,8 @@ def draw_front(
         axes.annotate(
             str(position + 1), (gap, accuracy), (7, -12), textcoords="offset points", fontsize=9
         )
-    axes.set_xlabel(TITLES[disparity])
-    axes.set_ylabel(TITLES["accuracy"])
+    axes.set_xlabel(METRICS[disparity].axis_title)
+    axes.set_ylabel(METRICS["accuracy"].axis_title)
     axes.margins(0.08)
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]) if min(d for _, d in points) < 0 else 0.0)
     axes.spines[["top", "right"]].set_visible(False)
@@ -127,13 +129,14 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows of the table of trials."""
     objective = problem_of(tuned.request).objective
+    shown = (ACCURACY, "final_accuracy", "worst_group", objective.disparity)
     rows = []
     for place, trial in enumerate(ranked(tuned.trials), start=1):
         means = over_seeds(trial.runs)[0] if trial.score is not None else {}
-        values = [trial.score, means.get("accuracy"), means.get(objective.disparity)]
+        values = [trial.score, *(means.get(name) for name in shown)]
         settings = " ".join(trial.overrides)
         rows.append((str(place), settings, *map(format_value, values), _remark(trial, tuned)))
-    return ("rank", "settings", "score", "accuracy", objective.disparity, "remark"), rows
+    return ("rank", "settings", "score", *map(heading, shown), "remark"), rows
 
 
 def _remark(trial: Trial, tuned: Tuned | NotTuned) -> str:
@@ -176,7 +179,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     lines += [
         "",
         f"- {extent(tuned)}.",
-        f"- Score: {problem.objective.text}.",
+        f"- Score: {problem.objective.text}; accuracy is averaged over groups.",
         f"- Judged on {PARTS[request.select_on]}.",
         *(f"- `{axis.name}`: {', '.join(axis.values)}" for axis in problem.space),
         "",
@@ -235,7 +238,8 @@ def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
     except OSError as error:
         raise StorageError(
             f"cannot write to {folder}: {error.strerror or error}; free space, or choose another "
-            "folder with --out"
+            "folder",
+            arguments=("out",),
         ) from None
     scored = [trial for trial in ranked(tuned.trials) if trial.score is not None]
     values = [objective.values(trial.runs) for trial in scored]

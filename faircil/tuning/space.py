@@ -1,4 +1,4 @@
-"""A request, looked up and checked: what a search works on."""
+"""The search space of a request, looked up and checked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from faircil.errors import UsageError, collecting, raise_all
+from faircil.errors import Mistake, UsageError, collecting, raise_all
 from faircil.files import applies, shipped_rows
 from faircil.runs.config import RunConfig, attribute_mistakes, has_attribute
-from faircil.runs.settings import parse_overrides, settings_of, validate_settings
+from faircil.runs.settings import Settings, parse_overrides, settings_of, validate_settings
 from faircil.sweep.command import written
-from faircil.tuning.objective import BY_ATTRIBUTE, Objective, parse_objective
+from faircil.tuning.objective import Objective, parse_objective, usual_objective
 from faircil.tuning.request import Overrides, Trial, TuneRequest
 
 
@@ -68,22 +68,26 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
         if not space:
             names = ", ".join(axis.name for axis in shipped)
             mistakes.append(
-                f"nothing is left to choose for {config.label}: --set fixes all that is up for "
-                f"choice ({names}); leave one out there, or say what to try with --try"
+                Mistake(
+                    f"nothing is left to choose for {config.label}: the whole search space "
+                    f"({names}) is fixed; fix fewer settings, or give values to try",
+                    "fixed",
+                    "tried",
+                )
             )
         return space
     space = _parsed(request.tried, mistakes)
     mistakes += [
-        f"setting '{axis.name}' is both fixed and up for choice; give it once, with --set or --try"
+        Mistake(f"setting '{axis.name}' is both fixed and tried; give it once", "fixed", "tried")
         for axis in space
         if axis.name in fixed
     ]
     found: list[str] = []
-    values = config.settings.model_dump()
+    values = config.settings.flat()
     for override in (override for axis in space for override in axis.overrides):
         known = parse_overrides([override], config.method, found, texts=config.texts)
         if known:
-            validate_settings(values | known, config.method, found, texts=config.texts)
+            _validated(config, values | known, found)
     mistakes += dict.fromkeys(found)  # an unknown setting is one mistake, not one for each value
     return space
 
@@ -102,7 +106,7 @@ def shipped_space(config: RunConfig) -> Space:
     for row in shipped_rows("faircil.tuning", "grids.toml", str):  # 0.00002 stays as it is written
         if applies(row, key):
             values.update(row["try"])
-    known = settings_of(config.method, config.texts).model_fields
+    known = settings_of(config.method, config.texts)
     return tuple(
         Axis(name, tuple(map(written, choices)))
         for name, choices in values.items()
@@ -112,7 +116,7 @@ def shipped_space(config: RunConfig) -> Space:
 
 def usual(space: Space, config: RunConfig) -> Overrides:
     """Return the settings of a configuration as a point of the space, or beside it."""
-    settings = config.settings.model_dump()
+    settings = config.settings.flat()
     overrides = []
     for axis in space:
         own = settings[axis.name]
@@ -124,9 +128,14 @@ def usual(space: Space, config: RunConfig) -> Overrides:
 def _read(config: RunConfig, name: str, value: str) -> Any:
     """Return a value as the settings have it: 1 and 1.0 are the same learning rate."""
     known = parse_overrides([f"{name}={value}"], config.method, [], texts=config.texts)
-    values = config.settings.model_dump() | known
-    settings = validate_settings(values, config.method, [], texts=config.texts)
-    return getattr(settings, name)
+    settings = _validated(config, config.settings.flat() | known, [])
+    return None if settings is None else settings.flat()[name]
+
+
+def _validated(config: RunConfig, values: dict[str, Any], mistakes: list[str]) -> Settings | None:
+    """Check settings of a run of the same method on the same data."""
+    method, measure = config.method, config.measure
+    return validate_settings(values, method, measure, mistakes, texts=config.texts)
 
 
 def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:
@@ -136,13 +145,10 @@ def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:
         name, equals, values = text.partition("=")
         choices = tuple(dict.fromkeys(values.split(",")))
         if not (name and equals and all(choices)):
-            mistakes.append(
-                f"'{text}' is not of the form name=value,value; write e.g. --try tau=1,5 lr=0.01"
-            )
+            sentence = f"'{text}' is not of the form name=value,value, such as tau=1,5"
+            mistakes.append(Mistake(sentence, "tried"))
         elif name in axes:
-            mistakes.append(
-                f"setting '{name}' is up for choice twice; give all values in one place"
-            )
+            mistakes.append(f"setting '{name}' is tried twice; give all its values in one place")
         else:
             axes[name] = Axis(name, choices)
     return tuple(axes.values())
@@ -175,19 +181,21 @@ def problem_of(request: TuneRequest) -> Problem:
     mistakes: list[str] = []
     config = objective = None
     with collecting(mistakes):
-        objective = parse_objective(request.objective or f"accuracy - {request.measure}")
-    if objective is not None and objective.disparity in BY_ATTRIBUTE:
+        objective = parse_objective(request.objective or usual_objective(request.measure))
+    if objective is not None and objective.by_attribute:
         what = f"objective '{objective.text}'"
-        mistakes += attribute_mistakes(what, request.dataset, request.own, "use 'accuracy - eer'")
+        remedy = Mistake("use 'accuracy - eer'", "objective")
+        mistakes += attribute_mistakes(what, request.dataset, request.own, remedy)
     if request.budget < 1:
-        mistakes.append(f"the budget is {request.budget} configurations, expected at least 1")
+        sentence = f"the budget is {request.budget} configurations, expected at least 1"
+        mistakes.append(Mistake(sentence, "budget"))
     if not request.seeds:
-        mistakes.append("there is no seed to try on; give one, e.g. --seed 10")
+        mistakes.append(Mistake("there is no seed to try on; give one, e.g. 10", "seeds"))
     with collecting(mistakes):
         config = request.config(())
     known = _without_fixed(request) if config is None else config
     space = () if known is None else space_of(request, known, mistakes)
-    raise_all(each_once(mistakes))
+    raise_all(list(dict.fromkeys(mistakes)))
     assert config is not None  # else there was a mistake
     assert objective is not None
     return Problem(request, config, space, usual(space, config), objective)
@@ -205,9 +213,3 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
     """Return the trial with the best score, of equals the first; None if all failed."""
     scored = [trial for trial in trials if trial.score is not None]
     return max(scored, key=lambda trial: trial.score or 0.0, default=None)
-
-
-def each_once(mistakes: Sequence[str]) -> list[str]:
-    """Take texts that list several mistakes apart, and leave out what was said before."""
-    lines = (line for mistake in mistakes for line in mistake.removeprefix("- ").split("\n- "))
-    return list(dict.fromkeys(lines))

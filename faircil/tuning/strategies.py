@@ -14,15 +14,14 @@ from faircil.tuning.space import Axis, Problem, best_of, combination, combinatio
 if TYPE_CHECKING:
     import optuna
 
-ROUNDS = (
-    3  # in which the budget is used: each learns from those before, within each all run at once
-)
+# The budget is spent in rounds: each learns from those before, within a round all run at once.
+ROUNDS = 3
 PATIENCE = 10  # suggestions of what was tried already, before the next is drawn instead
 WORST = (0.0, 1.0)  # accuracy and disparity of a run that diverged
 
 
 class OptunaSearch:
-    """Tree-structured Parzen estimators with two aims: accuracy up, disparity down.
+    """Tree-structured Parzen estimators with two objectives: accuracy up, disparity down.
 
     Nothing is tried twice: where the sampler insists on what was tried, an untried configuration is
     drawn at random. A space that is no larger than the budget is tried as a whole.
@@ -38,7 +37,7 @@ class OptunaSearch:
         self._told = 0
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:
-        """Tell the sampler what came out, and ask for as many as make up a round."""
+        """Report finished trials to the sampler, then ask it for the next round."""
         space, budget = self._problem.space, self._problem.request.budget
         if size(space) <= budget:
             return [] if history else list(combinations(space))
@@ -87,7 +86,8 @@ def _new_study(seed: int, startup: int) -> optuna.Study:
     except ImportError as error:
         raise FaircilError(
             f"strategy 'optuna' needs the optuna package ({error}): pip install 'faircil[tune]', "
-            "or use --strategy random"
+            "or use strategy 'random'",
+            arguments=("strategy",),
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
@@ -101,8 +101,8 @@ class Strategy(Protocol):
         """Return what to try next, given all trials so far; nothing when done."""
 
 
-class Sequential:
-    """One setting after another, the others at the best so far: the way of the paper.
+class OneByOne:
+    """One setting after another, the others at the best so far: the strategy of the paper.
 
     It begins with the shipped settings, and stops when the budget is used up.
     """
@@ -129,7 +129,7 @@ class AtRandom:
     """As many as the budget allows, drawn from all combinations without replacement.
 
     The draw depends on the first seed and on the number of values of each setting alone: methods
-    with the same settings up for choice try the same ones. The shipped settings have no advantage.
+    with the same search space try the same configurations. The shipped settings have no advantage.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -150,7 +150,7 @@ class AtRandom:
         return [combination(space, index) for index in drawn]
 
 
-class Grid:
+class AllCombinations:
     """All combinations; an error if they are more than the budget."""
 
     def __init__(self, problem: Problem) -> None:
@@ -159,8 +159,9 @@ class Grid:
         if total > budget:
             raise UsageError(
                 f"the grid of {problem.config.label} has {total:,} configurations, more than the "
-                f"budget of {budget}; raise it (--budget {total}), draw from the grid (--strategy "
-                "random), or try fewer values (--try)"
+                f"budget of {budget}; raise it to {total}, draw from the grid (strategy 'random'), "
+                "or try fewer values",
+                arguments=("budget", "strategy", "tried"),
             )
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:
@@ -179,7 +180,7 @@ def _along(axis: Axis, base: Overrides) -> list[Overrides]:
 
 STRATEGIES: dict[str, Callable[[Problem], Strategy]] = {
     "random": AtRandom,
-    "sequential": Sequential,
-    "grid": Grid,
+    "sequential": OneByOne,
+    "grid": AllCombinations,
     "optuna": OptunaSearch,
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from faircil.errors import FaircilError, collecting, raise_all, unknown_name
+from faircil.errors import FaircilError, Mistake, collecting, raise_all, unknown_name
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
-from faircil.tuning.space import Problem, best_of, each_once, problem_of, size
+from faircil.tuning.space import Problem, best_of, problem_of, size
 from faircil.tuning.strategies import STRATEGIES, Strategy
 
 
@@ -32,10 +32,10 @@ class Search:
         return [Work(request.config(point), seed) for seed in request.seeds]
 
     def take(self, point: Overrides, outcomes: Sequence[Outcome]) -> None:
-        """Note a trial.
+        """Record a trial.
 
-        One that diverged has lost. One that is missing for any other reason might have won, so
-        that nothing can be chosen without it.
+        A trial that diverged has lost. A trial that is missing for any other reason might have
+        won, so nothing can be chosen without it.
         """
         objective = self.problem.objective
         runs = tuple(outcome.run for outcome in outcomes if outcome.run is not None)
@@ -45,7 +45,7 @@ class Search:
         if problem is None:
             values = objective.values(runs)
             if values is None:
-                problem = f"{objective.disparity} cannot be told on this data"
+                problem = f"{objective.disparity} is undefined on this data"
             else:
                 score = objective.score(*values)
         if problem is not None and not diverged:
@@ -53,12 +53,14 @@ class Search:
         self.trials.append(Trial(point, runs, score, problem, diverged))
 
     def result(self) -> Tuned | NotTuned:
-        """Choose the best, if it will do."""
+        """Choose the best trial if it meets the objective."""
         request, trials = self.problem.request, tuple(self.trials)
         best = best_of(trials)
         if best is None or self.broken or not self.problem.objective.is_met(best.score or 0.0):
-            why = f"{self.problem.config.label} on {request.data}: {self._failure(best)}"
-            return NotTuned(request, trials, why)
+            failure = self._failure(best)
+            why = f"{self.problem.config.label} on {request.data}: {failure}"
+            named = failure.arguments if isinstance(failure, Mistake) else ()
+            return NotTuned(request, trials, Mistake(why, *named))
         return Tuned(request, trials, best)
 
     def _failure(self, best: Trial | None) -> str:
@@ -69,16 +71,19 @@ class Search:
                 f"nothing is chosen, since {missing} of {tried} trials are missing: {self.broken}"
             )
         if best is None:
-            return (
+            return Mistake(
                 f"all {tried} trials diverged; try other values, e.g. smaller learning rates "
-                "(--try lr=0.0001,0.001)"
+                "(lr=0.0001,0.001)",
+                "tried",
             )
         accuracy, disparity = objective.values(best.runs) or (0.0, 0.0)
-        return (
+        return Mistake(
             f"none of {tried} configurations, of {size(self.problem.space):,} in all, meets "
             f"{objective.disparity} <= {objective.bound:g}; "
             f"{objective.shortfall(accuracy, disparity)} ({' '.join(best.overrides)}). Allow that "
-            "much, or try more (--budget) or other values (--try)"
+            "much, or try more configurations or other values",
+            "budget",
+            "tried",
         )
 
 
@@ -118,13 +123,13 @@ def tune_each(requests: Sequence[TuneRequest], finish: Finish) -> list[Tuned | N
 def check_requests(
     requests: Sequence[TuneRequest], mistakes: Sequence[str] = ()
 ) -> dict[TuneRequest, Search]:
-    """Get ready to search; raises with all mistakes at once, those of the caller too."""
+    """Prepare the searches; raises with all mistakes at once, those of the caller too."""
     mistakes = list(mistakes)
     searches: dict[TuneRequest, Search] = {}
     for request in dict.fromkeys(requests):
         with collecting(mistakes):
             searches[request] = _start(request)
-    raise_all(each_once(mistakes))
+    raise_all(list(dict.fromkeys(mistakes)))
     return searches
 
 
@@ -135,6 +140,6 @@ def _start(request: TuneRequest) -> Search:
         mistakes.append(unknown_name("strategy", request.strategy, STRATEGIES))
     with collecting(mistakes):
         problem = problem_of(request)
-    raise_all(each_once(mistakes))
+    raise_all(list(dict.fromkeys(mistakes)))
     assert problem is not None  # else there was a mistake
     return Search(problem, STRATEGIES[request.strategy](problem))

@@ -1,7 +1,31 @@
-"""Fairness-aware sample weighting: statistics → measure → program → solver → weights."""
+"""Fairness-aware sample weighting: statistics → measure → program → solver → weights.
 
-from faircil.weighting.program import WeightProgram as WeightProgram
-from faircil.weighting.solver import Solution as Solution
-from faircil.weighting.solver import solve as solve
-from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
-from faircil.weighting.weights import WeightResult as WeightResult
+The names load on first use: a list of measures or solvers needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faircil.registry import load_reference
+
+if TYPE_CHECKING:
+    from faircil.weighting.program import Solution as Solution
+    from faircil.weighting.program import WeightProgram as WeightProgram
+    from faircil.weighting.solver import solve as solve
+    from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
+    from faircil.weighting.weights import WeightResult as WeightResult
+
+_PUBLIC = {
+    "FairSampleWeights": "faircil.weighting.weights",
+    "Solution": "faircil.weighting.program",
+    "WeightProgram": "faircil.weighting.program",
+    "WeightResult": "faircil.weighting.weights",
+    "solve": "faircil.weighting.solver",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'faircil.weighting' has no attribute '{name}'")
+    return load_reference(f"{_PUBLIC[name]}:{name}")

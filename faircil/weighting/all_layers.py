@@ -16,7 +16,7 @@ from faircil.weighting.functional import ForwardMode, forward_mode, functional_n
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import mean_losses, missing_outputs
 from faircil.weighting.layer_factors import factored_cosines, linear_layers
-from faircil.weighting.losses import Loss, cross_entropy
+from faircil.weighting.losses import LossFunction, cross_entropy
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def all_layer_statistics(
     memory: Samples | None,
     membership: Membership,
     combine: Floats | None = None,
-    loss: Loss = cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> AllLayerStatistics:
     """Measure all groups with the net as it is, by the gradients of all trained parameters.
 
@@ -60,7 +60,7 @@ def all_layer_statistics(
     combine : ndarray, shape (B, G), optional
         Rows of a program: combinations of the groups' unit gradients that are wanted instead of
         the groups. Fewer rows than groups cost less where a row costs a forward-mode product.
-    loss : Loss
+    loss : callable
     """
     if memory is not None:
         kept = torch.nonzero(membership.memory >= 0).squeeze(1)

@@ -19,7 +19,7 @@ from faircil.weighting.last_layer import (
     unit_gradients,
 )
 from faircil.weighting.program import Formulation, WeightProgram, formulate
-from faircil.weighting.solver import Solution, solve
+from faircil.weighting.solver import Solution, SolverFunction, solve
 from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.columns import DeviceColumns, FactorRows, Rows, StoredRows
 from faircil.weighting.solver.exact import solve_columns, solve_exactly
@@ -149,7 +149,7 @@ def choose(
     question: Question,
     granularity: Granularity,
     clustering: Clustering,
-    solver: str,
+    solver: str | SolverFunction,
     generator: torch.Generator | None,
 ) -> Choice:
     """Solve in memory.
@@ -160,7 +160,7 @@ def choose(
     granularity : Granularity
     clustering : callable
         Finds clusters, if the granularity asks for them.
-    solver : str
+    solver : str or callable
     generator : torch.Generator, optional
         Draws samples, if the granularity does.
     """
@@ -169,13 +169,16 @@ def choose(
     formulation = question.formulate(variables.columns)
     solution = solve(formulation.program, solver)
     weights = variables.sample_weights(solution.weights, generator)
+    expected = variables.spread(solution.weights)
     objective, bound = solution.objective, solution.bound
     if granularity.approximates:
+        # Of the expected weights, which keep the floors; drawn ones may break them, and so fall
+        # below what is proven about all weights that do not.
         whole = question.formulate(alignment).program
-        objective, bound = whole.objective(weights), whole.bound(solution.dual)
+        objective, bound = whole.objective(expected), whole.bound(solution.dual)
     return Choice(
         weights,
-        question.statistics.progress(variables.spread(solution.weights)),
+        question.statistics.progress(expected),
         variables.shares(solution.weights),
         objective + formulation.constant,
         bound + formulation.constant,

@@ -17,7 +17,7 @@ from faircil.compute import CHUNK, chunks_of
 from faircil.samples import Samples
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients, unit
-from faircil.weighting.losses import Loss, cross_entropy
+from faircil.weighting.losses import LossFunction, cross_entropy
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +171,11 @@ class Measured:
 
 
 def measure(
-    net: FunctionalNet, samples: Samples, group: Tensor, groups: int, loss: Loss = cross_entropy
+    net: FunctionalNet,
+    samples: Samples,
+    group: Tensor,
+    groups: int,
+    loss: LossFunction = cross_entropy,
 ) -> Measured:
     """Measure n samples, given the group of each, (n,); a negative one takes no part.
 
@@ -249,7 +253,7 @@ def forward_mode(
     current: Samples,
     memory: Samples | None,
     membership: Membership,
-    loss: Loss = cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> ForwardMode:
     """Measure the current samples, and the gradients of all groups."""
     groups = len(membership.groups)

@@ -16,7 +16,7 @@ from faircil.errors import DataError, DivergedError, raise_all
 from faircil.nets import evaluating, find_head
 from faircil.samples import Samples
 from faircil.weighting.groups import Floats, Membership
-from faircil.weighting.losses import Loss, cross_entropy
+from faircil.weighting.losses import LossFunction, cross_entropy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LastLayer:
 
 
 def last_layer(
-    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: Loss = cross_entropy
+    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: LossFunction = cross_entropy
 ) -> LastLayer:
     """Compute the gradient factors of all samples, x (n, ...), y (n,), in one forward pass."""
     return last_layers(net, head, [(x, y)], loss=loss)[0]
@@ -52,7 +52,7 @@ def last_layers(
     head: nn.Linear,
     sets: Sequence[tuple[Tensor, Tensor]],
     visit: Callable[[int, LastLayer, slice], None] = lambda *_: None,
-    loss: Loss = cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> list[LastLayer]:
     """Compute the gradient factors of several sets of samples in one chunked forward pass.
 
@@ -65,7 +65,7 @@ def last_layers(
     visit : callable
         Called with the number of a set, its factors, and the rows of a chunk that has just been
         filled in and is still in cache. Chunks come in any order, on any thread.
-    loss : Loss
+    loss : callable
     """
     results = [_empty(head, len(y)) for _, y in sets]
     size = chunk_size(head.weight.device)
@@ -260,7 +260,7 @@ def group_statistics(
     memory: Samples | None,
     membership: Membership,
     head: nn.Linear | str | None = None,
-    loss: Loss = cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> LastLayerStatistics:
     """Measure all groups with the net as it is: one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
@@ -319,7 +319,9 @@ class SplitGradients:
     length: Tensor
 
 
-def split_gradients(logits: Tensor, y: Tensor, loss: Loss = cross_entropy) -> SplitGradients:
+def split_gradients(
+    logits: Tensor, y: Tensor, loss: LossFunction = cross_entropy
+) -> SplitGradients:
     """Differentiate the loss of n samples by their logits, (n, classes)."""
     losses, delta = loss(logits, y)
     direction = unit(delta)

@@ -14,7 +14,7 @@ from faircil.compute import CHUNK
 from faircil.samples import Samples
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients
-from faircil.weighting.losses import Loss, cross_entropy
+from faircil.weighting.losses import LossFunction, cross_entropy
 
 PROBE = 8  # samples that show how a net uses its layers
 ROUNDING = 1e-3  # relative difference between factors and autograd that is no difference
@@ -114,7 +114,11 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
 
 
 def layer_factors(
-    net: nn.Module, layers: Sequence[Layer], x: Tensor, y: Tensor, loss: Loss = cross_entropy
+    net: nn.Module,
+    layers: Sequence[Layer],
+    x: Tensor,
+    y: Tensor,
+    loss: LossFunction = cross_entropy,
 ) -> Factors:
     """Compute the factors of n samples, x (n, ...), y (n,), by one forward and one backward."""
     logits, calls = _run(net, layers, x)
@@ -287,7 +291,7 @@ def factored_cosines(
     current: Samples,
     memory: Samples | None,
     membership: Membership,
-    loss: Loss = cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> tuple[Tensor, Tensor]:
     """Compare all current samples with all groups.
 
@@ -301,7 +305,7 @@ def factored_cosines(
         n and m of them.
     membership : Membership
         G groups.
-    loss : Loss
+    loss : callable
 
     Returns
     -------
@@ -330,7 +334,7 @@ def factored_cosines(
 
 
 def _chunks(
-    net: nn.Module, layers: Sequence[Layer], samples: Samples, group: Tensor, loss: Loss
+    net: nn.Module, layers: Sequence[Layer], samples: Samples, group: Tensor, loss: LossFunction
 ) -> Iterator[tuple[Tensor, Factors]]:
     """Yield the rows of samples, sorted by group, and their factors."""
     for rows in torch.split(torch.argsort(group, stable=True), CHUNK):

@@ -1,17 +1,52 @@
 """Losses of the program: what a group's disparity is made of, seen from the logits.
 
 A loss is a function of logits, (n, classes), and labels, (n,). It returns the loss of each sample,
-(n,), and its gradient at the logits, (n, classes). Training has a loss of its own.
+(n,), and its gradient at the logits, (n, classes). Training has a loss of its own. A new loss is
+such a function, passed as it is or registered under a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+from faircil.registry import Loaded, Registry, summary_of
+
+LossFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of the program.
+
+    Parameters
+    ----------
+    function : callable
+        From logits, (n, classes), and labels, (n,), to losses, (n,), and their gradients at the
+        logits, (n, classes).
+    summary : str
+        One line for people.
+    """
+
+    function: Loaded[LossFunction] = Loaded()
+    summary: str = ""
+
+    def __call__(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses, (n,), and gradients, (n, classes)."""
+        return self.function(logits, y)
+
+
+def as_loss(piece: Any) -> Loss:
+    """Make a row of a function; its docstring is the summary."""
+    if isinstance(piece, Loss):
+        return piece
+    if not callable(piece):
+        raise TypeError(f"expected a Loss or a function of logits and labels, got {piece!r}")
+    return Loss(piece, summary_of(piece))
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,4 +78,13 @@ def hinge(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return hinges, delta.mul_(classes * p_y[:, None])
 
 
-LOSSES: dict[str, Loss] = {"cross-entropy": cross_entropy, "hinge": hinge}
+_BUILT_IN = {
+    "cross-entropy": Loss(cross_entropy, "cross-entropy of the softmax outputs"),
+    "hinge": Loss(hinge, "hinge loss of the softmax outputs"),
+}
+LOSSES: Registry[Loss] = Registry("loss", "faircil.losses", as_loss, _BUILT_IN)
+
+
+def find_loss(loss: str | Loss | LossFunction) -> LossFunction:
+    """Look a loss up by name; a function is taken as it is."""
+    return (LOSSES.find(loss) if isinstance(loss, str) else as_loss(loss)).function

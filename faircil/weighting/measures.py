@@ -1,30 +1,68 @@
 """Fairness measures as data: a matrix D such that the disparity is ``‖D ℓ‖₁`` for group losses ℓ.
 
-A measure is a function from :class:`Groups` to D, of shape (rows, groups). A new one is such a
-function and a row in :data:`MEASURES`.
+A measure is a function from :class:`~faircil.weighting.groups.Groups` to D, of shape (rows,
+groups). A new one is such a function, passed as it is or registered under a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from faircil.errors import DataError, UsageError, unknown_name
-from faircil.weighting.groups import Floats, Groups
+from faircil.errors import DataError
+from faircil.registry import Loaded, Registry, summary_of
 
-MeasureFunction = Callable[[Groups], Floats]
+if TYPE_CHECKING:
+    from faircil.weighting.groups import Floats, Groups
+
+MeasureFunction: TypeAlias = "Callable[[Groups], Floats]"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure, and whether its groups are classes or pairs of class and attribute value."""
+    """A fairness measure of group losses.
 
-    matrix: MeasureFunction
+    Parameters
+    ----------
+    matrix : callable
+        From :class:`~faircil.weighting.groups.Groups` to D, of shape (rows, groups).
+    by_attribute : bool
+        Whether its groups are pairs of class and attribute value; else they are classes.
+    needs_seen : bool
+        Whether it needs the number of samples seen of each group.
+    summary : str
+        One line for people.
+    metric : str or None
+        The disparity of predictions that goes with it, which ``faircil tune`` keeps small; None:
+        ``eo`` where groups have an attribute, else ``eer``.
+    """
+
+    matrix: Loaded[MeasureFunction] = Loaded()
     by_attribute: bool = True
     needs_seen: bool = False
     summary: str = ""
+    metric: str | None = None
+
+    @property
+    def disparity(self) -> str:
+        """Name of the metric that goes with the measure."""
+        return self.metric or ("eo" if self.by_attribute else "eer")
+
+    def __call__(self, groups: Groups) -> Floats:
+        """Return D, of shape (rows, groups)."""
+        return self.matrix(groups)
+
+
+def as_measure(piece: Any) -> Measure:
+    """Make a row of a function: its groups have an attribute, its docstring is the summary."""
+    if isinstance(piece, Measure):
+        return piece
+    if not callable(piece):
+        raise TypeError(f"expected a Measure or a function of the groups, got {piece!r}")
+    return Measure(piece, summary=summary_of(piece))
 
 
 def equal_error_rate(groups: Groups) -> Floats:
@@ -50,7 +88,7 @@ def demographic_parity(groups: Groups) -> Floats:
     return equalized_odds(groups) * (groups.seen / groups.seen_with_attribute)
 
 
-MEASURES: dict[str, Measure] = {
+_BUILT_IN = {
     "eer": Measure(
         equal_error_rate, by_attribute=False, summary="equal error rate: classes against each other"
     ),
@@ -62,17 +100,15 @@ MEASURES: dict[str, Measure] = {
         demographic_parity,
         needs_seen=True,
         summary="demographic parity: how often each class is predicted, between attribute values",
+        metric="dp",
     ),
 }
+MEASURES: Registry[Measure] = Registry("measure", "faircil.measures", as_measure, _BUILT_IN)
 
 
-def find_measure(measure: str | MeasureFunction) -> Measure:
-    """Look a measure up by name; a function is taken as it is, on pairs (class, attribute)."""
-    if callable(measure):
-        return Measure(measure)
-    if measure not in MEASURES:
-        raise UsageError(unknown_name("measure", measure, MEASURES))
-    return MEASURES[measure]
+def find_measure(measure: str | Measure | MeasureFunction) -> Measure:
+    """Look a measure up by name; a row or a function is taken as it is."""
+    return MEASURES.find(measure) if isinstance(measure, str) else as_measure(measure)
 
 
 def disparity_matrix(measure: Measure, groups: Groups) -> Floats:

@@ -1,14 +1,17 @@
-"""What a solver returns."""
+"""The weighting program: its arrays, how they are made, and what a solver returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faircil.errors import DataError, raise_all
-from faircil.weighting.groups import Floats, Groups
+
+if TYPE_CHECKING:  # torch is not needed to list solvers
+    from faircil.weighting.groups import Floats, Groups
 
 
 @dataclass(frozen=True)

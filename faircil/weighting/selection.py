@@ -2,18 +2,19 @@
 
 A weighting is a table row: a function from the weights that the program gives, at the run's own
 state, to the weights that the epoch uses. The controls answer the sceptic's question, whether it
-matters *which* samples the program keeps or only *how many*.
+matters *which* samples the program keeps or only *how many*. Functions import torch when they are
+called, so that the table can be listed without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import torch
-from torch import Tensor
-
-from faircil.samples import rows_of_groups
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 KEEP_ABOVE = 0.05  # samples with smaller weights only fill the last batch
 
@@ -36,6 +37,8 @@ class Selection:
 
 def everything(n: int, generator: torch.Generator, device: torch.device) -> Selection:
     """All n samples, shuffled, at weight 1."""
+    import torch
+
     return Selection(torch.randperm(n, generator=generator).to(device))
 
 
@@ -51,6 +54,8 @@ def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Sele
     batch_size : int
     generator : torch.Generator
     """
+    import torch
+
     order = torch.randperm(len(weights), generator=generator).to(weights.device)
     keep = weights[order] > KEEP_ABOVE
     kept, dropped = order[keep], order[~keep]
@@ -71,7 +76,7 @@ def select_all(weights: Tensor, _batch_size: int, generator: torch.Generator) ->
 
 
 # From the weights (n,) and the batch size to the samples of an epoch.
-Select = Callable[[Tensor, int, torch.Generator], Selection]
+Select: TypeAlias = "Callable[[Tensor, int, torch.Generator], Selection]"
 SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all}
 
 
@@ -87,6 +92,8 @@ def as_solved(weights: Tensor, _group: Tensor, _generator: torch.Generator) -> T
 
 def random_subset(weights: Tensor, _group: Tensor, generator: torch.Generator) -> Tensor:
     """Use the same weights, permuted over the whole task."""
+    import torch
+
     return weights[torch.randperm(len(weights), generator=generator).to(weights.device)]
 
 
@@ -95,6 +102,10 @@ def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) 
 
     A group too small for its part gives all it has, and the others share the rest.
     """
+    import torch
+
+    from faircil.samples import rows_of_groups
+
     budget = int((weights > KEEP_ABOVE).sum())
     members = [rows for rows in rows_of_groups(group, int(group.max()) + 1) if len(rows)]
     result = torch.zeros_like(weights)
@@ -107,7 +118,7 @@ def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) 
 
 
 # From the program's weights (n,) and the group of each sample (n,) to the weights to train with.
-Reweighting = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+Reweighting: TypeAlias = "Callable[[Tensor, Tensor, torch.Generator], Tensor]"
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal, Self
 
 import torch
+from pydantic import ConfigDict, ValidationError, model_validator
+from pydantic.dataclasses import dataclass as settings_dataclass
+from pydantic_core import ArgsKwargs
 from torch import Tensor, nn
 
-from faircil.errors import DataError, raise_all, unknown_name
+from faircil.errors import DataError, raise_all
+from faircil.fields import (
+    SETTINGS,
+    Count,
+    NonNegative,
+    Positive,
+    documented,
+    one_of,
+    setting_mistakes,
+)
 from faircil.samples import Samples
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.choice import MANY, Choice, Question, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
 from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
 from faircil.weighting.last_layer import GroupStatistics, LastLayerStatistics, group_statistics
-from faircil.weighting.losses import LOSSES
-from faircil.weighting.measures import MEASURES, MeasureFunction, disparity_matrix, find_measure
+from faircil.weighting.losses import LOSSES, find_loss
+from faircil.weighting.measures import MEASURES, disparity_matrix, find_measure
 from faircil.weighting.program import program_rows
 from faircil.weighting.solver import SOLVERS
 
@@ -35,7 +47,7 @@ class GroupOutcome(Groups):
 
 @dataclass(frozen=True)
 class WeightResult:
-    """Weights of the current samples, and what the program says about them.
+    """Weights of the current samples, and the results of the program.
 
     Parameters
     ----------
@@ -50,7 +62,8 @@ class WeightResult:
         for groups outside the current task.
     objective, bound : float
         Predicted disparity plus λ times the predicted loss, and its proven lower bound. With
-        clusters, both are of the program by sample: what these weights reach there.
+        clusters, both are of the program by sample. Where samples are drawn, the objective is that
+        of their expected weights: drawn ones may predict a loss below the floor.
     status : str
         How the solver ended.
     gradient_seconds, lp_seconds : float
@@ -87,36 +100,15 @@ AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
 GRADIENTS = ("last", "all")
 
 
-@dataclass(frozen=True)
+Function = Callable[..., Any]  # a piece given as it is, not by name
+
+
+@settings_dataclass(config=ConfigDict({**SETTINGS, "arbitrary_types_allowed": True}))
 class FairSampleWeights:
     """Weigh the samples of the current task so that all groups, old and new, stay even.
 
-    Call it at the start of each epoch, from the second task on.
-
-    Parameters
-    ----------
-    measure : str or callable
-        ``eer``, ``eo``, ``dp``, or a function ``measure(groups) -> D`` of shape (rows, groups).
-    alpha : float or "auto"
-        Step size of the prediction ``ℓ̃_g = ℓ_g − alpha · Σ_i w_i cos(i, g)``; the larger, the fewer
-        samples are kept. ``auto`` is 12 / (number of current samples).
-    lam : float
-        Weight of the current classes' loss against the disparity.
-    granularity : {"sample", "group", "cluster", "cluster-weights"}
-        Whether the program decides about every sample, how much of each group or cluster to draw,
-        or one weight for each cluster.
-    gradient : {"last", "all"}
-        Whether samples and groups are compared by the gradients of the last layer or of all.
-    loss : {"cross-entropy", "hinge"}
-        What a group's loss and gradients are of; see :mod:`faircil.weighting.losses`.
-    clusters : int
-        How many to make, of last-layer gradients within groups.
-    floor : bool
-        Whether no current class may be predicted to fall below loss 0.
-    solver : str
-        See :func:`faircil.weighting.solve`.
-    head : Linear or str, optional
-        The net's last linear layer; found by itself if not given. Not used by ``gradient="all"``.
+    Call it at the start of each epoch, from the second task on. Its fields are also the settings of
+    the weighting in a run.
 
     Examples
     --------
@@ -128,39 +120,42 @@ class FairSampleWeights:
     torch.Size([8])
     """
 
-    measure: str | MeasureFunction = "eo"
-    alpha: float | Literal["auto"] = "auto"
-    lam: float = 0.5
-    granularity: str = "sample"
-    gradient: str = "last"
-    loss: str = "cross-entropy"
-    clusters: int = 300
+    measure: Annotated[str, one_of("measure", MEASURES)] | Function = "eo"
+    """eer, eo, dp, another registered name, or a function from Groups to a matrix of shape (rows,
+    groups)"""
+    alpha: Positive | Literal["auto"] = "auto"
+    """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); the larger, the fewer
+    samples are kept; auto: 12/|T| for |T| current samples"""
+    lam: NonNegative = 0.5
+    """weight of the current classes' loss against the disparity"""
+    granularity: Annotated[str, one_of("granularity", GRANULARITIES)] = "sample"
+    """variables of the program: sample, a weight for each; group or cluster, how much of each to
+    draw; cluster-weights, a weight for each cluster"""
+    gradient: Annotated[str, one_of("gradient", GRADIENTS)] = "last"
+    """layers whose gradients are compared: last or all"""
+    loss: Annotated[str, one_of("loss", LOSSES)] | Function = "cross-entropy"
+    """loss in the program, see `faircil list losses`, or a function of logits and labels that
+    returns losses and gradients at the logits; training keeps its own"""
+    clusters: Count = 300
+    """number of clusters of last-layer gradients within groups, for granularity=cluster"""
     floor: bool = True
-    solver: str = "auto"
+    """whether no current class may be predicted to fall below loss 0"""
+    solver: Annotated[str, one_of("solver", SOLVERS, "auto")] | Function = "auto"
+    """solver of the linear program, see `faircil list solvers`"""
     head: nn.Linear | str | None = None
+    """the net's last linear layer, or its name; found automatically; not used by gradient=all"""
 
-    def __post_init__(self) -> None:
-        mistakes = []
-        if not callable(self.measure) and self.measure not in MEASURES:
-            mistakes.append(unknown_name("measure", self.measure, MEASURES))
-        if self.alpha != "auto" and not (
-            isinstance(self.alpha, float | int) and 0 < self.alpha < math.inf
-        ):
-            mistakes.append(f"alpha is {self.alpha!r}, expected a positive number or 'auto'")
-        if not (isinstance(self.lam, float | int) and 0 <= self.lam < math.inf):
-            mistakes.append(f"lam is {self.lam!r}, expected a number that is at least 0")
-        if self.granularity not in GRANULARITIES:
-            mistakes.append(unknown_name("granularity", self.granularity, GRANULARITIES))
-        if self.gradient not in GRADIENTS:
-            mistakes.append(unknown_name("gradient", self.gradient, GRADIENTS))
-        mistakes += cluster_mistakes(self.gradient, self.granularity)
-        if self.loss not in LOSSES:
-            mistakes.append(unknown_name("loss", self.loss, LOSSES))
-        if self.clusters < 1:
-            mistakes.append(f"clusters is {self.clusters}, expected at least 1")
-        if self.solver not in (*SOLVERS, "auto"):
-            mistakes.append(unknown_name("solver", self.solver, [*SOLVERS, "auto"]))
-        raise_all(mistakes)
+    @model_validator(mode="wrap")
+    @classmethod
+    def _all_mistakes_at_once(cls, given: Any, build: Callable[[Any], Self]) -> Self:
+        """Raise an error of faircil, in place of one of pydantic."""
+        try:
+            weights = build(given)
+        except ValidationError as error:
+            raise_all(setting_mistakes(error, _by_name(given)))
+            raise
+        raise_all(_cluster_mistakes(weights.gradient, weights.granularity))
+        return weights
 
     def __call__(
         self,
@@ -221,7 +216,7 @@ class FairSampleWeights:
         membership: Membership,
         disparity: Floats,
     ) -> GroupStatistics:
-        loss = LOSSES[self.loss]
+        loss = find_loss(self.loss)
         if self.gradient == "all":
             combine = program_rows(disparity, membership.groups)
             return all_layer_statistics(net, current, memory, membership, combine, loss)
@@ -242,7 +237,7 @@ class FairSampleWeights:
             return choose_on_device(question, statistics)
 
         def clustering() -> Tensor:
-            assert isinstance(statistics, LastLayerStatistics)  # as __post_init__ made sure
+            assert isinstance(statistics, LastLayerStatistics)  # as was checked when it was made
             draw, count = required(generator), len(member.groups)
             return cluster(statistics.factors, member.current, count, self.clusters, draw)
 
@@ -250,8 +245,19 @@ class FairSampleWeights:
         return choose(question, granularity, clustering, self.solver, generator)
 
 
-def cluster_mistakes(gradient: str, granularity: str) -> list[str]:
-    """Say that clusters are made of gradients of the last layer, if others are wanted."""
+def _by_name(given: Any) -> Mapping[str, Any]:
+    """Return the arguments of a constructor by name."""
+    if not isinstance(given, ArgsKwargs):
+        return given if isinstance(given, Mapping) else {}
+    names = [field.name for field in fields(FairSampleWeights)]
+    return {**dict(zip(names, given.args, strict=False)), **(given.kwargs or {})}
+
+
+FairSampleWeights.__doc__ = documented(FairSampleWeights)
+
+
+def _cluster_mistakes(gradient: str, granularity: str) -> list[str]:
+    """Say that clusters are of last-layer gradients, if others are wanted."""
     if gradient != "all" or not granularity.startswith("cluster"):
         return []
     return [

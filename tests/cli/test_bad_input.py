@@ -35,7 +35,7 @@ def nothing_is_written(tmp_path: Path) -> object:
         (["data", "chek"], "unknown action 'chek': did you mean 'check'?"),
         (["data", "fetch"], "NAME"),
         (["data", "fetch", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
-        (RUN, "nothing to run on: give --dataset NAME"),
+        (RUN, "on the command line: --dataset NAME, --data FILE --label COLUMN"),
         ([*RUN, "--dataset", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
         ([*TOY, "--method", "fws"], "unknown method 'fws': did you mean 'fsw'?"),
         ([*TOY, "--measure", "eerr"], "unknown measure 'eerr': did you mean 'eer'?"),
@@ -57,9 +57,9 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--seeds", "-1"], "--seeds '-1' cannot be read"),
         ([*TOY, "--seeds", ""], "--seeds '' cannot be read"),
         ([*TOY, "--seeds", "0-9999"], "10,000 seeds, more than 1,000"),
-        ([*TOY, "--measure", "eo"], "toy has none; use --measure eer"),
-        ([*TOY, "--measure", "dp"], "toy has none; use --measure eer"),
-        ([*TOY, "--weighting", "random"], "use --method er --weighting random"),
+        ([*TOY, "--measure", "eo"], "toy has none; use measure 'eer'\non the command line: --mea"),
+        ([*TOY, "--measure", "dp"], "toy has none; use measure 'eer'\non the command line: --mea"),
+        ([*TOY, "--weighting", "random"], "use method 'er' with weighting 'random'\non the com"),
         ([*TOY, "--method", "joint", "--weighting", "fsw"], "it trains on all data at once"),
         ([*TOY, "--method", "finetune", "--weighting", "balanced"], "it keeps no buffer"),
         ([*TOY, "--device", "tpu"], "unknown device 'tpu'; use auto, cpu, cuda or cuda:N"),
@@ -68,8 +68,8 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--test-share", "0"], "--test-share: for your own data"),
         ([*OWN, "--dataset", "toy"], "dataset 'toy' and own data people.csv are given"),
         ([*RUN, "--data", "people.csv"], "--data needs --label COLUMN"),
-        ([*OWN, "--measure", "dp"], "none is named for people.csv; use --measure eer, or name a"),
-        ([*OWN, "--set", "class_order=shuffled"], "own data takes --tasks"),
+        ([*OWN, "--measure", "dp"], "on the command line: --measure NAME, --sensitive COLUMN"),
+        ([*OWN, "--set", "class_order=shuffled"], "own data has tasks\non the command line: --t"),
         ([*OWN, "--test-share", "x"], "invalid float value: 'x'"),
         ([*OWN, "--test-share", "1.5"], "the test share is 1.5; choose one between 0 and 1"),
         ([*RUN, "--data", "people.csv", "--label", "jb"], "unknown column 'jb': did you mean"),
@@ -93,6 +93,7 @@ def test_cuda_where_there_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     outcome = cli(*TOY, "--device", "cuda")
     assert outcome.code == 2
     assert "device 'cuda' is not there: torch sees 0 CUDA devices" in outcome.err
+    assert outcome.err.endswith("on the command line: --device NAME\n")
 
 
 def test_several_mistakes_are_reported_at_once(cli: Cli) -> None:

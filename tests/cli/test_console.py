@@ -25,16 +25,16 @@ def test_table_with_a_star_and_its_meaning(capsys: pytest.CaptureFixture[str]) -
     assert "│ er          │ .900 ± .001 * │ .100 │" in out
     assert "│ fsw lam=0.5 │   .800 ± .002 │    – │" in out
     assert out.splitlines()[-1] == (
-        "*: better than all others (paired t-test over seeds, Holm, 5 %; lower is better but for "
-        "accuracy)"
+        "*: significantly better than all others (paired t-test over at least 3 common seeds, "
+        "Holm, 5 %)"
     )
 
 
-def test_those_not_told_apart_have_another_mark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_those_among_the_best_have_another_mark(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(Table("numbers", ("method", "eer"), ((Cell("er"), Cell(".1", among_best=True)),)))
     out = capsys.readouterr().out
     assert "│ er     │ .1 ° │" in out
-    assert "°: not told apart from the best mean" in out
+    assert "°: the best mean and the next ones, down to the first that is significantly" in out
     assert "*" not in out
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import faircil.cli.demo
+import faircil.runs.config
 from cli_outcome import Cli
 
 DEMO = ("demo", "--seeds", "0", "--out", "shown")
@@ -16,6 +18,8 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     toy, digits = faircil.cli.demo.SCENES
     small = (toy, replace(digits, dataset="toy-groups"))
     monkeypatch.setattr(faircil.cli.demo, "SCENES", small)
+    short = partial(faircil.runs.config.resolve, overrides=["epochs=1"])
+    monkeypatch.setattr(faircil.runs.config, "resolve", short)
 
 
 def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
@@ -25,10 +29,19 @@ def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
         assert f"│ {method} " in outcome.out
         assert f"toy-groups {method} seed 0: task 2/2" in outcome.err
     assert "eo_gap: Equalized odds" in outcome.err
+    assert "worst_group: Accuracy of the worst group" in outcome.err
+    assert "worst group (final)" in outcome.out
     for dataset in ("toy", "toy-groups"):
         assert f"figures: shown/{dataset}.png, shown/{dataset}.svg" in outcome.err
         assert (tmp_path / f"shown/{dataset}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"shown/{dataset}.svg").read_text()
+
+
+def test_figures_show_the_worst_group_and_the_points_of_the_plane(cli: Cli, tmp_path: Path) -> None:
+    cli(*DEMO, "--quiet")
+    drawn = (tmp_path / "shown/toy.svg").read_text()
+    for text in ("worst group", "er after the last task, seed 0", "predicted wrong"):
+        assert f"<!-- {text}" in drawn
 
 
 def test_second_time_nothing_is_run(cli: Cli) -> None:

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from importlib import metadata
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -27,6 +28,33 @@ def test_help(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> N
     captured = capsys.readouterr()
     assert captured.out.startswith(" ".join(["usage: faircil", *command]))
     assert captured.err == ""
+
+
+def test_packages_add_commands(tmp_path: Path) -> None:
+    (tmp_path / "greeting.py").write_text(
+        "EPILOG = None\n"
+        "def add_arguments(parser): parser.add_argument('name')\n"
+        "def command(arguments): print('hello', arguments.name)\n"
+    )
+    info = tmp_path / "greeting-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[faircil.commands]\ngreet = greeting\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom faircil.cli import main\n"
+    assert program(code + "main(['greet', 'Ada'])").stdout == "hello Ada\n"
+    listing = "try: main(['--help'])\nexcept SystemExit: print('greeting' in sys.modules)"
+    assert "greet " in program(code + listing).stdout
+    assert program(code + listing).stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("arguments", [["reproduce", "--list"], ["bench", "lp"], ["bench"]])
+def test_commands_of_the_laboratory_say_how_to_install_it(
+    cli: Cli, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: ())
+    outcome = cli(*arguments)
+    assert outcome.code == 2
+    assert "pip install ./lab" in outcome.err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

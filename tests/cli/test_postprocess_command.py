@@ -81,7 +81,10 @@ def test_runs_that_cannot_be_processed_say_why_all_at_once(cli: Cli) -> None:
         (["postprocess", "--apply", "a.csv"], "--apply: for probabilities in files"),
         (["postprocess", "--pool", "a.csv"], "--pool needs --probabilities"),
         (["postprocess", "runs", "--pool", "a.csv"], "--pool and the folder runs are given"),
-        ([*RUN, "--epsilon", "0.1"], "--epsilon is for post-processing; add --postprocess"),
+        (
+            [*RUN, "--epsilon", "0.1"],
+            "on the command line: --postprocess NAME",
+        ),
         ([*RUN, "--postprocess", "esp-fair"], "unknown postprocess 'esp-fair': did you mean"),
         ([*RUN, "--method", "joint", "--postprocess", "eps-fair"], "method 'joint' keeps none"),
     ],

@@ -4,6 +4,7 @@ import io
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 from rich.progress import TextColumn
@@ -29,7 +30,9 @@ LATER = EpochRecord(
 
 
 def metrics() -> TaskMetrics:
-    return evaluate([0, 0, 1, 1], [0, 1, 1, 1], task=[0, 0, 1, 1], sensitive=[0, 1, 0, 1])
+    y, z = np.repeat([0, 1], 20), np.tile(np.repeat([0, 1], 10), 2)
+    hits = (y == 1) | (z == 0) | (np.arange(40) % 2 == 0)
+    return evaluate(y, np.where(hits, y, 1 - y), task=y, sensitive=z)
 
 
 def terminal(width: int = 80) -> tuple[Console, io.StringIO]:
@@ -48,17 +51,16 @@ def test_lines() -> None:
     for event in (FIRST, metrics(), FIRST, LATER, metrics()):
         report(event)
     assert file.getvalue().splitlines() == [
-        "toy-groups fsw seed 3: task 1/2  accuracy .750  eo_gap .500  2,000 samples  1.0 s",
-        "toy-groups fsw seed 3: task 2/2  accuracy .750  eo_gap .500  "
+        "toy-groups fsw seed 3: task 1/2  accuracy .875  eo_gap .250  worst_group .500  "
+        "2,000 samples  1.0 s",
+        "toy-groups fsw seed 3: task 2/2  accuracy .875  eo_gap .250  worst_group .500  "
         "kept 301 of 1,000 samples, LP 0.25 s  2.8 s",
     ]
 
 
 def test_lines_of_long_epochs_with_an_end_in_sight() -> None:
     file = io.StringIO()
-    config = CONFIG.model_copy(
-        update={"settings": CONFIG.settings.model_copy(update={"epochs": 4})}
-    )
+    config = resolve(dataset="toy-groups", overrides=["epochs=4"])
     report = Lines(Console(file=file), config)
     report.start(seed=0, tasks=1)
     for epoch in range(1, 5):
@@ -102,7 +104,7 @@ def test_bars_count_epochs_of_all_runs() -> None:
     text = plain(file.getvalue())
     assert "loading data" in text
     assert "fsw seed 0 task 2/2 epoch 2/2" in text
-    assert "kept 301 of 1,000 samples, LP 0.25 s  accuracy .750  eo_gap .500" in text
+    assert "kept 301 of 1,000 samples, LP 0.25 s  accuracy .875  eo_gap .250" in text
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -14,8 +14,7 @@ import pytest
 
 import faircil.sweep.work
 from cli_outcome import Cli, WriteTable
-from faircil.metrics import evaluate, forgetting
-from faircil.results.record import METRIC_NAMES
+from faircil.metrics import METRICS, evaluate, forgetting
 
 TOY = ("run", "--dataset", "toy", "--set", "epochs=1", "--out", "out")
 GROUPS = ("run", "--dataset", "toy-groups", "--set", "epochs=1", "--out", "out")
@@ -67,13 +66,13 @@ def test_json_document_of_one_seed(cli: Cli) -> None:
     assert [run[name] for name in ("eo", "eo_gap", "dp")] == [None, None, None]
     assert run["seconds"].keys() == {*PARTS, "total"}
     assert run["seconds"]["total"] >= sum(run["seconds"][part] for part in PARTS) > 0
-    assert [task.keys() for task in run["per_task"]] == [set(METRIC_NAMES)] * 2
+    assert [task.keys() for task in run["per_task"]] == [set(METRICS)] * 2
     assert run["accuracy"] == pytest.approx(mean(task["accuracy"] for task in run["per_task"]))
     assert run["per_task"][0]["forgetting"] is None
     assert run["forgetting"] == run["per_task"][1]["forgetting"]
     assert document["mean"]["accuracy"] == run["accuracy"]
     assert document["std"] == {
-        **dict.fromkeys((*METRIC_NAMES, "steps")),
+        **dict.fromkeys((*METRICS, "steps")),
         "seconds": dict.fromkeys((*PARTS, "total")),
     }
 
@@ -81,7 +80,7 @@ def test_json_document_of_one_seed(cli: Cli) -> None:
 def test_json_document_of_two_seeds(cli: Cli) -> None:
     document = json.loads(cli(*GROUPS, "--json", "--seeds", "0-1").out)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
-    for name in METRIC_NAMES:
+    for name in METRICS:
         values = [run[name] for run in document["runs"]]
         assert document["mean"][name] == pytest.approx(mean(values))
         assert document["std"][name] == pytest.approx(stdev(values))
@@ -119,7 +118,7 @@ def test_tidy_metrics_agree_with_the_summary(cli: Cli, tmp_path: Path) -> None:
     per_task = read_json(folder / "summary.json")["per_task"]
     for position, values in enumerate(per_task, start=1):
         here = rows[rows["task"] == position].set_index("metric")["value"]
-        for name in METRIC_NAMES:
+        for name in METRICS:
             expected = np.nan if values[name] is None else values[name]
             assert here[name] == pytest.approx(expected, nan_ok=True)
     groups = rows[(rows["metric"] == "group_accuracy") & (rows["task"] == 2)]
@@ -146,7 +145,7 @@ def test_metrics_can_be_recomputed_from_predictions(
             sensitive=part.get("attribute"),
         )
         accuracies[position, : position + 1] = again.per_test_task
-        for name in set(METRIC_NAMES) - {"forgetting"}:
+        for name in set(METRICS) - {"forgetting"}:
             assert getattr(again, name) == expected[name]
     assert forgetting(accuracies) == summary["metrics"]["forgetting"]
 

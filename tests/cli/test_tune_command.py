@@ -112,7 +112,7 @@ def test_own_data_or_a_dataset_is_needed(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,y\n", encoding="utf-8")
     neither = cli("tune", "--method", "er")
     assert neither.code == 2
-    assert "nothing to run on: give --dataset NAME" in neither.err
+    assert "on the command line: --dataset NAME, --data FILE --label COLUMN" in neither.err
     both = cli(*TUNE, "--data", "mine.csv", "--label", "y")
     assert "dataset 'toy' and own data mine.csv are given" in both.err
     unlabelled = cli("tune", "--data", "mine.csv", "--budget", "0")

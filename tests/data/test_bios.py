@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from faircil.data.bios import GENDERS, PROFESSIONS, biasbios, biasbios_sample
-from faircil.data.datasets import DATASETS
 from faircil.data.stream import Part, Parts
 from faircil.errors import DataError
 from tiny_bios import (
@@ -264,10 +263,7 @@ def test_the_seed_draws_the_test_part_of_the_sample(folder: Path) -> None:
             assert groups[name, "male"] == groups[name, "female"] == round(0.3 * size / 2)
 
 
-@pytest.mark.skipif(
-    bool(DATASETS["biasbios-sample"].missing_files()),
-    reason="bios_sample.csv is not in place: set FAIRCIL_DATA to the folder that has it",
-)
+@pytest.mark.data("biasbios-sample")
 def test_the_real_sample() -> None:
     parts = biasbios_sample(0)
     sizes = np.bincount(parts.train.y) + np.bincount(parts.test.y)

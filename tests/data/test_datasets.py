@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,7 @@ from faircil.data.sources import SOURCES
 from faircil.data.stream import TaskStream, shuffled_classes
 from faircil.errors import UsageError
 from faircil.samples import Samples
+from faircil.testing.pieces import DATASET_CHECKS
 from tiny_files import TinyFiles
 
 NOT_DRAWN = {"mnist", "fashion-mnist", "biasbios"}  # their samples and split are given
@@ -31,7 +33,6 @@ def _files(tiny_files: TinyFiles) -> None:
 
 every_dataset = pytest.mark.parametrize("name", DATASETS)
 of_numbers = pytest.mark.parametrize("name", [n for n in DATASETS if not DATASETS[n].texts])
-of_texts = pytest.mark.parametrize("name", [n for n in DATASETS if DATASETS[n].texts])
 
 
 def parts(stream: TaskStream) -> list[Samples]:
@@ -52,49 +53,21 @@ def texts(stream: TaskStream, samples: Samples) -> list[str] | None:
 
 
 @every_dataset
-def test_tasks_share_out_the_classes(name: str) -> None:
-    stream = load(name)
-    assert stream.name == name
-    classes = list(chain.from_iterable(task.classes for task in stream.tasks))
-    assert classes == list(range(stream.n_classes))
-    for task in stream.tasks:
-        assert set(task.classes) == set(task.train.y.tolist()) == set(task.test.y.tolist())
-    assert {len(task.classes) for task in stream.tasks[:-1]} == {DATASETS[name].classes_per_task}
-
-
-@of_texts
-def test_each_sample_is_the_number_of_a_text(name: str) -> None:
-    stream = load(name)
-    assert stream.texts is not None
-    numbers = torch.cat([samples.x for samples in parts(stream)])
-    assert numbers.dtype == torch.int64
-    assert sorted(numbers.tolist()) == list(range(len(stream.texts)))
-
-
-@of_numbers
-def test_samples_are_ready_for_the_net(name: str) -> None:
-    stream = load(name)
-    assert stream.texts is None
-    width = {samples.x.shape[1] for samples in parts(stream)}
-    assert len(width) == 1
-    for samples in parts(stream):
-        assert samples.x.ndim == 2
-        assert samples.x.dtype == torch.float32
-        assert torch.isfinite(samples.x).all()
-        assert len(samples) > 0
-        assert samples.x.abs().max() < 50
+@pytest.mark.parametrize("check", DATASET_CHECKS, ids=lambda check: check.__name__)
+def test_every_dataset_keeps_the_contract(name: str, check: Callable[[str], None]) -> None:
+    check(name)
 
 
 @every_dataset
-def test_attribute_codes_are_within_the_named_values(name: str) -> None:
+def test_a_stream_has_the_name_of_its_dataset(name: str) -> None:
+    assert load(name).name == name
+
+
+@of_numbers
+def test_samples_are_rows_of_numbers(name: str) -> None:
     stream = load(name)
-    assert stream.attribute == DATASETS[name].attribute
-    codes = set()
-    for samples in parts(stream):
-        assert (samples.z is None) == (stream.attribute is None)
-        if samples.z is not None:
-            codes |= set(samples.z.tolist())
-    assert codes == set(range(len(stream.attribute_values)))
+    assert stream.texts is None
+    assert all(samples.x.ndim == 2 and len(samples) > 0 for samples in parts(stream))
 
 
 @every_dataset

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from faircil.data.datasets import load_dataset
 from faircil.data.splits import validation_stream
 from faircil.errors import DataError
 from faircil.samples import group_counts
@@ -38,3 +39,16 @@ def test_classes_that_are_too_small_are_named() -> None:
     tiny = replace(stream, tasks=(replace(task, train=task.train.take(first)), *stream.tasks[1:]))
     with pytest.raises(DataError, match=r"too few training samples to hold some out.*: class"):
         validation_stream(tiny, seed=0)
+
+
+@pytest.mark.parametrize("name", ["digits", "biased-digits"])
+def test_all_copies_of_an_image_are_on_one_side(name: str) -> None:
+    stream = load_dataset(name, 0)
+    before, after = stream.tasks[0], validation_stream(stream, 0).tasks[0]
+    place = {row.numpy().tobytes(): n // stream.copies for n, row in enumerate(before.train.x)}
+    train, held_out = (
+        {place[row.numpy().tobytes()] for row in part.x} for part in (after.train, after.test)
+    )
+    assert not train & held_out
+    assert len(after.test) == pytest.approx(0.1 * len(before.train), rel=0.05)
+    assert set(group_counts(after.test)) == set(group_counts(before.train))

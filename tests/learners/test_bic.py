@@ -90,6 +90,17 @@ def test_only_the_latest_classes_are_corrected_by_the_fit() -> None:
     assert cross_entropy(scores, memory.y) < cross_entropy(logits, memory.y)
 
 
+def test_the_offset_is_held_back_unless_told_otherwise() -> None:
+    offsets = []
+    for settings in ({}, {"offset_decay": 0.1}, {"offset_decay": 0.0}):
+        learner, _ = corrected(**settings)
+        assert learner.correction is not None
+        offsets.append(learner.correction[1].abs().max().item())
+    by_default, held, free = offsets
+    assert by_default == held
+    assert held < 0.7 * free
+
+
 def test_the_corrected_net_teaches_and_the_next_task_starts_without_correction() -> None:
     learner, memory = corrected()
     third = of_classes(10, [1], seed=3)

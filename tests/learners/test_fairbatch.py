@@ -160,7 +160,7 @@ def test_it_makes_as_many_steps_as_replay() -> None:
     ]
     assert steps[0] == steps[1]
     for dataset in ("mnist", "toy"):
-        assert resolve(dataset=dataset, method="fairbatch").settings.batch_size == 128
+        assert resolve(dataset=dataset, method="fairbatch").settings.training.batch_size == 128
 
 
 def test_shares_follow_the_losses_of_a_run_and_begin_anew_with_a_task() -> None:
@@ -189,3 +189,32 @@ def test_dropout_is_off_while_groups_are_measured() -> None:
     learner.begin_task(NEW, buffer_of(OLD))
     net.train()
     assert torch.equal(learner._group_losses(), learner._group_losses())
+
+
+def test_classes_trade_shares_where_the_measure_compares_classes() -> None:
+    learner = new_learner("fairbatch")
+    assert isinstance(learner, FairBatch)
+    learner.by_attribute = False
+    learner.begin_task(NEW, buffer_of(OLD))
+    assert len(learner.share) == len(set(NEW.y.tolist())) + len(set(OLD.y.tolist()))
+    assert set(learner.block.tolist()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("method", "measure", "noted"),
+    [
+        ("fairbatch", "eo", False),
+        ("fairbatch", "eer", False),
+        ("fairbatch", "dp", True),
+        ("group-dro", "dp", True),
+        ("fairl", "eer", True),
+        ("er", "dp", False),
+        ("fsw", "dp", False),
+    ],
+)
+def test_a_run_says_that_its_method_does_not_follow_the_measure(
+    method: str, measure: str, noted: bool
+) -> None:
+    config = small_config(method, attribute=True, measure=measure, epochs=1)
+    notes = run(config, 0, stream=small_stream(attribute=True)).notes
+    assert any(f"does not follow measure '{measure}'" in note for note in notes) is noted

@@ -99,7 +99,9 @@ def test_the_features_before_are_those_of_the_rows_in_the_memory() -> None:
     batch = Batch(CURRENT, torch.arange(12), None, part, rows)
     features = features_of(learner, batch.x)
     still = learner.feature_loss(batch, features)
-    torch.testing.assert_close(still, -naive_reduction(features[:12], CURRENT.y))
+    # Logarithms of determinants add up here, and most of them cancel out.
+    expected = -naive_reduction(features[:12], CURRENT.y)
+    torch.testing.assert_close(still, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_reader_is_fitted_to_the_task_and_the_buffer_when_the_task_ends() -> None:

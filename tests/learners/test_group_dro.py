@@ -148,3 +148,20 @@ def test_weight_moves_to_the_group_that_is_learned_worst() -> None:
         learner.step(batch)
     assert learner.q.argmax() == 3
     assert learner.q[3] > 0.9
+
+
+def test_groups_are_classes_where_the_measure_compares_classes() -> None:
+    train = small_stream(attribute=True).tasks[0].train
+    learner = new_learner("group-dro")
+    learner.by_attribute = False
+    learner.begin_task(train, buffer_of(None))
+    assert isinstance(learner, GroupDro)
+    assert len(learner.q) == 2
+    told: list[int] = []
+    for measure in ("eo", "eer", "dp"):
+        config = small_config("group-dro", attribute=True, measure=measure, epochs=1)
+        states: list[RunState] = []
+        run(config, 0, stream=small_stream(attribute=True), checkpoint=states.append)
+        assert isinstance(states[-1].learner, GroupDro)
+        told.append(len(states[-1].learner.q))
+    assert told == [9, 5, 9]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from faircil.learners.gradients import BufferGradient, GradientMeter, HeadMeter, cosines, meter_of
+from faircil.nets import NetTraits
 from learning import random_samples
 from whole_gradients import FACTORED, OTHER, unit_rows, whole_gradients
 
@@ -15,7 +16,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 class Large(nn.Sequential):
-    large: ClassVar[bool] = True
+    traits: ClassVar[NetTraits] = NetTraits(large=True)
 
 
 def new_net(*, bias: bool = True) -> nn.Module:

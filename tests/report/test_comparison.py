@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from faircil.report import Table, compare, legend, seed_table
+import pytest
+
+from faircil.metrics import METRICS
+from faircil.report import Table, compare, heading, legend, seed_table
 from faircil.results.record import RunSummary
 from run_summaries import make_run
 
@@ -14,7 +17,7 @@ NOISE = (0.001, -0.002, 0.0005, 0.001, 0.002)
 
 
 def column(table: Table, name: str) -> list[str]:
-    position = table.header.index(name)
+    position = table.header.index(heading(name) if name in METRICS else name)
     return [
         cell.text + "*" * cell.best + "°" * cell.among_best
         for cell in (row[position] for row in table.cells)
@@ -60,7 +63,7 @@ def test_bound_stays_a_bound_with_post_processing() -> None:
     assert marks(table, "accuracy") == " * "
 
 
-def test_those_not_told_apart_from_the_best_mean_share_a_mark() -> None:
+def test_those_not_significantly_worse_than_the_best_mean_share_a_mark() -> None:
     (table,) = compare(
         [
             *runs_of("er", accuracy=0.8),
@@ -96,13 +99,13 @@ def test_one_run_keeps_the_others_from_being_proven_best() -> None:
 def test_one_seed_tells_nothing_and_the_legend_says_so() -> None:
     (table,) = compare([make_run("er", accuracy=0.9), make_run("fsw", accuracy=0.1)])
     assert unmarked(table)
-    assert "two or more common seeds" in legend(table)
+    assert "3 or more common seeds" in legend(table)
 
 
 def test_nothing_is_best_alone() -> None:
     (alone,) = compare([*runs_of("er", accuracy=0.5), *runs_of("joint", accuracy=0.1)])
     assert unmarked(alone)
-    assert legend(alone) == ""
+    assert "marked" not in legend(alone)
 
 
 def test_value_that_one_seed_lacks_takes_no_part() -> None:
@@ -125,6 +128,66 @@ def test_other_data_is_another_table() -> None:
         ("mine, content bbbbbbbb", ["er"]),
         ("made, on validation data", ["er"]),
     ]
+
+
+def own(**roles: Any) -> dict[str, Any]:
+    return {"path": "mine.csv", "label": "job", "sensitive": ["sex"], "test_share": 0.3} | roles
+
+
+@pytest.mark.parametrize(
+    ("roles", "why", "titles"),
+    [
+        (
+            {"sensitive": ["sex", "race"]},
+            "other sensitive attribute",
+            ["made, sensitive attribute sex", "made, sensitive attribute sex × race"],
+        ),
+        ({"sensitive": []}, "other sensitive attribute", None),
+        (
+            {"tasks": "a|b,c"},
+            "other tasks",
+            ["made, tasks two classes each", "made, tasks a|b,c"],
+        ),
+        ({"label": "income"}, "other label", ["made, label job", "made, label income"]),
+        ({"test_share": 0.5}, "other test rows", None),
+        ({"test_column": "test"}, "other test rows", None),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_kept_apart_and_a_note_says_why(
+    roles: dict[str, Any], why: str, titles: list[str] | None
+) -> None:
+    runs = [make_run("er", seed=s, own=own(), accuracy=0.9) for s in range(3)]
+    runs += [make_run("fsw", seed=s, own=own(**roles), accuracy=0.1) for s in range(3)]
+    tables = compare(runs)
+    assert [column(table, "method") for table in tables] == [["er"], ["fsw"]]
+    for table in tables:
+        assert unmarked(table)
+        assert table.notes[-1].startswith("not compared with other runs on made")
+        assert table.notes[-1].endswith(why)
+    if titles:
+        assert [table.title for table in tables] == titles
+
+
+@pytest.mark.parametrize(
+    "settings", [{"class_order": "shuffled"}, {"stream": {"classes_per_task": 1}}]
+)
+def test_other_tasks_by_settings_are_kept_apart(settings: dict[str, Any]) -> None:
+    usual = {"class_order": "sorted", "stream": {"classes_per_task": 2}}
+    tables = compare([make_run("er", **usual), make_run("fsw", **usual | settings)])
+    assert len(tables) == 2
+
+
+def test_other_number_of_tasks_is_kept_apart() -> None:
+    run = make_run("er")
+    tables = compare([run, replace(run, per_task=[*run.per_task, run.per_task[-1]])])
+    assert [table.title for table in tables] == ["made, 2 tasks", "made, 3 tasks"]
+
+
+def test_path_and_features_do_not_keep_runs_apart() -> None:
+    other = own(path="copy/mine.csv", use_sensitive=True)
+    runs = [make_run("er", own=own()), make_run("er", own=other)]
+    (table,) = compare(runs)
+    assert len(table.cells) == 2
 
 
 def test_content_is_named_only_where_there_are_several() -> None:

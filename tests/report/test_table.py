@@ -5,7 +5,8 @@ import pytest
 from faircil.report import Cell, Table, as_markdown, format_value, legend
 
 PROVEN, OPEN, PLAIN = Cell(".9", best=True), Cell(".8", among_best=True), Cell(".7")
-TEST = "(paired t-test over seeds, Holm, 5 %; lower is better but for accuracy)"
+TEST = "(paired t-test over at least 3 common seeds, Holm, 5 %)"
+AMONG = "°: the best mean and the next ones, down to the first that is significantly worse"
 
 
 def table(*cells: Cell, ranked: bool = True) -> Table:
@@ -31,15 +32,15 @@ def test_markdown_marks_values_and_keeps_bars_apart() -> None:
 @pytest.mark.parametrize(
     ("cells", "text"),
     [
-        ([PROVEN, PLAIN], f"bold: better than all others {TEST}"),
-        ([OPEN, PLAIN], f"°: not told apart from the best mean {TEST}"),
+        ([PROVEN, PLAIN], f"bold: significantly better than all others {TEST}"),
+        ([OPEN, PLAIN], f"{AMONG} {TEST}"),
         (
             [PROVEN, OPEN],
-            f"bold: better than all others, °: not told apart from the best mean {TEST}",
+            f"bold: significantly better than all others; {AMONG} {TEST}",
         ),
         (
             [PLAIN, PLAIN],
-            "nothing is marked: methods are told apart only over two or more common seeds",
+            "nothing is marked: methods are tested only over 3 or more common seeds",
         ),
     ],
 )
@@ -48,7 +49,7 @@ def test_legend_explains_the_marks_that_are_there(cells: list[Cell], text: str) 
 
 
 def test_legend_names_the_mark_of_the_best() -> None:
-    assert legend(table(PROVEN), best="*").startswith("*: better than all others")
+    assert legend(table(PROVEN), best="*").startswith("*: significantly better than all others")
 
 
 def test_table_that_ranks_nothing_has_no_legend() -> None:

@@ -30,6 +30,27 @@ def test_over_seeds() -> None:
     assert deviations["seconds"]["total"] == pytest.approx(0)
 
 
+def test_groups_have_names_sizes_and_whether_they_are_too_small() -> None:
+    (run,) = as_document([summary(0, 0.5)])["runs"]
+    assert run["groups"][1] == {
+        "label": "a", "attribute": "M", "n": 1, "accuracy": 0.0, "too_small": True,
+    }  # fmt: skip
+    without = summarise_run(make_result(attribute=False), Path("somewhere"), code="code")
+    assert without.groups is not None
+    assert [(group.label, group.attribute, group.n) for group in without.groups] == [
+        ("a", None, 2), ("b", None, 2), ("c", None, 2),
+    ]  # fmt: skip
+
+
+def test_final_accuracy_is_that_after_the_last_task() -> None:
+    made = summarise_run(make_result(), Path("somewhere"), code="code")
+    assert made.metrics["accuracy"] == pytest.approx((1 + 0.875) / 2)
+    assert made.value("final_accuracy") == made.metrics["final_accuracy"] == 0.875
+    earlier = replace(made, metrics={"accuracy": 0.9375})
+    assert earlier.value("final_accuracy") == 0.875
+    assert earlier.value("worst_group") is None
+
+
 def test_document_has_runs_mean_and_std() -> None:
     document = as_document([summary(0, 0.5)])
     assert document["runs"][0]["dir"] == "somewhere"

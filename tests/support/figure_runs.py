@@ -41,13 +41,22 @@ def tuned_with(
 
 
 def results_of(
-    exhibit: Exhibit, make: Make, tuned: Mapping[TuneRequest, Tuned] | None = None
+    exhibit: Exhibit,
+    make: Make,
+    tuned: Mapping[TuneRequest, Tuned] | None = None,
+    *,
+    diverged: bool = True,
 ) -> Results:
-    """Make all runs of an exhibit but those on BiasBios; one that ``make`` gives None diverged."""
+    """Make all runs of an exhibit but those on BiasBios.
+
+    Where ``make`` gives None the run diverged, or is missing for another reason.
+    """
     tuned = {} if tuned is None else tuned
     outcomes = {}
     for work in exhibit.works(tuned):
         absent = work.config.dataset == "biasbios"
-        run, problem = (None, FILES_ABSENT) if absent else (make(work), "it diverged")
-        outcomes[work.key] = Outcome(work, run, None if run else problem)
+        why = "it diverged" if diverged else "out of memory"
+        run, problem = (None, FILES_ABSENT) if absent else (make(work), why)
+        lost = diverged and run is None and not absent
+        outcomes[work.key] = Outcome(work, run, None if run else problem, lost)
     return Results(outcomes, tuned, Path("runs"))

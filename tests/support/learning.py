@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators
-from faircil.learners import LEARNERS, Batch, Learner, Options
+from faircil.learners import LEARNERS, Learner, Options
 from faircil.nets import build_mlp
 from faircil.samples import Samples
+from faircil.testing.learners import batch_of as batch_of
+from faircil.testing.learners import parameters as parameters
 
 
 def new_options(method: str, **values: object) -> Options:
@@ -32,14 +34,6 @@ def new_learner(
 def buffer_of(samples: Samples | None, quota: int = 8) -> ReplayBuffer:
     """Make a buffer that holds just these samples."""
     return ReplayBuffer(quota, samples)
-
-
-def batch_of(
-    current: Samples, weight: Tensor | None = None, memory: Samples | None = None
-) -> Batch:
-    """Make a batch of the first samples of a task and of its memory."""
-    memory_rows = None if memory is None else torch.arange(len(memory))
-    return Batch(current, torch.arange(len(current)), weight, memory, memory_rows)
 
 
 def random_samples(
@@ -72,8 +66,3 @@ def moved(learner: Learner) -> None:
 def gradient(net: nn.Module, loss: Tensor) -> Tensor:
     """Return the gradient of a loss by all parameters of the net, flat."""
     return torch.cat([part.flatten() for part in torch.autograd.grad(loss, net.parameters())])
-
-
-def parameters(net: nn.Module) -> Tensor:
-    """Return a copy of all parameters of the net, flat."""
-    return nn.utils.parameters_to_vector(net.parameters()).detach().clone()

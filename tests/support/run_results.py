@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from faircil.metrics import evaluate
+from faircil.metrics import TaskMetrics, evaluate
 from faircil.results.record import EpochRecord, Names, Predictions, RunResult, Seconds, WeightRecord
 
 CONFIG: dict[str, Any] = {
@@ -26,10 +26,16 @@ AFTER = (
 
 def make_result(seed: int = 0, attribute: bool = True, **config: Any) -> RunResult:
     """Make the result of a run with two tasks: classes a and b, then c."""
-    predictions = []
+    predictions: list[Predictions] = []
+    per_task: list[TaskMetrics] = []
     for columns in AFTER:
         y_true, y_pred, sensitive, task = (np.array(c, dtype=np.int64) for c in columns)
-        predictions.append(Predictions(y_true, y_pred, sensitive if attribute else None, task))
+        p = Predictions(y_true, y_pred, sensitive if attribute else None, task)
+        before = per_task[-1] if per_task else None
+        predictions.append(p)
+        per_task.append(
+            evaluate(p.y_true, p.y_pred, task=p.task, sensitive=p.sensitive, before=before)
+        )
     weights = WeightRecord(
         kept=2, dropped=1, partial=1, objective=0.5, bound=0.5, gradient=0.1, lp=0.2
     )
@@ -38,9 +44,7 @@ def make_result(seed: int = 0, attribute: bool = True, **config: Any) -> RunResu
         label="fsw",
         seed=seed,
         names=Names(("a", "b", "c"), *(("sex", ("F", "M")) if attribute else ())),
-        per_task=tuple(
-            evaluate(p.y_true, p.y_pred, task=p.task, sensitive=p.sensitive) for p in predictions
-        ),
+        per_task=tuple(per_task),
         predictions=tuple(predictions),
         epochs=(
             EpochRecord(task=1, epoch=1, samples=4, trained=4, steps=2, train=0.3, weights=None),

@@ -71,7 +71,7 @@ def test_a_trained_encoder_is_named_with_the_settings_that_are_not_shipped_for_i
     path.write_text("job\n", encoding="utf-8")
     own = OwnData(str(path), "job", text="bio")
     frozen = resolve(own=own)
-    overrides = ["finetune=true", f"lr={frozen.settings.lr}"]
+    overrides = ["finetune=true", f"lr={frozen.settings.learner.lr}"]
     config = resolve(own=own, overrides=overrides)
     read = parse(shlex.split(command_of(config, [0]))[1:])
     assert resolve(own=own, overrides=read.set) == config

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from faircil.errors import DivergedError
-from faircil.results.record import RunSummary, summarise_run
+from faircil.results.folder import write_run
+from faircil.results.identity import environment
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import run
 from faircil.sweep.work import Outcome, Work
@@ -41,18 +42,19 @@ def pretend() -> Callable[[Metrics], Pretended]:
 
 
 @pytest.fixture
-def finish_here() -> Callable[[Sequence[Work]], list[Outcome]]:
-    """Make runs one after another in this process, and keep none."""
+def finish_here(tmp_path: Path) -> Callable[[Sequence[Work]], list[Outcome]]:
+    """Make runs one after another in this process."""
 
     def finish(works: Sequence[Work]) -> list[Outcome]:
-        return [_made(work) for work in works]
+        return [_made(work, tmp_path / "here" / work.key) for work in works]
 
     return finish
 
 
-def _made(work: Work) -> Outcome:
+def _made(work: Work, folder: Path) -> Outcome:
     try:
-        summary: RunSummary = summarise_run(run(work.config, work.seed), Path("nowhere"), "code")
+        result = run(work.config, work.seed)
     except DivergedError as error:
         return Outcome(work, None, str(error), diverged=True)
-    return Outcome(work, summary)
+    folder.mkdir(parents=True)
+    return Outcome(work, write_run(folder / "seed", result, environment("test", "cpu")))

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faircil.errors import UsageError
-from faircil.tuning.objective import Objective, parse_objective
+from faircil.metrics import evaluate
+from faircil.tuning.objective import Objective, parse_objective, usual_objective
+from faircil.weighting.measures import MEASURES, Measure
 from run_summaries import make_run
 
 share = st.floats(0, 1)
@@ -65,7 +67,30 @@ def test_accuracy_less_disparity():
     assert Objective("eo").is_met(-1.0)
 
 
+def test_measure_without_a_metric_has_an_objective():
+    assert usual_objective("eo") == "accuracy - eo"
+    with MEASURES.temporarily("mine", Measure(MEASURES["eo"])):
+        assert parse_objective(usual_objective("mine")) == Objective("eo")
+
+
 def test_values_are_means_over_runs():
-    runs = [make_run("er", accuracy=0.5, dp=0.25), make_run("er", accuracy=1.0, dp=0.75)]
-    assert Objective("dp").values(runs) == (0.75, 0.5)
-    assert Objective("eo").values([*runs, make_run("er", eo=None)]) is None
+    runs = [
+        make_run("er", accuracy=0.5, eer=0.25, eo=None),
+        make_run("er", accuracy=1.0, eer=0.75, eo=None),
+    ]
+    assert Objective("eer").values(runs) == (0.75, 0.5)
+    assert Objective("eo").values(runs) is None
+
+
+def test_accuracy_is_averaged_over_groups_so_that_the_majority_does_not_decide():
+    """Half of the groups are the minority, whatever their size and what a run calls accuracy."""
+    right = {(0, 0): (95, 95), (0, 1): (5, 2), (1, 0): (95, 95), (1, 1): (5, 0)}
+    rows = [
+        (y, y if k < hits else 1 - y, z) for (y, z), (n, hits) in right.items() for k in range(n)
+    ]
+    y_true, y_pred, z = zip(*rows, strict=True)
+    after = evaluate(y_true, y_pred, task=[0] * len(rows), sensitive=z)
+    assert after.accuracy == pytest.approx(0.96)
+    assert after.balanced_accuracy == pytest.approx((1 + 0.4 + 1 + 0) / 4)
+    run = make_run("er", accuracy=0.96, balanced_accuracy=after.balanced_accuracy, eo=0.4)
+    assert Objective("eo").values([run]) == (pytest.approx(0.6), 0.4)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faircil.cli.parser import build_parser
+from faircil.cli.parser import parse
 from faircil.errors import StorageError
 from faircil.runs.config import resolve
 from faircil.tuning.record import as_page, folder_name, front, run_command, write_tuning
@@ -21,9 +21,12 @@ REQUEST = TuneRequest(
 
 
 def metrics(config, _):
-    if config.settings.lr == 0.1 and config.settings.tau == 3:
+    if config.settings.learner.lr == 0.1 and config.settings.learner.tau == 3:
         return "training diverged in task 1\nlower the rate"
-    return {"accuracy": 0.5 + 0.1 * config.settings.tau, "dp": 0.1 * config.settings.tau**2}
+    return {
+        "accuracy": 0.5 + 0.1 * config.settings.learner.tau,
+        "dp": 0.1 * config.settings.learner.tau**2,
+    }
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def test_files(tuned, tmp_path):
     assert document["best"]["overrides"] == ["lr=0.1", "tau=1"]
     assert document["best"]["score"] == pytest.approx(0.5)
     assert document["best"]["metrics"]["accuracy"] == pytest.approx(0.6)
-    assert document["best"]["runs"] == ["somewhere"]
+    assert document["best"]["runs"] == [run.dir for run in tuned.best.runs]
     assert document["trials"][2]["score"] is None
     assert document["command"] == run_command(REQUEST, ("lr=0.1", "tau=1"))
 
@@ -50,9 +53,9 @@ def test_files(tuned, tmp_path):
 def test_page_has_the_best_first_and_what_failed_last(tuned):
     lines = as_page(tuned).splitlines()
     table = [line for line in lines if line.startswith("| ")]
-    assert table[1] == "| 1 | lr=0.1 tau=1 | .500 | .600 | .100 | chosen |"
+    assert table[1] == "| 1 | lr=0.1 tau=1 | .500 | .600 | .500 | .500 | .100 | chosen |"
     assert table[-1].startswith(
-        "| 6 | lr=0.1 tau=3 | – | – | – | training diverged in task 1 lower"
+        "| 6 | lr=0.1 tau=3 | – | – | – | – | – | training diverged in task 1 lower"
     )
     assert "6 of 6 configurations tried, strategy random, budget 12, seed 10" in as_page(tuned)
     assert "10% of each group's training data, held out" in as_page(tuned)
@@ -72,7 +75,9 @@ def test_without_a_choice_there_is_a_record_and_no_command(pretend, tmp_path):
     assert document["best"] is document["command"] is None
     assert "none of 6 configurations" in document["problem"]
     assert "Nothing was chosen." in (tmp_path / "tuning.md").read_text()
-    assert "| 1 | lr=0.1 tau=1 | −.050 | .600 | .100 | dp .050 too much |" in as_page(failed)
+    assert "| 1 | lr=0.1 tau=1 | −.050 | .600 | .500 | .500 | .100 | dp .050 too much |" in as_page(
+        failed
+    )
     assert (tmp_path / "pareto.png").exists()
 
 
@@ -86,9 +91,9 @@ def test_nothing_to_draw(pretend, tmp_path):
 @pytest.mark.parametrize("method", ["fsw", "er"])
 def test_the_command_runs_what_was_chosen_on_test_data(pretend, method):
     request = TuneRequest("biased-digits", method, "eo", fixed=("granularity=group",))
-    tuned = tune(request, pretend(lambda c, _: {"accuracy": c.settings.tau / 10}))
+    tuned = tune(request, pretend(lambda c, _: {"accuracy": c.settings.learner.tau / 10}))
     typed = run_command(request, tuned.best.overrides)
-    arguments = build_parser().parse_args(shlex.split(typed)[1:])
+    arguments = parse(shlex.split(typed)[1:])
     config = resolve(
         dataset=arguments.dataset,
         method=arguments.method,
@@ -108,7 +113,7 @@ def test_names_of_folders():
 
 def test_a_folder_that_cannot_be_written(tuned, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="choose another folder with --out"):
+    with pytest.raises(StorageError, match="choose another folder"):
         write_tuning(tuned, tmp_path / "file")
 
 

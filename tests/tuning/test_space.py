@@ -10,6 +10,7 @@ from faircil.learners import LEARNERS
 from faircil.runs.config import resolve
 from faircil.tuning.request import TuneRequest
 from faircil.tuning.space import Axis, combination, combinations, problem_of, shipped_space, size
+from faircil.weighting.measures import MEASURES, Measure
 
 FEWER = {"joint": 3, "finetune": 3, "agem": 6}  # no more mean anything
 
@@ -59,7 +60,7 @@ def test_every_method_has_enough_to_choose_from(method, dataset):
 
 
 def _value(problem, name, override):
-    return getattr(problem.request.config([override]).settings, name)
+    return problem.request.config([override]).settings.flat()[name]
 
 
 def test_fairl_has_an_adversary_only_with_an_attribute():
@@ -116,8 +117,8 @@ def test_all_mistakes_at_once():
         "the budget is 0 configurations",
         "unknown setting 'nope'",
         "'lr' is not of the form name=value,value",
-        "setting 'alpha' is up for choice twice",
-        "setting 'epochs' is both fixed and up for choice",
+        "setting 'alpha' is tried twice",
+        "setting 'epochs' is both fixed and tried",
         "setting tau=-1 is not allowed",
         "unknown setting 'tua': did you mean 'tau'?",
         "setting lam=x is not allowed",
@@ -142,3 +143,17 @@ def test_positions_of_a_huge_space_cost_nothing():
     start = time.perf_counter()
     assert combination(space, 10**15 - 1) == tuple(f"a{k}=9" for k in range(15))
     assert time.perf_counter() - start < 1
+
+
+def test_an_own_measure_is_tuned_by_the_metric_that_goes_with_it():
+    def matrix(groups):
+        return MEASURES["eo"].matrix(groups)
+
+    for row, metric in (
+        (Measure(matrix), "eo"),
+        (Measure(matrix, by_attribute=False), "eer"),
+        (Measure(matrix, metric="dp"), "dp"),
+    ):
+        with MEASURES.temporarily("mine", row):
+            request = TuneRequest("toy-groups", "fsw", "mine")
+            assert problem_of(request).objective.disparity == metric

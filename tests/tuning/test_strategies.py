@@ -23,7 +23,7 @@ def search(name, value, **changes):
         rounds.append(proposed)
         for point in proposed:
             accuracy = value(dict(text.split("=") for text in point))
-            run = make_run("fsw", accuracy=accuracy, eer=0.0)
+            run = make_run("fsw", accuracy=accuracy, eer=0.0, eo=None)
             runs = () if accuracy is None else (run,)
             trials.append(Trial(point, runs, accuracy))
     return rounds

@@ -14,7 +14,7 @@ DIVERGED = "training diverged in task 1, epoch 1: lower the learning rate"
 
 def test_the_best_of_all_is_chosen(pretend):
     def metrics(config, _):
-        lr, tau = config.settings.lr, config.settings.tau
+        lr, tau = config.settings.learner.lr, config.settings.learner.tau
         return {"accuracy": 0.9 - abs(lr - 0.01), "eer": 0.1 * tau}
 
     finish = pretend(metrics)
@@ -32,7 +32,7 @@ def test_equals_go_to_the_first(pretend):
 def test_means_over_seeds(pretend):
     # tau=2 is best on the first seed alone, tau=1 on average.
     table = {(1, 10): 0.5, (1, 11): 0.5, (2, 10): 0.75, (2, 11): 0.0}
-    finish = pretend(lambda c, seed: {"accuracy": table[c.settings.tau, seed], "eer": 0.0})
+    finish = pretend(lambda c, seed: {"accuracy": table[c.settings.learner.tau, seed], "eer": 0.0})
     request = replace(REQUEST, tried=("tau=1,2",), seeds=(10, 11))
     tuned = tune(request, finish)
     assert tuned.best.overrides == ("tau=1",)
@@ -52,7 +52,7 @@ def test_rounds_of_all_requests_are_side_by_side(pretend):
 
 
 def test_a_diverged_trial_has_lost(pretend):
-    finish = pretend(lambda c, _: DIVERGED if c.settings.lr == 0.001 else {})
+    finish = pretend(lambda c, _: DIVERGED if c.settings.learner.lr == 0.001 else {})
     tuned = tune(REQUEST, finish)
     assert [trial.score is None for trial in tuned.trials] == [True] * 2 + [False] * 4
     assert tuned.trials[0].problem == DIVERGED
@@ -70,7 +70,7 @@ def test_all_diverged(pretend):
 
 
 def test_a_trial_that_is_missing_might_have_won(pretend):
-    finish = pretend(lambda c, _: "file x is missing" if c.settings.lr == 0.1 else {})
+    finish = pretend(lambda c, _: "file x is missing" if c.settings.learner.lr == 0.1 else {})
     sequential = replace(REQUEST, strategy="sequential")
     broken, stopped, fine = tune_each(
         [REQUEST, sequential, replace(REQUEST, fixed=("lr=1",), tried=("tau=1,2",))], finish
@@ -82,13 +82,13 @@ def test_a_trial_that_is_missing_might_have_won(pretend):
 
 
 def test_a_metric_that_cannot_be_told(pretend):
-    with pytest.raises(FaircilError, match="eer cannot be told on this data"):
+    with pytest.raises(FaircilError, match="eer is undefined on this data"):
         tune(REQUEST, pretend(lambda *_: {"eer": None}))
 
 
 def test_an_impossible_constraint_says_how_close_it_came(pretend):
     def metrics(config, _):
-        return {"accuracy": 0.5, "eer": 0.25 if config.settings.tau == 2 else 0.5}
+        return {"accuracy": 0.5, "eer": 0.25 if config.settings.learner.tau == 2 else 0.5}
 
     request = replace(REQUEST, objective="accuracy with eer <= 0.05", tried=("tau=1,2",))
     with pytest.raises(FaircilError) as caught:

@@ -6,14 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from faircil.errors import UsageError
 from faircil.nets import MLP
 from faircil.samples import Samples
+from faircil.testing import check_loss
 from faircil.weighting import FairSampleWeights
 from faircil.weighting import all_layers as statistics
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES, cross_entropy, hinge
+from faircil.weighting.solver import SOLVERS
 from oracles import PLAIN_LOSSES, make_samples, seeded
 
 CURRENT = make_samples([2, 3] * 15, seed=1)
@@ -25,6 +28,11 @@ def random_logits(n: int, classes: int, size: float, seed: int) -> tuple[Tensor,
     generator = torch.Generator().manual_seed(seed)
     logits = size * torch.randn(n, classes, generator=generator, dtype=torch.float64)
     return logits, torch.randint(classes, (n,), generator=generator)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_keeps_the_contract(name: str) -> None:
+    check_loss(name)
 
 
 @settings(deadline=None, max_examples=40)
@@ -139,3 +147,23 @@ def test_every_granularity_takes_it(granularity: str, gradient: str) -> None:
 
     assert torch.equal(weigh("hinge"), weigh("hinge"))
     assert not torch.equal(weigh("hinge"), weigh("cross-entropy"))
+
+
+def test_a_loss_and_a_solver_can_be_functions() -> None:
+    net = seeded(lambda: MLP(6, 4, (8,)))
+    by_name, by_function, by_row = (
+        FairSampleWeights("eer", 1.0, 2.0, loss=loss, solver=solver)(net, CURRENT, MEMORY)
+        for loss, solver in (
+            ("hinge", "highs"),
+            (hinge, SOLVERS["highs"].solve),
+            (LOSSES["hinge"], SOLVERS["highs"]),
+        )
+    )
+    assert torch.equal(by_name.weights, by_function.weights)
+    assert torch.equal(by_name.weights, by_row.weights)
+
+
+@pytest.mark.parametrize("field", ["measure", "loss", "solver"])
+def test_what_is_neither_a_name_nor_a_function_is_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown {field} '7'"):
+        FairSampleWeights(**{field: 7})  # type: ignore[arg-type]

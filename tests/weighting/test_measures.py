@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from faircil.errors import DataError, UsageError
 from faircil.nets import MLP
+from faircil.testing import check_measure
 from faircil.weighting import FairSampleWeights
 from faircil.weighting.groups import Floats, Groups
 from faircil.weighting.measures import MEASURES, Measure, disparity_matrix, find_measure
@@ -50,6 +51,11 @@ def slow_matrix(name: str, seen: dict[tuple[int, int], int]) -> Floats:
             mean = (name == "eer" or y == other) / len(compared)
             matrix[row, column] = scale * ((row == column) - mean) / n
     return matrix
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_measure_keeps_the_contract(name: str) -> None:
+    check_measure(name)
 
 
 @pytest.mark.parametrize("name", MEASURES)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -44,6 +46,14 @@ def test_nothing_kept_is_an_empty_selection() -> None:
     selection = select(torch.full((10,), KEEP_ABOVE), 4, generator())
     assert selection.index.tolist() == []
     assert selection.index.dtype == torch.int64
+
+
+def test_a_weight_above_a_twentieth_is_trained_on() -> None:
+    weights = torch.tensor([0.0, 0.04, 0.06, 0.3, 0.49, 0.51, 1.0])
+    selection = select(weights, 1, generator())
+    assert sorted(selection.index.tolist()) == [2, 3, 4, 5, 6]
+    kept = balanced_subset(weights, torch.zeros(7, dtype=torch.int64), generator())
+    assert kept.sum() == 5
 
 
 def test_kept_and_fillers_are_drawn_and_shuffled() -> None:
@@ -92,6 +102,16 @@ def test_random_subset_permutes_the_weights() -> None:
     assert not torch.equal(permuted, weights)
     assert torch.equal(permuted.sort().values, weights.sort().values)
     assert torch.equal(permuted, random_subset(weights, group, generator()))
+
+
+def test_random_subset_makes_all_permutations_alike_often() -> None:
+    weights, group = torch.linspace(0, 1, 4), torch.zeros(4, dtype=torch.int64)
+    drawn = Counter(
+        tuple(random_subset(weights, group, generator(seed)).tolist()) for seed in range(2400)
+    )
+    # Each of the 24 is expected 100 times, with a standard deviation of 10.
+    assert len(drawn) == 24
+    assert all(50 < count < 150 for count in drawn.values())
 
 
 @quick

@@ -3,36 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from faircil.errors import UsageError, unknown_name
+from faircil.registry import Loaded, Registry, summary_of
 from faircil.weighting.program import Solution as Solution
 from faircil.weighting.program import WeightProgram
-from faircil.weighting.solver.cplex import solve_with_cplex
-from faircil.weighting.solver.exact import solve_exactly
-from faircil.weighting.solver.first_order import solve_first_order
-from faircil.weighting.solver.highs import solve_with_highs, solve_with_ipm, solve_with_pdlp
 
-Solver = Callable[[WeightProgram], Solution]
+SolverFunction = Callable[[WeightProgram], Solution]
 
-SOLVERS: dict[str, Solver] = {
-    "exact": solve_exactly,
-    "highs": solve_with_highs,
-    "highs-ipm": solve_with_ipm,
-    "highs-pdlp": solve_with_pdlp,
-    "first-order": solve_first_order,
-    "cplex": solve_with_cplex,
+
+@dataclass(frozen=True)
+class Solver:
+    """A way to solve the weighting program.
+
+    Parameters
+    ----------
+    solve : callable
+        From a :class:`WeightProgram` to a :class:`Solution`; see
+        :func:`faircil.weighting.program.certify`.
+    summary : str
+        One line for people.
+    exact : bool
+        Whether its solutions are optimal up to rounding, and vertices; else they are near the
+        optimum, and their bound says how near.
+    """
+
+    solve: Loaded[SolverFunction] = Loaded()
+    summary: str = ""
+    exact: bool = True
+
+    def __call__(self, program: WeightProgram) -> Solution:
+        """Solve a program."""
+        return self.solve(program)
+
+
+def as_solver(piece: Any) -> Solver:
+    """Make a row of a function: exact, and its docstring is the summary."""
+    if isinstance(piece, Solver):
+        return piece
+    if not callable(piece):
+        raise TypeError(f"expected a Solver or a function of a WeightProgram, got {piece!r}")
+    return Solver(piece, summary_of(piece))
+
+
+_BUILT_IN = {
+    "exact": Solver(
+        "faircil.weighting.solver.exact:solve_exactly",
+        "our own: the vertex with a proof; HiGHS where that fails, with the reason in the status",
+    ),
+    "highs": Solver(
+        "faircil.weighting.solver.highs:solve_with_highs", "HiGHS, dual simplex; a vertex"
+    ),
+    "highs-ipm": Solver(
+        "faircil.weighting.solver.highs:solve_with_ipm",
+        "HiGHS, interior point; its crossover makes the result a vertex",
+    ),
+    "highs-pdlp": Solver(
+        "faircil.weighting.solver.highs:solve_with_pdlp",
+        "HiGHS, first-order method: nearly optimal, the status says how nearly",
+        exact=False,
+    ),
+    "first-order": Solver(
+        "faircil.weighting.solver.first_order:solve_first_order",
+        "our own first-order method: a proven gap of 1e-4 of what weights can gain",
+        exact=False,
+    ),
+    "cplex": Solver(
+        "faircil.weighting.solver.cplex:solve_with_cplex",
+        "CPLEX, dual simplex; a vertex (extra: cplex)",
+    ),
 }
+SOLVERS: Registry[Solver] = Registry("solver", "faircil.solvers", as_solver, _BUILT_IN)
 DEFAULT = "exact"
 
 
-def solve(program: WeightProgram, solver: str = "auto") -> Solution:
+def find_solver(solver: str | Solver | SolverFunction) -> SolverFunction:
+    """Look a solver up by name, ``auto`` included; a function is taken as it is."""
+    if not isinstance(solver, str):
+        return as_solver(solver).solve
+    name = DEFAULT if solver == "auto" else solver
+    if name not in SOLVERS:
+        raise UsageError(unknown_name("solver", name, [*SOLVERS, "auto"]))
+    return SOLVERS[name].solve
+
+
+def solve(program: WeightProgram, solver: str | SolverFunction = "auto") -> Solution:
     """Solve a weighting program.
 
     Parameters
     ----------
     program : WeightProgram
-    solver : str
-        A name in :data:`SOLVERS`, or ``auto`` for the best one that is installed.
+    solver : str or callable
+        A name in :data:`SOLVERS`, or ``auto`` for the best one that is installed; or a function
+        from the program to a :class:`Solution`.
 
     Examples
     --------
@@ -42,7 +107,4 @@ def solve(program: WeightProgram, solver: str = "auto") -> Solution:
     >>> solve(program).weights
     array([1., 0.])
     """
-    name = DEFAULT if solver == "auto" else solver
-    if name not in SOLVERS:
-        raise UsageError(unknown_name("solver", name, [*SOLVERS, "auto"]))
-    return SOLVERS[name](program)
+    return find_solver(solver)(program)

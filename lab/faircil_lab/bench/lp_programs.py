@@ -139,11 +139,8 @@ def recording() -> Iterator[list[WeightProgram]]:
         programs.append(program)
         return solve(program)
 
-    SOLVERS[RECORDER] = record
-    try:
+    with SOLVERS.temporarily(RECORDER, record):
         yield programs
-    finally:
-        del SOLVERS[RECORDER]
 
 
 def resized(program: WeightProgram, n: int, seed: int = 0) -> WeightProgram:

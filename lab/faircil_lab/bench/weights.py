@@ -46,7 +46,7 @@ def measure_epochs(
     device : torch.device
     repeats : int
     """
-    stream, settings = load_stream(config, 0), config.settings
+    stream, settings = load_stream(config, 0), config.settings.training
     n_inputs = stream.tasks[0].train.x[0].numel()
     net = build_mlp(n_inputs, stream.n_classes, settings.hidden, 0).to(device)
     buffer, generator = ReplayBuffer(settings.buffer_size), torch.Generator().manual_seed(0)

@@ -11,7 +11,6 @@ from faircil_lab.cli import sweeps as bench_sweep
 from faircil_lab.cli import texts as bench_text
 
 ACTIONS = {"lp": bench_lp, "run": bench_run, "sweep": bench_sweep, "text": bench_text}
-HELP = "measure the solvers of the weighting program, whole runs, sweeps, or a text encoder"
 EPILOG = """examples:
   faircil bench lp --sizes 1k 12k 100k 1M
   faircil bench lp mine.npz --solvers highs
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     for name, module in ACTIONS.items():
-        add_command(actions, name, module)
+        add_command(actions, name, module, module.HELP)
 
 
 def command(arguments: argparse.Namespace) -> None:

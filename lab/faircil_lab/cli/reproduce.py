@@ -14,7 +14,6 @@ from faircil.errors import collecting, raise_all
 if TYPE_CHECKING:
     from faircil_lab.paper.page import Page
 
-HELP = "make tables and figures of the paper again, the published values beside ours"
 EPILOG = """examples:
   faircil reproduce --list
   faircil reproduce table1 --jobs 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from itertools import groupby
 from statistics import median
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,18 +19,19 @@ from faircil.results.record import RunSummary, averages, spread
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.loading import load_stream
 from faircil.samples import Samples, concatenate
-from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY
+from faircil_lab.paper import comparison, text_reference
+from faircil_lab.paper.claims import BETTER, WORSE, Claim, Column, claims_of
+from faircil_lab.paper.comparison import gap_by_chance
+from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry
 from faircil_lab.paper.exhibit import Results
 from faircil_lab.paper.metrics import Target
 from faircil_lab.paper.page import Grid, Page, Section
 from faircil_lab.paper.store import Measurement, look_up, problem_of, values_of
-from faircil_lab.paper.table import Column, Line, Row
-from faircil_lab.paper.table_page import OPEN, Claim, ComparisonTable, claims_of, table_page
+from faircil_lab.paper.table import ComparisonTable, Row, table_page
 from faircil_lab.paper.tables import BEYOND, CONTROLS
 from faircil_lab.paper.text_reference import Labelled, joint_reference
 
 ON_WORDS, ON_EMBEDDINGS = "tfidf", "linear"
-DRAWS = 1000  # of the gap by chance: its mean is known to .001
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class ReferenceValues:
         Share of all test samples that are predicted right after the last task: large classes
         count more.
     gap_by_chance : float or None
-        The same for a model that treats all groups alike; see :func:`gap_by_chance`.
+        The same for a model that treats all groups alike, see
+        :func:`faircil_lab.paper.comparison.gap_by_chance`.
     """
 
     accuracy: float | None
@@ -65,6 +67,7 @@ class TextReference(Measurement[ReferenceValues]):
 
     name: ClassVar[str] = "text-reference"
     values: ClassVar[type[ReferenceValues]] = ReferenceValues
+    sources: ClassVar[tuple[ModuleType, ...]] = (comparison, text_reference)
 
     kind: str
     dataset: str
@@ -90,7 +93,7 @@ class TextReference(Measurement[ReferenceValues]):
         with threadpool_limits(1):
             after = joint_reference(self.kind, train, test, [task.classes for task in stream.tasks])
         generator = np.random.default_rng(self.seed)
-        chance = [gap_by_chance(metrics, generator) for metrics in after if metrics.groups]
+        chance = [gap_by_chance(metrics.groups, generator) for metrics in after if metrics.groups]
         values = averages(after)
         return ReferenceValues(
             values["accuracy"],
@@ -120,24 +123,6 @@ def _labelled(stream: TaskStream, parts: Sequence[Samples]) -> Labelled:
 def _share_right(metrics: TaskMetrics) -> float:
     classes = metrics.classes
     return sum(c.n * c.accuracy for c in classes) / sum(c.n for c in classes)
-
-
-def gap_by_chance(metrics: TaskMetrics, generator: np.random.Generator) -> float:
-    """Return the ``eo_gap`` to expect of a model that treats all groups alike.
-
-    Each class keeps the number of its samples that are predicted right, and chance decides to
-    which of its groups they belong. What is left is the gap that small groups show anyway.
-    """
-    gaps = []
-    for _, some in groupby(metrics.groups, key=lambda group: group.label):
-        groups = list(some)
-        if len(groups) == 1:  # nobody to be compared with
-            continue
-        sizes = np.array([group.n for group in groups])
-        right = round(sum(group.n * group.accuracy for group in groups))
-        drawn = generator.multivariate_hypergeometric(sizes, right, DRAWS) / sizes
-        gaps.append(np.ptp(drawn, axis=1).mean())
-    return float(np.mean(gaps))
 
 
 JOINT = CONTENDERS[0]
@@ -177,14 +162,14 @@ class Biographies(ComparisonTable):
 
     def page(self, results: Results) -> Page:
         """Put the page together from finished runs and from what was measured."""
-        lines = self.lines(COLUMN, results)
-        page = table_page(self, {COLUMN: lines})
+        entries = self.entries(COLUMN, results)
+        page = table_page(self, {COLUMN: entries})
         found = {
             name: [look_up(TextReference(kind, SAMPLE.dataset, s), results) for s in self.seeds]
             for kind, name in REFERENCES.items()
         }
         models = {name: values_of(some) for name, some in found.items()}
-        joint = next(line.runs for line in lines if line.row.contender == JOINT)
+        joint = next(entry.runs for entry in entries if entry.contender == JOINT)
         models[JOINT.name] = [_of_run(run) for run in joint]
         problems = dict.fromkeys(filter(None, map(problem_of, found.values())))
         reasons = [f"Not run: {problem.removeprefix('not run: ')}." for problem in problems]
@@ -196,7 +181,7 @@ class Biographies(ComparisonTable):
         )
         how, table, *others = page.sections
         sections = (how, table, section, *others)
-        answer = [*_accuracies(models), *told_apart(claims_of(COLUMN, lines, self.pairs))]
+        answer = [*_accuracies(models), *significant(claims_of(COLUMN, entries, self.pairs))]
         return replace(page, answer=" ".join(answer) or page.answer, sections=sections)
 
 
@@ -218,17 +203,17 @@ def _accuracies(models: Mapping[str, Sequence[ReferenceValues]]) -> list[str]:
     return [f"Accuracy with all classes so far at once: {', '.join(parts)}."] if parts else []
 
 
-def told_apart(claims: Sequence[Claim]) -> list[str]:
-    """Say which comparisons give something, also if none does."""
+def significant(claims: Sequence[Claim]) -> list[str]:
+    """Say which comparisons are significant, also if none is."""
     if not claims:
         return []
-    told = [
+    found = [
         f"{claim.pair.left} is {claim.reading} than {claim.pair.right} in {claim.metric}"
         for claim in claims
-        if claim.reading != OPEN
+        if claim.reading in (BETTER, WORSE)
     ]
     count = f"Of {len(claims)} comparisons of FSW with replay, its controls and DER++"
-    return [f"{count}, {len(told)} are told apart{': ' * bool(told)}{'; '.join(told)}."]
+    return [f"{count}, {len(found)} are significant{': ' * bool(found)}{'; '.join(found)}."]
 
 
 BIOGRAPHIES = Biographies(
@@ -259,49 +244,49 @@ class Trained(ComparisonTable):
 
     def page(self, results: Results) -> Page:
         """Put the page together from finished runs."""
-        lines = self.lines(COLUMN, results)
-        page = table_page(self, {COLUMN: lines})
-        told = told_apart(claims_of(COLUMN, lines, self.pairs))
-        answer = " ".join([*_trained_accuracies(lines), *told, *_setbacks(lines)])
+        entries = self.entries(COLUMN, results)
+        page = table_page(self, {COLUMN: entries})
+        found = significant(claims_of(COLUMN, entries, self.pairs))
+        answer = " ".join([*_trained_accuracies(entries), *found, *_setbacks(entries)])
         return replace(page, answer=answer or page.answer)
 
 
-def _trained_accuracies(lines: Sequence[Line]) -> list[str]:
+def _trained_accuracies(entries: Sequence[Entry]) -> list[str]:
     found = {
-        line.row.contender.name: spread([run.metrics["accuracy"] for run in line.runs])
-        for line in lines
-        if line.runs and line.row.contender.name in IN_ANSWER
+        entry.name: spread([run.metrics["accuracy"] for run in entry.runs])
+        for entry in entries
+        if entry.runs and entry.name in IN_ANSWER
     }
     parts = [f"{name} {format_value(*values)}" for name, values in found.items()]
     return [f"Accuracy: {', '.join(parts)}."] if parts else []
 
 
-def _setbacks(lines: Sequence[Line]) -> list[str]:
-    lost = [*_collapses(lines)]
+def _setbacks(entries: Sequence[Entry]) -> list[str]:
+    lost = [*_collapses(entries)]
     if not lost:
         return []
     return [
-        f"{len(lost)} of {sum(len(line.runs) for line in lines)} runs fell below half of their "
+        f"{len(lost)} of {sum(len(entry.runs) for entry in entries)} runs fell below half of their "
         f"method's usual accuracy after a task: {'; '.join(lost)}."
     ]
 
 
-def _collapses(lines: Sequence[Line]) -> Iterator[str]:
+def _collapses(entries: Sequence[Entry]) -> Iterator[str]:
     """Name the method, the seed and the first such task of each run that fell behind."""
-    for line in lines:
-        tasks = list(zip(*(run.per_task for run in line.runs), strict=True))
+    for entry in entries:
+        tasks = list(zip(*(run.per_task for run in entry.runs), strict=True))
         usual = [median(metrics["accuracy"] for metrics in task) for task in tasks]
-        for run in line.runs:
+        for run in entry.runs:
             for task, (metrics, common) in enumerate(zip(run.per_task, usual, strict=True), 1):
                 if metrics["accuracy"] < COLLAPSE * common:
-                    yield f"{line.row.contender.name}, seed {run.seed}, task {task}"
+                    yield f"{entry.name}, seed {run.seed}, task {task}"
                     break
 
 
 TRAINED = Trained(
     "Biographies, with an encoder that is trained",
     "biographies-trained",
-    tuple(Row(replace(one, fixed=(*one.fixed, "finetune=true"))) for one in CONTENDERS),
+    tuple(Row(one.with_fixed("finetune=true")) for one in CONTENDERS),
     (COLUMN,),
     (*CONTROLS, *BEYOND),
     ABOUT_TRAINED,

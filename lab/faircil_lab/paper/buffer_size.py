@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from faircil.report.plots import TITLES
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.comparison import Trend, trend_of
@@ -146,11 +145,12 @@ class _Found:
 def _picture(found: Sequence[_Found]) -> Picture | None:
     if not found:
         return None
-    titles = TITLES | {KEPT: "samples with a weight above 0"}
     rows = [
         [
             LinePanel(
-                f"{one.target.title}: {titles[name]}", "buffer samples per group", one.lines(name)
+                f"{one.target.title}: {METRICS[name].axis_title}",
+                "buffer samples per group",
+                one.lines(name),
             )
             for name in one.metrics(FSW)
         ]

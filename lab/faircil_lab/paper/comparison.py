@@ -1,13 +1,14 @@
-"""Whether a value grows or falls along a row of settings."""
+"""Our values against published ones, methods against each other, and trends."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +18,16 @@ from faircil.errors import DataError
 from faircil.files import read_json
 from faircil.report import format_value
 from faircil.report.statistics import against_published, interval
+from faircil.results.folder import read_groups
 from faircil.results.record import RunSummary
-from faircil_lab.paper.metrics import Metric
+from faircil_lab.paper.metrics import Metric, Target
 from faircil_lab.paper.page import Grid, Section, Verdict
 from faircil_lab.paper.published import SEEDS, Value
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a metric gave, beside what the paper says of it.
+    """Our values of a metric, beside the published one.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ class Comparison:
     values : mapping from seed to value
         Ours; empty where nothing was run.
     verdict : Verdict or None
-        None where the paper has no value.
+        None where the paper has no value, and for times, which depend on the machine.
     """
 
     metric: Metric
@@ -45,20 +47,37 @@ class Comparison:
     @property
     def difference(self) -> float | None:
         """Our mean less the published one."""
-        if self.published is None or not self.values:
+        if self.published is None or not self.values or self.verdict is Verdict.DIVERGED:
             return None
         return fmean(self.values.values()) - self.published.mean
 
 
 def compare_values(
-    metric: Metric, published: Value | None, values: Mapping[int, float]
+    metric: Metric,
+    published: Value | None,
+    values: Mapping[int, float],
+    *,
+    diverged: bool = False,
+    is_time: bool = False,
 ) -> Comparison:
-    """Hold values over seeds against a published one.
+    """Compare values over seeds with a published one.
 
     They are the same where chance over the seeds of both sides, at 95 %, and the rounding of the
     print explain the difference; else better or worse by the direction of the metric.
+
+    Parameters
+    ----------
+    metric : Metric
+    published : Value or None
+    values : mapping from seed to value
+    diverged : bool
+        Whether a seed diverged: then the others are no value of the method.
+    is_time : bool
+        Whether it is a time: it has no verdict, since the paper's machine is another.
     """
-    verdict = None if published is None else _verdict(metric, published, values)
+    verdict = None
+    if published is not None and not is_time:
+        verdict = Verdict.DIVERGED if diverged else _verdict(metric, published, values)
     return Comparison(metric, published, values, verdict)
 
 
@@ -123,8 +142,8 @@ def _machine(folder: Path) -> tuple[str, ...]:
 Points = NDArray[np.float64]
 
 
-def dominated(points: Points, others: Points) -> NDArray[np.bool_]:
-    """Return which points some other beats in both.
+def beaten(points: Points, others: Points) -> NDArray[np.bool_]:
+    """Return which points some other beats: no worse in both values, and better in one.
 
     Parameters
     ----------
@@ -135,19 +154,71 @@ def dominated(points: Points, others: Points) -> NDArray[np.bool_]:
     Returns
     -------
     ndarray of bool, shape (n,)
-        True where another has the higher accuracy and the lower disparity.
     """
-    better = (others[None, :, 0] > points[:, None, 0]) & (others[None, :, 1] < points[:, None, 1])
+    more = others[None, :, 0] - points[:, None, 0]  # accuracy, (n, m)
+    less = points[:, None, 1] - others[None, :, 1]  # disparity
+    better = (more >= 0) & (less >= 0) & ((more > 0) | (less > 0))
     return np.asarray(better.any(axis=1))
 
 
-def front(points: Points) -> Points:
-    """Return the points that none of the others beats in both, by accuracy."""
-    kept = points[~dominated(points, points)]
-    return kept[np.argsort(kept[:, 0], kind="stable")]
+NOISY = ("drug",)  # datasets too small to rank methods on
 
 
-UNTOLD = "one seed cannot tell"
+def ranks(target: Target) -> bool:
+    """Whether differences between methods on a target mean anything beyond chance."""
+    return target.dataset not in NOISY
+
+
+DRAWS = 1000  # of the gap by chance: its mean is known to .001
+
+
+class Group(Protocol):
+    """Accuracy on the n test samples of a class with one attribute value."""
+
+    @property
+    def label(self) -> Any:
+        """Its class."""
+
+    @property
+    def n(self) -> int:
+        """Number of its test samples."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of them that is predicted right."""
+
+
+def gap_by_chance(groups: Sequence[Group], generator: np.random.Generator) -> float:
+    """Return the ``eo_gap`` to expect of a model that treats all groups alike.
+
+    Each class keeps the number of its samples that are predicted right, and chance decides to
+    which of its groups they belong. What is left is the gap that small groups show anyway.
+    """
+    gaps = []
+    for _, some in groupby(groups, key=lambda group: group.label):
+        members = list(some)
+        if len(members) == 1:  # nobody to be compared with
+            continue
+        sizes = np.array([group.n for group in members])
+        right = round(sum(group.n * group.accuracy for group in members))
+        drawn = generator.multivariate_hypergeometric(sizes, right, DRAWS) / sizes
+        gaps.append(np.ptp(drawn, axis=1).mean())
+    return float(np.mean(gaps))
+
+
+def run_gap_by_chance(run: RunSummary) -> float | None:
+    """Return the mean of :func:`gap_by_chance` over the tasks of a run; None without its files."""
+    try:
+        groups = read_groups(Path(run.dir))
+    except DataError:
+        return None
+    generator = np.random.default_rng(run.seed)
+    tasks = groupby(groups, key=lambda group: group.after_task)
+    gaps = [gap_by_chance(list(some), generator) for _, some in tasks]
+    return fmean(gaps) if gaps else None
+
+
+UNTOLD = "undefined with one seed"
 CLAIMED = {True: "grows", False: "falls", None: "no clear relation"}
 
 
@@ -160,11 +231,11 @@ class Trend:
     names : tuple of str
         Where, whose and which value.
     reading : str
-        What came out, in words.
+        The result in words.
     texts : tuple of str
         A line of a table: names, the paper's claim, the rank correlation, the verdict.
     verdict : Verdict or None
-        None where the paper claims nothing, or one seed cannot tell.
+        None where the paper claims nothing, or there is one seed.
     """
 
     names: tuple[str, ...]

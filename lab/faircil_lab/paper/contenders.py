@@ -1,8 +1,8 @@
-"""Contenders on targets: what has to be chosen and run for them, and what came of it."""
+"""Methods that are compared: their settings, their runs on each target, and the results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,9 +29,14 @@ class Contender:
     weighting : str or None
         None: the method's own.
     fixed : tuple of str
-        ``name=value`` settings that make it what it is, so that they are not up for choice.
+        ``name=value`` settings that define it, so they are not searched.
     in_paper : bool
         Whether the paper has it.
+    settings_of : Contender or None
+        Whose settings it takes, all of them; None: its own. A control takes those of the method it
+        is a control for, so that the two differ in one thing.
+    note : str
+        What a reader should know beside its numbers.
     """
 
     name: str
@@ -39,6 +44,13 @@ class Contender:
     weighting: str | None = None
     fixed: tuple[str, ...] = ()
     in_paper: bool = True
+    settings_of: Contender | None = None
+    note: str = ""
+
+    def with_fixed(self, *fixed: str) -> Contender:
+        """Return it with further fixed settings, also where its settings come from."""
+        source = self.settings_of and self.settings_of.with_fixed(*fixed)
+        return replace(self, fixed=(*self.fixed, *fixed), settings_of=source)
 
     @property
     def is_weighted(self) -> bool:
@@ -48,6 +60,19 @@ class Contender:
 
 FSW = Contender("FSW", "fsw")
 REPLAY = Contender("replay", "er", in_paper=False)
+# The controls have FSW's settings, all of them: they differ from it in the weights alone.
+RANDOM = Contender("replay, random weights", "er", "random", in_paper=False, settings_of=FSW)
+BALANCED = Contender("replay, balanced subset", "er", "balanced", in_paper=False, settings_of=FSW)
+DARK = Contender(
+    "DER++",
+    "der++",
+    in_paper=False,
+    note=(
+        "`DER++` differs from the original in two points: the target logits of the buffer are "
+        "renewed at the end of each task (`logits=stored`: kept), and one memory batch serves both "
+        "of its terms, where the original draws two."
+    ),
+)
 BY_GROUP = ("granularity=group",)
 CONTENDERS = (
     Contender("joint training", "joint"),
@@ -60,27 +85,30 @@ CONTENDERS = (
     Contender("FaIRL", "fairl"),
     FSW,
     REPLAY,
-    Contender("replay, random weights", "er", "random", in_paper=False),
-    Contender("replay, balanced subset", "er", "balanced", in_paper=False),
+    RANDOM,
+    BALANCED,
     Contender("FSW by group", "fsw", fixed=BY_GROUP, in_paper=False),
-    Contender("DER++", "der++", in_paper=False),
-    Contender("DER++ with FSW by group", "der++", "fsw", fixed=BY_GROUP, in_paper=False),
+    DARK,
+    Contender(
+        "DER++ with FSW by group", "der++", "fsw", fixed=BY_GROUP, in_paper=False, note=DARK.note
+    ),
 )
 
 
 def request(contender: Contender, dataset: str, measure: str) -> TuneRequest:
-    """Return what has to be chosen before it is compared on a dataset by a measure.
+    """Return the search for its settings on a dataset by a measure.
 
     The measure does not enter the runs of a method without weighting. They all carry the measure
     of the dataset, and only the objective tells EO from DP: both choose among the same runs.
     """
-    own = _run_measure(contender, dataset, measure)
+    source = contender.settings_of or contender
+    own = _run_measure(source, dataset, measure)
     return TuneRequest(
         dataset=dataset,
-        method=contender.method,
+        method=source.method,
         measure=own,
-        weighting=contender.weighting,
-        fixed=contender.fixed,
+        weighting=source.weighting,
+        fixed=source.fixed,
         objective=None if own == measure else f"accuracy - {measure}",
     )
 
@@ -92,13 +120,17 @@ def chosen(contender: Contender, tuned: Tuned | None) -> tuple[str, ...]:
 
 def config(contender: Contender, dataset: str, measure: str, tuned: Tuned | None) -> RunConfig:
     """Return its run on test data, with the settings chosen, or with the shipped ones (None)."""
-    return resolve(
+    source = contender.settings_of or contender
+    found = resolve(
         dataset=dataset,
-        method=contender.method,
-        weighting=contender.weighting,
-        measure=_run_measure(contender, dataset, measure),
+        method=source.method,
+        weighting=source.weighting,
+        measure=_run_measure(source, dataset, measure),
         overrides=chosen(contender, tuned),
     )
+    if source is contender or contender.weighting is None:
+        return found
+    return found.model_copy(update={"weighting": contender.weighting})
 
 
 def _run_measure(contender: Contender, dataset: str, measure: str) -> str:
@@ -164,13 +196,28 @@ class Entry:
     command : str
         What a reader types for them.
     problem : str or None
-        Why there are none, or not all.
+        Why runs are missing that did not diverge.
+    diverged : int
+        Seeds whose training diverged. They count against the contender: it is not judged on the
+        others.
+    published : str or None
+        Its name in the published data; None: the paper does not have it.
+    tuned : Tuned or None
+        The search for its settings.
     """
 
     contender: Contender
     runs: tuple[RunSummary, ...]
     command: str
     problem: str | None = None
+    diverged: int = 0
+    published: str | None = None
+    tuned: Tuned | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the contender."""
+        return self.contender.name
 
 
 @dataclass(frozen=True)
@@ -184,22 +231,26 @@ class LineUp:
     settings : str
         ``tuned``: chosen on validation data; ``shipped``: those of the table of settings.
     seeds : sequence of int
+    held_out : int
+        Samples of each group that are kept from training, for post-processing.
     """
 
     contenders: Sequence[Contender]
     targets: Sequence[Target] = TARGETS
     settings: Literal["tuned", "shipped"] = "tuned"
     seeds: Sequence[int] = SEEDS
+    held_out: int = 0
 
     def requests(self) -> list[TuneRequest]:
-        """Return the settings that have to be chosen first."""
+        """Return the settings that have to be chosen first, each search once."""
         if self.settings == "shipped":
             return []
-        return [
+        wanted = (
             request(contender, target.dataset, target.measure)
             for target in self.targets
             for contender in self.contenders
-        ]
+        )
+        return list(dict.fromkeys(wanted))
 
     def works(self, tuned: Mapping[TuneRequest, Tuned]) -> list[Work]:
         """Return the runs of all whose settings are known."""
@@ -211,30 +262,37 @@ class LineUp:
         return [Work(config, seed) for config in configs if config for seed in self.seeds]
 
     def entries(self, target: Target, results: Results) -> list[Entry]:
-        """Return what came of each contender on a target."""
+        """Return the results of each contender on a target."""
         return [self.entry(contender, target, results) for contender in self.contenders]
 
     def entry(self, contender: Contender, target: Target, results: Results) -> Entry:
-        """Return what came of a contender on a target."""
+        """Return the results of a contender on a target."""
         found = self._config(contender, target, results.tuned)
         if found is None:
             shipped = config(contender, target.dataset, target.measure, None)
             line = command_of(shipped, self.seeds)
             return Entry(contender, (), line, why_not_chosen(contender, target, results))
-        runs = tuple(results.runs(found, self.seeds))
-        line = command_of(found, self.seeds)
-        return Entry(contender, runs, line, results.problem(found, self.seeds))
+        wanted = request(contender, target.dataset, target.measure)
+        return Entry(
+            contender,
+            tuple(results.runs(found, self.seeds)),
+            command_of(found, self.seeds),
+            results.problem(found, self.seeds),
+            results.diverged(found, self.seeds),
+            tuned=results.tuned.get(wanted) if self.settings == "tuned" else None,
+        )
 
     def _config(
         self, contender: Contender, target: Target, tuned: Mapping[TuneRequest, Tuned]
     ) -> RunConfig | None:
-        """Return its configuration; None where that cannot be told."""
+        """Return its configuration; None where no settings were chosen."""
         chosen = None
         if self.settings == "tuned":
             chosen = tuned.get(request(contender, target.dataset, target.measure))
             if chosen is None:
                 return None
-        return config(contender, target.dataset, target.measure, chosen)
+        found = config(contender, target.dataset, target.measure, chosen)
+        return found.model_copy(update={"held_out": self.held_out})
 
 
 def why_not_chosen(contender: Contender, target: Target, results: Results) -> str:
@@ -242,7 +300,7 @@ def why_not_chosen(contender: Contender, target: Target, results: Results) -> st
     if files_absent(target.dataset):
         return FILES_ABSENT
     wanted = request(contender, target.dataset, target.measure)
-    return results.not_tuned.get(wanted, "its settings were not searched for")
+    return results.not_tuned.get(wanted, "no settings were chosen")
 
 
 def missing(entries: Sequence[Entry]) -> str:
@@ -250,11 +308,30 @@ def missing(entries: Sequence[Entry]) -> str:
     reasons: dict[str, list[str]] = {}
     for entry in entries:
         if entry.problem is not None:
-            reasons.setdefault(entry.problem, []).append(entry.contender.name)
-    return "\n".join(
-        f"Not run: {', '.join(names) if len(names) < len(entries) else 'all'}: {reason}."
+            reasons.setdefault(entry.problem, []).append(entry.name)
+    parts = [
+        f"Not run: {reason.removeprefix('not run: ').rstrip('.')}"
+        f" ({'all' if len(names) == len(entries) else '; '.join(names)})."
         for reason, names in reasons.items()
-    )
+    ]
+    lost: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        if entry.diverged:
+            lost.setdefault(seeds_diverged(entry), {})[entry.name] = None
+    parts += [f"{how.capitalize()}: {'; '.join(names)}." for how, names in lost.items()]
+    if lost:
+        parts.append("A diverged seed counts against a method: it is not judged on the others.")
+    return "\n\n".join(parts)
+
+
+def seeds_diverged(entry: Entry) -> str:
+    """Say how many seeds of an entry diverged."""
+    return f"{entry.diverged} of {entry.diverged + len(entry.runs)} seeds diverged"
+
+
+def notes_of(contenders: Iterable[Contender]) -> list[str]:
+    """Return what a reader should know of contenders, each note once."""
+    return list(dict.fromkeys(one.note for one in contenders if one.note))
 
 
 def commands(entries: Sequence[Entry]) -> tuple[str, ...]:

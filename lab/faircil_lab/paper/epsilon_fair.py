@@ -20,14 +20,14 @@ from faircil.results.processed import process_run
 from faircil.results.record import RunSummary, Values
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
-from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY
+from faircil_lab.paper.claims import Column, Pair
+from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry
 from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.exhibit import SEEDS, Results
 from faircil_lab.paper.metrics import METRICS, Target
 from faircil_lab.paper.page import Grid, Page, Picture, Section
 from faircil_lab.paper.store import Measurement, measured
-from faircil_lab.paper.table import Column, Line, Pair, Row, Table
-from faircil_lab.paper.table_page import table_page
+from faircil_lab.paper.table import ComparisonTable, Row, table_page
 from faircil_lab.paper.tables import DP_NOTE, columns
 
 
@@ -76,7 +76,7 @@ def processing_of(run: RunSummary, epsilons: tuple[float, ...]) -> Processing:
 
 
 @dataclass(frozen=True)
-class Curve:
+class CurveByEpsilon:
     """A method: its runs without post-processing, then with each ε."""
 
     name: str
@@ -87,7 +87,9 @@ class Curve:
         return [fmean(METRICS[metric].by_seed(runs).values()) for runs in self.runs]
 
 
-def curve_section(target: Target, curves: Sequence[Curve], epsilons: Sequence[float]) -> Section:
+def curve_section(
+    target: Target, curves: Sequence[CurveByEpsilon], epsilons: Sequence[float]
+) -> Section:
     """Show accuracy / dp of every ε as a table and as a picture."""
     names = ("none", *(f"ε = {epsilon:g}".replace("0.", ".") for epsilon in epsilons))
     rows = tuple(
@@ -112,7 +114,7 @@ def curve_section(target: Target, curves: Sequence[Curve], epsilons: Sequence[fl
     return Section(heading, table=Grid(("method", *names), rows), picture=picture)
 
 
-def _draw(target: Target, curves: Sequence[Curve], path: Path) -> None:
+def _draw(target: Target, curves: Sequence[CurveByEpsilon], path: Path) -> None:
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
     for number, curve in enumerate(curves):
@@ -127,7 +129,7 @@ def _draw(target: Target, curves: Sequence[Curve], path: Path) -> None:
     write_png(figure, path)
 
 
-def _line(axes: Axes, curve: Curve, number: int) -> None:
+def _line(axes: Axes, curve: CurveByEpsilon, number: int) -> None:
     """Draw a curve from its hollow beginning to the strictest ε."""
     accuracy, disparity = curve.means("accuracy"), curve.means("dp")
     order = [0, *range(len(accuracy) - 1, 0, -1)]  # the loosest ε is next to none
@@ -153,7 +155,7 @@ METHODS = tuple(
     for contender in CONTENDERS
     if contender.method in (*PUBLISHED, *CURVES) and not contender.fixed and not contender.weighting
 )
-BASE = Table(
+BASE = ComparisonTable(
     "Post-processing to demographic parity (ε-fair)",
     "epsilon-fair",
     METHODS,
@@ -187,7 +189,7 @@ class EpsilonFair:
         return BASE.paper
 
     @property
-    def _tables(self) -> tuple[Table, Table]:
+    def _tables(self) -> tuple[ComparisonTable, ComparisonTable]:
         return (
             replace(BASE, settings=self.settings, seeds=self.seeds),
             replace(BUFFER, settings=self.settings, seeds=self.seeds),
@@ -204,37 +206,40 @@ class EpsilonFair:
     def page(self, results: Results) -> Page:
         """Put the page together from finished runs, post-processed here."""
         base, buffer = self._tables
-        lines: dict[Column, list[Line]] = {}
-        curves: dict[Column, list[Curve]] = {}
+        entries: dict[Column, list[Entry]] = {}
+        curves: dict[Column, list[CurveByEpsilon]] = {}
         for column in base.columns:
-            lines[column], curves[column] = [], []
-            for line in base.lines(column, results):
-                before, *after = _processed(line, results)
-                lines[column] += [replace(line, runs=before), _after(line, after[0], AFTER)]
-                if line.row.contender.method in CURVES and before:
-                    curves[column].append(Curve(line.row.contender.name, (before, *after)))
-            for line in buffer.lines(column, results):
-                lines[column].append(_after(line, _processed(line, results)[1], ON_BUFFER))
-        rows = tuple(line.row for line in lines[base.columns[0]])
-        page = table_page(replace(base, rows=rows), lines)
+            entries[column], curves[column] = [], []
+            for entry in base.entries(column, results):
+                before, *after = _processed(entry, results)
+                entries[column] += [replace(entry, runs=before), _after(entry, after[0], AFTER)]
+                if entry.contender.method in CURVES and before:
+                    curves[column].append(CurveByEpsilon(entry.name, (before, *after)))
+            for entry in buffer.entries(column, results):
+                entries[column].append(_after(entry, _processed(entry, results)[1], ON_BUFFER))
+        rows = tuple(Row(one.contender, one.published) for one in entries[base.columns[0]])
+        page = table_page(replace(base, rows=rows), entries)
         drawn = tuple(
             curve_section(column.target, some, EPSILONS) for column, some in curves.items() if some
         )
         return replace(page, sections=(*page.sections, *drawn))
 
 
-def _after(line: Line, runs: tuple[RunSummary, ...], name: str) -> Line:
-    """Return the line after post-processing with ε = 0, and its command."""
-    row, contender = line.row, line.row.contender
-    published = f"{row.published} eps-fair" if row.published and name == AFTER else None
-    renamed = Row(replace(contender, name=name.format(contender.name)), published)
-    command = f"{line.command} --postprocess eps-fair --epsilon 0"
-    return replace(line, row=renamed, runs=runs, command=command)
+def _after(entry: Entry, runs: tuple[RunSummary, ...], name: str) -> Entry:
+    """Return the entry after post-processing with ε = 0, and its command."""
+    published = f"{entry.published} eps-fair" if entry.published and name == AFTER else None
+    return replace(
+        entry,
+        contender=replace(entry.contender, name=name.format(entry.name)),
+        published=published,
+        runs=runs,
+        command=f"{entry.command} --postprocess eps-fair --epsilon 0",
+    )
 
 
-def _processed(line: Line, results: Results) -> ByEpsilon:
-    """Return the runs of a line as each ε makes them; a run without probabilities has none."""
-    found = [(run, _metrics(run, results)) for run in line.runs]
+def _processed(entry: Entry, results: Results) -> ByEpsilon:
+    """Return the runs of an entry as each ε makes them; a run without probabilities has none."""
+    found = [(run, _metrics(run, results)) for run in entry.runs]
     return [
         tuple(replace(run, metrics=metrics[position]) for run, metrics in found if metrics)
         for position in range(len(EPSILONS) + 1)

@@ -1,4 +1,4 @@
-"""What exhibits share that measure by themselves."""
+"""What an exhibit is: the settings and runs it needs, and the page it makes of the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Results:
-    """All that the chosen exhibits asked for.
+    """The results that the chosen exhibits asked for.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class Results:
     root : Path
         Where runs and measurements are kept.
     run_missing : bool
-        Whether measurements that are not there are made.
+        Whether missing measurements are made.
     any_code : bool
-        Whether measurements that other code has made will do.
+        Whether measurements made by other code are used.
     not_tuned : mapping
         Why nothing could be chosen, by request.
     """
@@ -49,9 +49,13 @@ class Results:
         return [run for run in found if run is not None]
 
     def problem(self, config: RunConfig, seeds: Sequence[int] = SEEDS) -> str | None:
-        """Return why a run of a configuration is missing, if one is."""
-        problems = (self.outcomes[Work(config, seed).key].problem for seed in seeds)
-        return next((problem for problem in problems if problem is not None), None)
+        """Return why a run of a configuration is missing that did not diverge, if one is."""
+        outcomes = [self.outcomes[Work(config, seed).key] for seed in seeds]
+        return next((o.problem for o in outcomes if o.problem and not o.diverged), None)
+
+    def diverged(self, config: RunConfig, seeds: Sequence[int] = SEEDS) -> int:
+        """Return how many seeds of a configuration diverged."""
+        return sum(self.outcomes[Work(config, seed).key].diverged for seed in seeds)
 
 
 class Exhibit(Protocol):

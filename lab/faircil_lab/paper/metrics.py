@@ -1,4 +1,4 @@
-"""Where the paper shows its figures: a dataset and the measure that FSW is given there."""
+"""The numbers of the paper's tables and figures, and where it shows them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from faircil import metrics
 from faircil.report import format_value
 from faircil.results.folder import read_epochs
 from faircil.results.record import RunSummary, spread
@@ -14,7 +15,7 @@ from faircil.results.record import RunSummary, spread
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a run.
+    """A number of a run, as the pages show it; those of predictions come from faircil's metrics.
 
     Parameters
     ----------
@@ -28,6 +29,8 @@ class Metric:
         Behind the point; with three, the leading zero is left out.
     ranked : bool
         Whether the best of several methods is marked.
+    best : str
+        The best value in words, for the axis of a plot.
     """
 
     title: str
@@ -35,6 +38,12 @@ class Metric:
     higher_is_better: bool | None = False
     digits: int = 3
     ranked: bool = True
+    best: str = ""
+
+    @property
+    def axis_title(self) -> str:
+        """The title with the best value, if there is one."""
+        return f"{self.title} ({self.best})" if self.best else self.title
 
     def by_seed(self, runs: Sequence[RunSummary]) -> dict[int, float]:
         """Return the values of runs that have one, by seed."""
@@ -55,8 +64,10 @@ class Metric:
         return text.replace("-", "−") if value < 0 else f"+{text}"
 
 
-def _measured(name: str) -> Callable[[RunSummary], float | None]:
-    return lambda run: run.metrics[name]
+def _measured(name: str) -> Metric:
+    """Return a metric of faircil as a number of a run."""
+    row = metrics.METRICS[name]
+    return Metric(row.title, lambda run: run.value(name), row.higher_is_better, best=row.best)
 
 
 def _seconds(part: str) -> Callable[[RunSummary], float | None]:
@@ -70,12 +81,13 @@ def samples_kept(run: RunSummary) -> float | None:
     return mean(counts) if counts else None
 
 
+# What the pages show of faircil's metrics.
+SHOWN = (
+    *("accuracy", "final_accuracy", "worst_group"),
+    *("eer_task", "eo_gap", "dp_predicted", "dp"),
+)
 METRICS: Mapping[str, Metric] = {
-    "accuracy": Metric("accuracy", _measured("accuracy"), higher_is_better=True),
-    "eer_task": Metric("EER disparity between tasks", _measured("eer_task")),
-    "eo_gap": Metric("EO gap", _measured("eo_gap")),
-    "dp_predicted": Metric("DP disparity, predicted classes", _measured("dp_predicted")),
-    "dp": Metric("DP disparity", _measured("dp")),
+    **{name: _measured(name) for name in SHOWN},
     **{
         f"seconds {part}": Metric(f"seconds, {words}", _seconds(part), digits=1, ranked=False)
         for part, words in (

@@ -1,4 +1,4 @@
-"""A page of the reproduction: what came out, with tables, pictures and commands."""
+"""A page of the reproduction: its answer, tables, pictures and commands."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Verdict(Enum):
     BETTER = "better"
     WORSE = "worse"
     DIFFERENT = "different"  # where neither direction is better
+    DIVERGED = "diverged"  # some of our seeds did, so there is no value of ours to compare
     NOT_RUN = "not run"
 
 
@@ -52,17 +53,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What came out of a table or figure.
+    """The result of reproducing a table or figure.
 
     Parameters
     ----------
     answer : str
-        In a sentence or two, for the index: what came out, also where FSW does not help.
+        The result in a sentence or two, for the index, also where FSW does not help.
     sections : tuple of Section
     verdicts : tuple of Verdict
         One for each published value that stands beside one of ours.
     findings : tuple of str
-        Sentences for the index: what is told apart, and what is not.
+        Sentences for the index: which differences are significant, and which are not.
     by_method : mapping
         The verdicts on the published rows of a method.
     """

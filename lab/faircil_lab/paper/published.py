@@ -126,5 +126,5 @@ def _read(topic: str) -> dict[str, Any]:
 
 
 METHODS: dict[str, PublishedMethod] = {
-    key: PublishedMethod(**values) for key, values in _read("methods").items()
+    key: PublishedMethod(**values) for key, values in _read("reasons").items()
 }

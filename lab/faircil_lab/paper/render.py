@@ -1,4 +1,4 @@
-"""The index of all pages, and what they say together."""
+"""Pages as Markdown, and the index of all pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from faircil.errors import StorageError
+from faircil_lab.paper.claims import CONTROLS_ABOUT
 from faircil_lab.paper.comparison import count_verdicts
 from faircil_lab.paper.exhibit import Exhibit
 from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
@@ -106,12 +107,12 @@ def _unwritten(path: Path, error: OSError) -> StorageError:
     )
 
 
-HEADER = ("page", "in the paper", "what came out", "published values beside ours", "command")
+HEADER = ("page", "in the paper", "result", "published values beside ours", "command")
 HOW = (
-    "Every table and figure of the paper (Park, Kim and Whang, KDD 2026), made again by the "
+    "Every table and figure of the paper (Park, Kim and Whang, KDD 2026), reproduced by the "
     "command beside it. Each page has the published value beside ours, the difference, a verdict, "
-    "and the command of every line. A page that the paper has nothing for says so. Finished runs "
-    "are used again. This page is written by `faircil reproduce all`."
+    "and the command of every line. A page without a counterpart in the paper says so. Finished "
+    "runs are reused. This page is written by `faircil reproduce all`."
 )
 
 
@@ -143,10 +144,11 @@ def _says(exhibits: Mapping[str, Exhibit], pages: Mapping[str, Page]) -> list[st
     parts = [
         f"{len(verdicts)} published values, {run} of them with one of ours beside it: "
         f"{count_verdicts(verdicts)}. A value that several pages show counts on each.",
-        "The controls tell what FSW adds. *Random weights* are those of FSW, permuted over the "
-        "task: what FSW gains over them comes from *which* samples it keeps, not from how many. A "
-        "*balanced subset* has as many samples, in equal numbers per group. Where FSW is not told "
-        "apart from them, its choice of samples is not shown to help.",
+        "Times are not among them: they depend on the machine, and have sections of their own. "
+        "Comparisons on DRUG are shown but not counted, since its test data is too small to rank "
+        "methods.",
+        CONTROLS_ABOUT + " Where FSW is not significantly better than its controls, its choice of "
+        "samples is not shown to help.",
     ]
     for name, page in pages.items():
         if page.findings:

@@ -1,22 +1,50 @@
-"""The part of a page that says with which settings its runs were made, and how they were chosen."""
+"""Tables of the paper with rows of ours, as exhibits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
-from faircil.report import format_value
-from faircil.results.record import RunSummary
-from faircil.runs.config import RunConfig
-from faircil.sweep.command import command_of
+from faircil.report import AMONG_BEST, BOUNDS, TEST, format_value
+from faircil.report.statistics import Ranking, best_of
+from faircil.results.record import spread
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
-from faircil_lab.paper.contenders import FILES_ABSENT, Contender, config, files_absent, request
+from faircil_lab.paper.claims import (
+    Column,
+    Pair,
+    claims_of,
+    claims_section,
+    control_counts,
+    controls_section,
+    findings_of,
+    summaries_of,
+    which_not_how_many,
+)
+from faircil_lab.paper.comparison import (
+    Comparison,
+    compare_values,
+    count_verdicts,
+    machines_section,
+    ranks,
+    run_gap_by_chance,
+)
+from faircil_lab.paper.contenders import (
+    FILES_ABSENT,
+    Contender,
+    Entry,
+    LineUp,
+    commands,
+    missing,
+    notes_of,
+    seeds_diverged,
+)
 from faircil_lab.paper.exhibit import SEEDS, Results
-from faircil_lab.paper.metrics import DATASET_NAMES, Target
-from faircil_lab.paper.page import Grid, Section
-from faircil_lab.paper.published import published
+from faircil_lab.paper.metrics import DATASET_NAMES, METRICS
+from faircil_lab.paper.page import Grid, Page, Section, Verdict
+from faircil_lab.paper.published import METHODS, published
 
 
 @dataclass(frozen=True)
@@ -30,74 +58,26 @@ class Row:
         Its name in the published data; None: the paper does not have it.
     measure : str or None
         What its weights are for; None: the measure of the column.
-    settings_of : Contender or None
-        Whose chosen settings it takes; None: its own.
     """
 
     contender: Contender
     published: str | None = None
     measure: str | None = None
-    settings_of: Contender | None = None
 
 
 @dataclass(frozen=True)
-class Column:
-    """A dataset and a measure with the metrics that are shown.
-
-    ``besides`` are shown as well, but nothing is claimed of them; ``key`` is its name in the
-    published data, the target's unless it is given; ``only`` the names of its rows, all unless they
-    are given.
-    """
-
-    target: Target
-    metrics: tuple[str, ...]
-    besides: tuple[str, ...] = ()
-    key: str | None = None
-    only: tuple[str, ...] | None = None
-
-    @property
-    def published_key(self) -> str:
-        """Its name in the published data."""
-        return self.key or self.target.key
-
-    @property
-    def title(self) -> str:
-        """Its name in plain words."""
-        return DATASET_NAMES[self.target.dataset] if self.key else self.target.title
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two rows, by name, whose difference is a claim of its own."""
-
-    left: str
-    right: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row in a column: its finished runs, how to get them, and why some are missing."""
-
-    row: Row
-    runs: tuple[RunSummary, ...]
-    command: str
-    problem: str | None = None
-    tuned: Tuned | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the paper with rows of ours: what it needs, and what came of it.
+class ComparisonTable:
+    """A table of the paper with rows of ours.
 
     Parameters
     ----------
     title : str
         In plain words.
     topic : str
-        Name of the published data, and of its page.
+        Name of the published data.
     rows, columns : tuple
     pairs : tuple of Pair
-        What is told apart, or not, over common seeds.
+        Compared over common seeds.
     about : str
         What a reader should know, in Markdown.
     settings : str
@@ -124,110 +104,369 @@ class Table:
 
     def requests(self) -> Sequence[TuneRequest]:
         """Return the settings that have to be chosen first."""
-        if not self._is_tuned:
-            return ()
-        return [self._request(row, column) for column in self.columns for row in self._rows(column)]
+        return list(
+            dict.fromkeys(one for _, line_up in self._parts() for one in line_up.requests())
+        )
 
     def works(self, tuned: Mapping[TuneRequest, Tuned]) -> Sequence[Work]:
         """Return the runs it needs, with the settings that were chosen."""
-        configs = (self._config(row, c, tuned) for c in self.columns for row in self._rows(c))
-        return [Work(config, seed) for config in configs if config for seed in self.seeds]
+        return [work for _, line_up in self._parts() for work in line_up.works(tuned)]
 
-    def lines(self, column: Column, results: Results) -> list[Line]:
-        """Return what came of each row in a column."""
-        return [self._line(row, column, results) for row in self._rows(column)]
+    def entries(self, column: Column, results: Results) -> list[Entry]:
+        """Return the results of each row in a column."""
+        return [
+            replace(
+                line_up.entry(row.contender, line_up.targets[0], results), published=row.published
+            )
+            for row, line_up in self._parts([column])
+        ]
 
-    def _rows(self, column: Column) -> list[Row]:
-        names = column.only
-        return [row for row in self.rows if names is None or row.contender.name in names]
+    def page(self, results: Results) -> Page:
+        """Put the page together from finished runs."""
+        return table_page(self, {column: self.entries(column, results) for column in self.columns})
 
-    def _line(self, row: Row, column: Column, results: Results) -> Line:
-        target, found = column.target, self._config(row, column, results.tuned)
-        absent = FILES_ABSENT if files_absent(target.dataset) else None
-        if found is None:
-            why = results.not_tuned.get(self._request(row, column), "no settings were chosen")
-            shipped = config(row.contender, target.dataset, row.measure or target.measure, None)
-            return Line(row, (), command_of(shipped, self.seeds), absent or why)
-        runs = tuple(results.runs(found, self.seeds))
-        problem = results.problem(found, self.seeds)
-        tuned = results.tuned.get(self._request(row, column)) if self._is_tuned else None
-        return Line(
-            row, runs, command_of(found, self.seeds), problem and (absent or problem), tuned
+    def _parts(self, columns: Sequence[Column] | None = None) -> list[tuple[Row, LineUp]]:
+        """Return each row of each column with its runs."""
+        return [
+            (row, LineUp((row.contender,), (target,), self.settings, self.seeds, self.held_out))
+            for column in (self.columns if columns is None else columns)
+            for row in self.rows
+            if column.only is None or row.contender.name in column.only
+            for target in [replace(column.target, measure=row.measure or column.target.measure)]
+        ]
+
+
+IN_ANSWER = 3  # pairs that the answer sums up; the findings have all
+SIDE_BY_SIDE = 2  # metrics with published values in one table
+MARKS = (
+    "Ours is mean ± deviation over seeds. **Bold**: significantly better than all others, "
+    f"{AMONG_BEST}: the best mean and the next ones, down to the first that is significantly worse "
+    f"({TEST}; joint training and fine-tuning take no part, nor do methods with a diverged seed)."
+)
+VERDICTS = (
+    "`same`: chance over the seeds of both sides (Welch, 95 %) and the rounding of the print "
+    "explain the difference; else ours is `better` or `worse`. `diverged`: a seed of ours did, "
+    "which counts against the method."
+)
+TIMES = (
+    "Times depend on the machine, so they have no verdict and are not counted among the published "
+    "values: below stand both, and our time as a share of theirs."
+)
+NOISE = (
+    "{names}: the test data is too small to rank methods. Its rows have no marks, and its "
+    "comparisons are shown but not counted."
+)
+Entries = Mapping[Column, Sequence[Entry]]
+Compared = Mapping[str, Sequence[tuple[Entry, Comparison]]]  # by metric
+
+
+def is_time(metric: str) -> bool:
+    """Whether a metric is a time, which says more of a machine than of a method."""
+    return metric.startswith("seconds")
+
+
+def table_page(table: ComparisonTable, entries: Entries) -> Page:
+    """Put the page of a comparison table together from the results of its rows."""
+    columns = list(entries)
+    compared = {column: _compare(table, column, entries[column]) for column in columns}
+    claims = [claim for c in columns for claim in claims_of(c, entries[c], table.pairs)]
+    counts = [count for c in columns for count in control_counts(c, entries[c])]
+    sections = [Section("How to read it", "\n\n".join(_legend(table, columns)))]
+    for column in columns:
+        sections += _column_sections(column, entries[column], compared[column], len(table.seeds))
+    if claims:
+        sections.append(claims_section(claims))
+    if counts:
+        sections.append(controls_section(counts))
+    sections += [chance for column in columns for chance in _chance(column, entries[column])]
+    timed = [time for c in columns for time in _times_section(c, compared[c])]
+    if timed:
+        sections += timed
+        runs = [run for some in entries.values() for entry in some for run in entry.runs]
+        sections += [machines_section(runs)] if runs else []
+    sections.append(settings_section(table.settings, entries))
+    if any(row.published for row in table.rows):
+        sections.append(_reasons(table))
+    verdicts = [pair for part in compared.values() for pair in _verdicts(part)]
+    return Page(
+        _answer(verdicts, summaries_of(claims, table.pairs[:IN_ANSWER])),
+        tuple(sections),
+        tuple(verdict for _, verdict in verdicts),
+        (*findings_of(claims, table.pairs), *which_not_how_many(claims, counts)),
+        _by_method(verdicts),
+    )
+
+
+def _legend(table: ComparisonTable, columns: Sequence[Column]) -> list[str]:
+    shown = [name for column in columns for name in (*column.metrics, *column.besides)]
+    noisy = dict.fromkeys(
+        DATASET_NAMES[column.target.dataset] for column in columns if not ranks(column.target)
+    )
+    has_published = bool(published(table.topic).values)
+    parts = [
+        table.about,
+        f"{MARKS} {VERDICTS}" if has_published else MARKS,
+        TIMES if has_published and any(map(is_time, shown)) else "",
+        NOISE.format(names=", ".join(noisy)) if noisy and table.pairs else "",
+        *notes_of(row.contender for row in table.rows),
+    ]
+    return [part for part in parts if part]
+
+
+def _compare(table: ComparisonTable, column: Column, entries: Sequence[Entry]) -> Compared:
+    values = published(table.topic)
+    return {
+        name: [
+            (
+                entry,
+                compare_values(
+                    METRICS[name],
+                    values.value(column.published_key, entry.published or "", name),
+                    METRICS[name].by_seed(entry.runs),
+                    diverged=bool(entry.diverged),
+                    is_time=is_time(name),
+                ),
+            )
+            for entry in entries
+        ]
+        for name in (*column.metrics, *column.besides)
+    }
+
+
+def _column_sections(
+    column: Column, entries: Sequence[Entry], compared: Compared, seeds: int
+) -> list[Section]:
+    """Write the results of a column, at most so many metrics in a table; times stand apart."""
+    sections = []
+    parts = _side_by_side({name: some for name, some in compared.items() if not is_time(name)})
+    for number, names in enumerate(parts):
+        heading = column.title + (f": {', '.join(names)}" if len(parts) > 1 else "")
+        shown = {name: compared[name] for name in names}
+        grid = comparison_grid(entries, shown, seeds, ranked=ranks(column.target))
+        text = "" if number else missing(entries)
+        lines = () if number else commands(entries)
+        sections.append(Section(heading, text, grid if names else None, commands=lines))
+    return sections
+
+
+def _side_by_side(compared: Compared) -> list[list[str]]:
+    """Part metrics between tables; those without a published value take little room."""
+    parts: list[list[str]] = [[]]
+    wide = 0
+    for name, pairs in compared.items():
+        has_published = any(found.published for _, found in pairs)
+        if has_published and wide == SIDE_BY_SIDE:
+            parts.append([])
+            wide = 0
+        parts[-1].append(name)
+        wide += has_published
+    return parts
+
+
+def comparison_grid(
+    entries: Sequence[Entry], compared: Compared, seeds: int, *, ranked: bool = True
+) -> Grid:
+    """Write some metrics of a column side by side.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+    compared : mapping
+        By metric, the comparison of each entry.
+    seeds : int
+        How many were asked for; where there are fewer, a value says so.
+    ranked : bool
+        Whether the best is marked.
+    """
+    header, columns = ["method"], [[entry.name for entry in entries]]
+    beside = any(found.published for pairs in compared.values() for _, found in pairs)
+    for name, pairs in compared.items():
+        ranking = _rank(name, pairs) if ranked else Ranking(None, frozenset())
+        header.append(f"{name}: ours" if beside else name)
+        columns.append([_ours(entry, found, ranking, seeds) for entry, found in pairs])
+        if any(found.published for _, found in pairs):
+            header[-1:] = [f"{name}: paper", "ours", "difference", "verdict"]
+            columns[-1:-1] = [[str(found.published or "–") for _, found in pairs]]
+            columns.append([_difference(found) for _, found in pairs])
+            columns.append([found.verdict.value if found.verdict else "–" for _, found in pairs])
+    return Grid(tuple(header), tuple(zip(*columns, strict=True)))
+
+
+def _rank(name: str, pairs: Sequence[tuple[Entry, Comparison]]) -> Ranking:
+    metric = METRICS[name]
+    values = {
+        entry.name: found.values
+        for entry, found in pairs
+        if found.values and entry.contender.method not in BOUNDS and not entry.diverged
+    }
+    if not metric.ranked or metric.higher_is_better is None or len(values) < 2:
+        return Ranking(None, frozenset())
+    return best_of(values, metric.higher_is_better)
+
+
+def _ours(entry: Entry, found: Comparison, ranking: Ranking, seeds: int) -> str:
+    n = len(found.values)
+    if not entry.runs:
+        if entry.diverged:
+            return seeds_diverged(entry)
+        return f"not run: {FILES_ABSENT}" if entry.problem == FILES_ABSENT else "not run"
+    text = found.metric.text(list(found.values.values()))
+    if entry.diverged:
+        return f"{text} ({seeds_diverged(entry)})"
+    text += f" ({n} of {seeds} seeds)" if 0 < n < seeds else ""
+    if entry.name == ranking.best:
+        return f"**{text}**"
+    return f"{text} {AMONG_BEST}" if entry.name in ranking.among_best else text
+
+
+def _difference(found: Comparison) -> str:
+    difference = found.difference
+    return "–" if difference is None else found.metric.difference_text(difference)
+
+
+def _times_section(column: Column, compared: Compared) -> list[Section]:
+    """Show the times of a column, ours as a share of the published ones."""
+    times = {name: some for name, some in compared.items() if is_time(name)}
+    if not times:
+        return []
+    header, columns = ["method"], [[entry.name for entry, _ in next(iter(times.values()))]]
+    for name, pairs in times.items():
+        header.append(name)
+        columns.append(
+            [f.metric.text([*f.values.values()]) if f.values else "not run" for _, f in pairs]
         )
+        if any(found.published for _, found in pairs):
+            header[-1:] = [f"{name}: paper", "ours", "share"]
+            columns[-1:-1] = [[str(found.published or "–") for _, found in pairs]]
+            columns.append([_share(found) for _, found in pairs])
+    grid = Grid(tuple(header), tuple(zip(*columns, strict=True)))
+    return [Section(f"Times on {column.title}", table=grid)]
 
-    @property
-    def _is_tuned(self) -> bool:
-        return self.settings == "tuned"
 
-    def _request(self, row: Row, column: Column) -> TuneRequest:
-        target = column.target
-        return request(
-            row.settings_of or row.contender, target.dataset, row.measure or target.measure
-        )
+def _share(found: Comparison) -> str:
+    if found.published is None or not found.values:
+        return "–"
+    return f"{fmean(found.values.values()) / found.published.mean:.3g}"
 
-    def _config(
-        self, row: Row, column: Column, tuned: Mapping[TuneRequest, Tuned]
-    ) -> RunConfig | None:
-        """Return a row's configuration; None where that cannot be told."""
-        target = column.target
-        chosen = tuned.get(self._request(row, column)) if self._is_tuned else None
-        if self._is_tuned and chosen is None:
-            return None
-        found = config(row.contender, target.dataset, row.measure or target.measure, chosen)
-        return found.model_copy(update={"held_out": self.held_out})
+
+CHANCE = (
+    "What `eo_gap` would be if the samples that are predicted right were spread over the attribute "
+    "values of their class at random: small groups show that much even where they are treated "
+    "alike. Computed from the predictions of the runs above; mean ± deviation over seeds."
+)
+
+
+def _chance(column: Column, entries: Sequence[Entry]) -> list[Section]:
+    """Show the gap that chance alone gives on a dataset that ranks nothing."""
+    if ranks(column.target) or "eo_gap" not in (*column.metrics, *column.besides):
+        return []
+    rows = []
+    for entry in entries:
+        gaps = [run_gap_by_chance(run) for run in entry.runs]
+        if gaps and None not in gaps:
+            ours = METRICS["eo_gap"].text([*METRICS["eo_gap"].by_seed(entry.runs).values()])
+            rows.append((entry.name, ours, format_value(*spread(gaps))))
+    if not rows:
+        return []
+    grid = Grid(("method", "eo_gap", "eo_gap by chance"), tuple(rows))
+    return [Section(f"{column.title}: what chance alone gives", CHANCE, grid)]
+
+
+def _verdicts(compared: Compared) -> list[tuple[Entry, Verdict]]:
+    return [
+        (entry, found.verdict)
+        for pairs in compared.values()
+        for entry, found in pairs
+        if found.verdict is not None
+    ]
+
+
+def _reasons(table: ComparisonTable) -> Section:
+    """Say what separates the published rows from ours."""
+    keys = dict.fromkeys(
+        key for row in table.rows if row.published for key in row.published.split()
+    )
+    rows = tuple(
+        (METHODS[key].name, "yes" if METHODS[key].defect else "no", METHODS[key].why)
+        for key in keys
+        if key in METHODS
+    )
+    grid = Grid(("method", "rests on a defect", "why"), rows)
+    return Section("Why published rows may differ", table=grid, on_terminal=False)
+
+
+def _by_method(verdicts: Sequence[tuple[Entry, Verdict]]) -> dict[str, tuple[Verdict, ...]]:
+    found: dict[str, tuple[Verdict, ...]] = {}
+    for entry, verdict in verdicts:
+        for key in (entry.published or "").split():
+            if key in METHODS:
+                found[key] = (*found.get(key, ()), verdict)
+    return found
+
+
+def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str]) -> str:
+    """Sum up the results in a few sentences; the counts of all verdicts stand beside it."""
+    if not verdicts:
+        return " ".join(told) or "Not run yet."
+    if all(verdict is Verdict.NOT_RUN for _, verdict in verdicts):
+        return f"Not run yet: {len(verdicts)} published values stand without one of ours."
+    own = [verdict for entry, verdict in verdicts if (entry.published or "").startswith("fsw")]
+    counted = [f"Published values of FSW: {count_verdicts(own)}."] if own else []
+    return " ".join([*counted, *told])
 
 
 SHIPPED = (
-    "Those shipped with faircil (`faircil/settings.toml`): the paper's where it gives them, else "
-    "chosen on held-out training data. None was chosen here."
+    "Those shipped with faircil (`faircil/runs/settings.toml`): the paper's where it gives them, "
+    "else chosen on held-out training data. None was chosen here."
 )
 SPLIT_BY_SEED = ("drug", "biasbios-sample")
 ACROSS_SEEDS = (
     "{} is split by the seed: rows that were trained on and held out there are test rows under "
     "other seeds. Within a seed nothing leaks."
 )
-HEADER = ("on", "method", "chosen", "objective", "score", "tried")
+SETTINGS_HEADER = ("on", "method", "chosen", "objective", "score", "tried")
 
 
-def settings_section(table: Table, lines: Mapping[Column, Sequence[Line]]) -> Section:
+def settings_section(settings: Literal["tuned", "shipped"], entries: Entries) -> Section:
     """Say which settings were used, and where they come from."""
-    chosen = [
-        (column, line, line.tuned)
-        for column, some in lines.items()
-        for line in some
-        if line.tuned is not None
-    ]
-    if table.settings == "shipped":
+    if settings == "shipped":
         return Section("Settings", SHIPPED)
+    chosen = [
+        (column, entry, entry.tuned)
+        for column, some in entries.items()
+        for entry in some
+        if entry.tuned is not None
+    ]
     if not chosen:
         return Section("Settings", "None were chosen yet.")
-    rows = tuple(_row(column, line, tuned) for column, line, tuned in chosen)
+    rows = tuple(_settings_row(column, entry, tuned) for column, entry, tuned in chosen)
     datasets = {column.target.dataset for column, _, _ in chosen}
     notes = [ACROSS_SEEDS.format(DATASET_NAMES[name]) for name in SPLIT_BY_SEED if name in datasets]
-    text = " ".join([_how(chosen[0][2].request), *notes])
-    return Section("Settings", text, Grid(HEADER, rows), on_terminal=False)
+    text = " ".join([_how_chosen(chosen[0][2].request), *notes])
+    return Section("Settings", text, Grid(SETTINGS_HEADER, rows), on_terminal=False)
 
 
-def _how(request: TuneRequest) -> str:
+def _how_chosen(request: TuneRequest) -> str:
     seeds = ", ".join(map(str, request.seeds))
     data = (
         "a held-out part of the training data of the tasks seen so far; test data took no part"
         if request.select_on == "validation"
-        else "**test data**, the way of the paper: too good a picture"
+        else "**test data**, as the paper does: these figures are too good"
     )
     return (
         f"Chosen on {data}. Every method has the same budget: at most {request.budget} "
         f"configurations ({request.strategy}) on seed {seeds}, which no table shows. The best "
-        "score wins."
+        "score wins; its accuracy is averaged over groups. Controls have the settings of FSW."
     )
 
 
-def _row(column: Column, line: Line, tuned: Tuned) -> tuple[str, ...]:
+def _settings_row(column: Column, entry: Entry, tuned: Tuned) -> tuple[str, ...]:
     scored = sum(trial.score is not None for trial in tuned.trials)
     failed = len(tuned.trials) - scored
+    source = entry.contender.settings_of
     return (
         column.title,
-        line.row.contender.name,
+        entry.name + (f" (settings of {source.name})" if source else ""),
         f"`{' '.join(tuned.best.overrides) or 'shipped'}`",
         tuned.request.objective or f"accuracy - {tuned.request.measure}",
         format_value(tuned.best.score),

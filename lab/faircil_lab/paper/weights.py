@@ -182,7 +182,7 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Claim:
+class WeightClaim:
     """A number or a statement of the paper beside ours; ``value`` is our mean."""
 
     what: str
@@ -208,12 +208,12 @@ COUNT_CLAIMS = (
 )
 
 
-def count_claims(weighed: Weighed) -> list[Claim]:
+def count_claims(weighed: Weighed) -> list[WeightClaim]:
     """Hold the counts of weights against the published ones."""
     return [_count_claim(weighed, count) for count in COUNT_CLAIMS]
 
 
-def _count_claim(weighed: Weighed, count: Count) -> Claim:
+def _count_claim(weighed: Weighed, count: Count) -> WeightClaim:
     metric = Metric(count.words, lambda _: None, None, digits=1)
     value = published(count.topic).value(weighed.target.key, "fsw", count.metric)
     ours = weighed.values(lambda epochs: fmean(count.of(e.weights) for e in epochs))
@@ -226,10 +226,10 @@ def _count_claim(weighed: Weighed, count: Count) -> Claim:
         "–" if found.difference is None else metric.difference_text(found.difference),
         _verdict_text(found.verdict, weighed.problem),
     )
-    return Claim(count.metric, texts, fmean(ours.values()) if ours else None, found.verdict)
+    return WeightClaim(count.metric, texts, fmean(ours.values()) if ours else None, found.verdict)
 
 
-def order_claims(weighed: Weighed) -> list[Claim]:
+def order_claims(weighed: Weighed) -> list[WeightClaim]:
     """Hold against the runs that the worse group gets the higher mean weight."""
     measure = weighed.target.measure
     shares = weighed.values(lambda epochs: worse_gets_more(epochs, measure))
@@ -247,19 +247,19 @@ def order_claims(weighed: Weighed) -> list[Claim]:
     return found
 
 
-def _order_claim(weighed: Weighed, what: str, values: Mapping[int, float]) -> Claim:
+def _order_claim(weighed: Weighed, what: str, values: Mapping[int, float]) -> WeightClaim:
     if not values:
         text = _verdict_text(Verdict.NOT_RUN, weighed.problem)
-        return Claim(
+        return WeightClaim(
             what, (weighed.target.title, what, "above 0", "–", "–", text), None, Verdict.NOT_RUN
         )
     found = interval(list(values.values()))
     start = (weighed.target.title, what, "above 0", format_value(found.mean))
     if found.low is None or found.high is None:
-        return Claim(what, (*start, "–", UNTOLD), found.mean, None)
+        return WeightClaim(what, (*start, "–", UNTOLD), found.mean, None)
     verdict = Verdict.SAME if found.low > 0 else Verdict.DIFFERENT
     bounds = f"{format_value(found.low)} … {format_value(found.high)}"
-    return Claim(what, (*start, bounds, verdict.value), found.mean, verdict)
+    return WeightClaim(what, (*start, bounds, verdict.value), found.mean, verdict)
 
 
 def _verdict_text(verdict: Verdict | None, problem: str | None) -> str:
@@ -411,7 +411,7 @@ class Weights:
         return Page(_answer(counts, orders), tuple(sections), tuple(verdicts))
 
 
-def _grid(header: tuple[str, ...], claims: Sequence[Claim]) -> Grid:
+def _grid(header: tuple[str, ...], claims: Sequence[WeightClaim]) -> Grid:
     return Grid(header, tuple(claim.texts for claim in claims))
 
 
@@ -474,7 +474,7 @@ def _draw(target: Target, averages: Sequence[GroupAverage], names: Names, path: 
     write_png(draw_bars(panels, target.title, attribute or ""), path)
 
 
-def _answer(counts: Sequence[Claim], orders: Sequence[Claim]) -> str:
+def _answer(counts: Sequence[WeightClaim], orders: Sequence[WeightClaim]) -> str:
     held = [claim for claim in orders if claim.verdict not in (None, Verdict.NOT_RUN)]
     if not held:
         return "Not run yet."

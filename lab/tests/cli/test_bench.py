@@ -243,7 +243,7 @@ def test_sweep_writes_files_and_prints_tables(
     assert "\n1 process on the CPU, round 1: 10 runs in 12.0 s\n" in outcome.err
     assert [case for case, _ in fake_sweeps] == [Case(alone=True), Case(1), Case(2)]
     works = fake_sweeps[0][1]
-    assert {work.config.settings.epochs for work in works} == {1}
+    assert {work.config.settings.training.epochs for work in works} == {1}
     assert {work.config.evaluate_on for work in works} == {"validation"}
     names = {"results.json", "results.csv", "time.png", "time.svg", "page.md"}
     assert {file.name for file in (tmp_path / "bench" / "sweep").iterdir()} == names

@@ -56,7 +56,7 @@ def test_only_finished_runs_nothing(cli: Cli, tmp_path: Path):
 
 def test_seeds_and_settings_are_passed_on(cli: Cli, tmp_path: Path, sweeps: list[int]):
     cli("reproduce", "small", "--seeds", "0-1,7", "--settings", "tuned", "-o", "pages")
-    assert sweeps[0] == 4 * 12
+    assert sweeps[0] == 3 * 12  # random weights have the settings of FSW
     assert sweeps[-1] == 4 * 3
     text = (tmp_path / "pages" / "small.md").read_text("utf-8")
     assert "--seeds 0,1,7" in text

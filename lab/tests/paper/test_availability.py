@@ -102,6 +102,6 @@ def test_rows_of_biasbios_run_where_its_files_are(
     # As if a GPU took part: for a real BERT it would have to.
     shared = replace(options, gpu_jobs=1)
     results = collect({"table": table}, lambda works: finish(works, options), shared)
-    for line in table.lines(ABSENT, results):
+    for line in table.entries(ABSENT, results):
         assert (len(line.runs), line.problem) == (1, None)
         assert line.runs[0].config["settings"]["finetune"] is True

@@ -20,11 +20,11 @@ def test_everyone_can_be_chosen_for_and_run_on_what_was_chosen(contender: Conten
     wanted = request(contender, "biased-mnist", "eo")
     tuned = tuned_with(wanted, [("lr=0.003", {})])
     chosen = config(contender, "biased-mnist", "eo", tuned)
-    assert chosen.settings.lr == 0.003
+    assert chosen.settings.learner.lr == 0.003
     assert chosen.evaluate_on == "test"
     assert wanted.config(tuned.best.overrides).settings == chosen.settings
     group = "granularity=group" in contender.fixed
-    assert chosen.settings.granularity == ("group" if group else "sample")
+    assert chosen.settings.weights.granularity == ("group" if group else "sample")
 
 
 @pytest.mark.parametrize("name", [("joint", None), ("er", None), ("der++", None)])

@@ -62,7 +62,7 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(lp_time, "look_up", found)
     page = LpTime().page(Results({}, {}, tmp_path))
-    assert page.verdicts == (Verdict.BETTER, Verdict.SAME, Verdict.NOT_RUN)
+    assert page.verdicts == (Verdict.DIFFERENT, Verdict.SAME, Verdict.NOT_RUN)
     assert "ours (exact) n^1.01" in page.answer
     table, section = page.sections[0].table, page.sections[1]
     assert table is not None
@@ -75,7 +75,11 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (*made_times("cplex", 1.9), *made_times("highs", 1.0)[:2]), ("highs: too large",), "x"
     )
     verdicts = LpTime().page(Results({}, {}, tmp_path)).verdicts
-    assert verdicts == (Verdict.NOT_RUN, Verdict.NOT_RUN, Verdict.WORSE)  # one size has no slope
+    assert verdicts == (
+        Verdict.NOT_RUN,
+        Verdict.NOT_RUN,
+        Verdict.DIFFERENT,
+    )  # one size has no slope
 
 
 def test_nothing_is_run_where_that_is_not_wanted(tmp_path: Path) -> None:

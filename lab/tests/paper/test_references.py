@@ -13,7 +13,8 @@ from faircil.runs.config import resolve
 from faircil.runs.loading import load_stream
 from faircil.samples import concatenate
 from faircil.text.encoders import Encoder
-from faircil_lab.paper.biographies import ON_EMBEDDINGS, ON_WORDS, TextReference, gap_by_chance
+from faircil_lab.paper.biographies import ON_EMBEDDINGS, ON_WORDS, TextReference
+from faircil_lab.paper.comparison import gap_by_chance
 from faircil_lab.paper.store import measured
 from faircil_lab.paper.text_reference import Labelled, joint_reference
 from tiny_bios import in_place_of_the_sample
@@ -97,7 +98,7 @@ def test_the_gap_by_chance_is_that_of_shuffled_attributes() -> None:
     z = generator.integers(0, 3, len(y))
     z[y == 2] = 1  # nobody to be compared with
     predicted = np.where(generator.random(len(y)) < 0.7, y, (y + 1) % 3)
-    found = gap_by_chance(evaluate(y, predicted, task=y, sensitive=z), generator)
+    found = gap_by_chance(evaluate(y, predicted, task=y, sensitive=z).groups, generator)
     gaps = []
     for _ in range(400):
         shuffled = z.copy()

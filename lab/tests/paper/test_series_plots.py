@@ -15,7 +15,7 @@ from faircil_lab.paper.drawing import (
     style_of,
     write_png,
 )
-from faircil_lab.paper.tradeoff import Cloud, Curve, draw_tradeoff
+from faircil_lab.paper.tradeoff import Cloud, LabelledCurve, draw_tradeoff
 from faircil_lab.paper.weights import Bar, BarPanel, draw_bars
 
 
@@ -63,7 +63,9 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
 def test_labels_of_points_that_lie_together_are_one() -> None:
     points = np.array([[0.90, 0.030], [0.9001, 0.0301], [0.93, 0.045]])
     cloud = Cloud("other", style_of(0), np.array([[0.5, 0.2]]), ours=True)
-    figure = draw_tradeoff(Curve("FSW", ("0", ".1", "1"), points), [cloud], "title", "disparity")
+    figure = draw_tradeoff(
+        LabelledCurve("FSW", ("0", ".1", "1"), points), [cloud], "title", "disparity"
+    )
     whole, near = figure.axes
     assert [text.get_text() for text in near.texts] == ["0, .1", "1"]
     assert whole.get_xlim()[0] < 0.5 < near.get_xlim()[0]

@@ -25,22 +25,25 @@ def test_chosen_settings_are_those_of_the_request():
     table = replace(TABLE, settings="tuned", seeds=(0, 7))
     asked = list(table.requests())
     assert asked[0] == request(ICARL, "mnist", "eer")
-    assert len(asked) == 2 * 4
+    assert len(asked) == 2 * 3  # random weights have the settings of FSW
     tuned = {one: tuned_with(one) for one in asked[:1]}
     works = table.works(tuned)
     assert [work.seed for work in works] == [0, 7]
-    assert works[0].config.settings.lr == 0.1
+    assert works[0].config.settings.learner.lr == 0.1
 
 
 def test_a_variant_takes_the_settings_of_its_method():
-    original = replace(ICARL, name="iCaRL, original", fixed=("quota=total",))
-    variant = Row(original, settings_of=ICARL)
+    original = replace(ICARL, name="original", fixed=("quota=total",), settings_of=ICARL)
+    variant = Row(original)
     table = replace(TABLE, settings="tuned", rows=(TABLE.rows[0], variant))
     table = replace(table, columns=(MNIST,))
     assert set(table.requests()) == {request(ICARL, "mnist", "eer")}
     plain, other = table.works({one: tuned_with(one) for one in table.requests()})[::5]
-    assert (plain.config.settings.lr, other.config.settings.lr) == (0.1, 0.1)
-    assert (plain.config.settings.quota, other.config.settings.quota) == ("group", "total")
+    assert (plain.config.settings.learner.lr, other.config.settings.learner.lr) == (0.1, 0.1)
+    assert (plain.config.settings.learner.quota, other.config.settings.learner.quota) == (
+        "group",
+        "total",
+    )
 
 
 def test_a_row_may_have_a_measure_of_its_own_and_a_column_fewer_rows():
@@ -56,28 +59,26 @@ def test_held_out_samples_are_part_of_the_run_and_of_its_command():
     table = replace(TABLE, held_out=32, columns=(column,))
     assert {work.config.held_out for work in table.works({})} == {32}
     results = results_of(table, lambda _: None)
-    assert "--held-out 32 --seeds 0-4" in table.lines(column, results)[0].command
+    assert "--held-out 32 --seeds 0-4" in table.entries(column, results)[0].command
 
 
 def test_lines_have_runs_commands_and_reasons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     put_files(tmp_path)
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
     results = results_of(TABLE, lambda work: make(work) if work.seed < 2 else None)
-    line = TABLE.lines(MNIST, results)[1]
-    assert [run.seed for run in line.runs] == [0, 1]
-    assert line.command == "faircil run --dataset mnist --method fsw --measure eer --seeds 0-4"
-    assert line.problem == "it diverged"
-    absent = TABLE.lines(ABSENT, results)[1]
+    entry = TABLE.entries(MNIST, results)[1]
+    assert [run.seed for run in entry.runs] == [0, 1]
+    assert entry.command == "faircil run --dataset mnist --method fsw --measure eer --seeds 0-4"
+    assert (entry.problem, entry.diverged) == (None, 3)
+    absent = TABLE.entries(ABSENT, results)[1]
     assert (absent.runs, absent.problem) == ((), "files absent")
     assert absent.command.startswith("faircil run --dataset biasbios --method fsw --measure eo")
 
 
-def test_where_files_are_absent_the_line_says_so(monkeypatch, tmp_path: Path):
-    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
-    results = results_of(TABLE, lambda _: None)
-    assert {line.problem for line in TABLE.lines(MNIST, results)} == {"files absent"}
-    finished = results_of(TABLE, make)
-    assert {line.problem for line in TABLE.lines(MNIST, finished)} == {None}
+def test_where_files_are_absent_the_line_says_so():
+    results = results_of(TABLE, make)
+    assert {entry.problem for entry in TABLE.entries(ABSENT, results)} == {"files absent"}
+    assert {entry.problem for entry in TABLE.entries(MNIST, results)} == {None}
 
 
 def test_where_nothing_could_be_chosen_the_line_says_why(monkeypatch, tmp_path: Path):
@@ -86,10 +87,10 @@ def test_where_nothing_could_be_chosen_the_line_says_why(monkeypatch, tmp_path: 
     table = replace(TABLE, settings="tuned")
     first, *_ = table.requests()
     results = Results({}, {}, Path("runs"), not_tuned={first: "all trials failed"})
-    lines = table.lines(MNIST, results)
-    assert lines[0].problem == "all trials failed"
-    assert lines[1].problem == "no settings were chosen"
-    assert lines[0].command.startswith("faircil run --dataset mnist --method icarl")
+    entries = table.entries(MNIST, results)
+    assert entries[0].problem == "all trials failed"
+    assert entries[1].problem == "no settings were chosen"
+    assert entries[0].command.startswith("faircil run --dataset mnist --method icarl")
 
 
 def test_results_find_runs_by_the_key_of_the_work():

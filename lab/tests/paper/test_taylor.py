@@ -59,7 +59,7 @@ def _slow_errors(config, state, before, after):  # type: ignore[no-untyped-def]
     step = [part.view(p.shape) for part, p in zip(step, parameters, strict=True)]
     errors = []
     nn.utils.vector_to_parameters(before.clone(), parameters)
-    settings = config.settings
+    settings = config.settings.weights
     weigh = FairSampleWeights(config.measure, alpha=settings.alpha, lam=settings.lam)
     predicted = weigh(net, current, memory, seen=state.seen).groups.predicted_losses
     keys = torch.cat([p.keys(by_attribute) for p in (current, memory)])

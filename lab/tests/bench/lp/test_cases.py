@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from bench_results import small_program
@@ -14,8 +16,9 @@ def absent(program: WeightProgram) -> Solution:
 
 
 @pytest.fixture
-def one_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOLVERS, "absent", absent)
+def one_is_absent() -> Iterator[None]:
+    with SOLVERS.temporarily("absent", absent):
+        yield
 
 
 def test_every_solver_is_a_case_and_the_reference_is_one() -> None:

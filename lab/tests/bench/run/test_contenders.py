@@ -21,11 +21,11 @@ from faircil_lab.bench.runs import METHODS, REFERENCE, Contender, contenders, mi
 def test_method_with_settings(name: str, arguments: str) -> None:
     contender = Contender("toy", name, ("epochs=1",))
     assert contender.arguments == ["--dataset", "toy", *arguments.split()]
-    assert contender.config().settings.epochs == 1
+    assert contender.config().settings.training.epochs == 1
 
 
 def test_own_settings_win() -> None:
-    assert Contender("toy", "er:epochs=2", ("epochs=1",)).config().settings.epochs == 2
+    assert Contender("toy", "er:epochs=2", ("epochs=1",)).config().settings.training.epochs == 2
 
 
 def test_defaults_run_on_every_embedded_dataset() -> None:

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+
+from faircil.data.datasets import DATASETS
+from faircil.runs import experiment
+from faircil.runs.state import RunState
+
+# The same examples each time and everywhere: what passes here passes on another machine.
+settings.register_profile("same examples", derandomize=True)
+settings.load_profile("same examples")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Keep small nets on one core: on a busy machine, threads that wait for each other crawl."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
+    """Hide the user's data and cache, so that tests pass or fail alike everywhere."""
+    given = os.environ.get("FAIRCIL_DATA")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRCIL_DATA", str(tmp_path_factory.mktemp("no-data")))
+        patch.setenv("FAIRCIL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield given
+
+
+@pytest.fixture(autouse=True)
+def _data(
+    request: pytest.FixtureRequest, _own_folders: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Show the user's data to tests marked with the datasets that they need; skip without."""
+    needed = request.node.get_closest_marker("data")
+    if needed is None:
+        return
+    if _own_folders is None:
+        monkeypatch.delenv("FAIRCIL_DATA")
+    else:
+        monkeypatch.setenv("FAIRCIL_DATA", _own_folders)
+    for name in needed.args:
+        if missing := DATASETS[name].missing_files():
+            pytest.skip(
+                f"needs {name}: `faircil data fetch {name}` fetches it or says how to get it; "
+                f"or set FAIRCIL_DATA to the folder that has {missing[0].parent.name}/"
+            )
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
+    """Collect the states of all runs that a test makes, in order."""
+    collected: list[RunState] = []
+    start = experiment.start_run
+
+    def collecting(*arguments: Any) -> RunState:
+        collected.append(start(*arguments))
+        return collected[-1]
+
+    monkeypatch.setattr(experiment, "start_run", collecting)
+    return collected

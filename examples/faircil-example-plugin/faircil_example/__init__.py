@@ -1,0 +1,1 @@
+"""One own piece of each kind for faircil."""

@@ -1,0 +1,102 @@
+"""Types of settings: ranges, names in a table, and the sentences for values that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from faircil.errors import unknown_name
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+# Of every class of settings. The docstring below a field is its help text.
+SETTINGS = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+_UNKNOWN = "unknown_name"
+_NOT_THERE = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def one_of(kind: str, table: Iterable[str], *others: str) -> AfterValidator:
+    """Return a check that a value is a name in a table of pieces.
+
+    The table is read when a value is checked, so pieces may be added to it later.
+
+    Parameters
+    ----------
+    kind : str
+        What the error calls the value.
+    table : iterable of str
+        Usually a mapping from names to pieces.
+    *others : str
+        Names that are allowed besides.
+    """
+
+    def check(name: str) -> str:
+        names = [*table, *others]
+        if name not in names:
+            raise PydanticCustomError(
+                _UNKNOWN, "{sentence}", {"sentence": unknown_name(kind, name, names)}
+            )
+        return name
+
+    return AfterValidator(check)
+
+
+def fields_of(kind: type) -> dict[str, FieldInfo]:
+    """Return the fields of a class of settings, by name."""
+    found: dict[str, FieldInfo] = kind.__pydantic_fields__  # type: ignore[attr-defined]
+    return found
+
+
+def documented(kind: type) -> str:
+    """Return the docstring of a class of settings with a section of its parameters.
+
+    Their help texts are written once, below the fields.
+    """
+    lines = ["Parameters", "----------"]
+    for name, field in fields_of(kind).items():
+        lines += [f"{name} : default {field.default!r}"]
+        lines += [f"    {line}" for line in (field.description or "").splitlines()]
+    section = "".join(f"    {line}\n" for line in lines)
+    before, heading, after = (kind.__doc__ or "").partition("    Examples\n")
+    return f"{before}{section}\n{heading}{after}"
+
+
+def setting_mistakes(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    """Return one sentence for each setting that does not fit.
+
+    Parameters
+    ----------
+    error : ValidationError
+        Of a class of settings.
+    values : mapping
+        What was given, by name.
+    """
+    expected: dict[str, list[str]] = {}
+    sentences: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        name = str(problem["loc"][0])
+        if problem["type"] in _NOT_THERE:
+            sentences[name] = f"there is no setting '{name}'"
+        elif problem["type"] == _UNKNOWN:
+            sentences[name] = problem["msg"]
+        text = problem["msg"].removeprefix("Input should be ").split(", unable")[0]
+        if text not in expected.setdefault(name, []):
+            expected[name].append(text)
+    return [
+        sentences.get(name)
+        or f"setting {name}={_written(values.get(name))} is not allowed: it should be "
+        + " or ".join(texts)
+        for name, texts in expected.items()
+    ]
+
+
+def _written(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,302 @@
+"""Pieces by name: those of faircil, those added by a call, and those of installed packages.
+
+A piece is a measure, a learner, a dataset, a rule of the buffer, a loss or a solver. Each kind has
+one :class:`Registry` beside its built-in pieces, and everything that takes a name looks there: the
+command line, configurations, tuning. Another package adds pieces by entry points of the group that
+:data:`KINDS` names; a notebook adds them with :func:`register`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, overload
+
+from faircil.errors import FaircilError, UsageError, unknown_name
+
+Row = TypeVar("Row")
+Value = TypeVar("Value")
+logger = logging.getLogger(__name__)
+
+
+class PluginError(FaircilError):
+    """A piece of another package that cannot be used."""
+
+
+def load_reference(reference: str) -> Any:
+    """Return the object that ``"module:name"`` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+class Loaded(Generic[Value]):
+    """A field of a row that may be given as ``"module:name"`` and is imported when it is read.
+
+    So a table can be read, listed and checked without importing torch.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, row: None, owner: type) -> Loaded[Value]: ...
+    @overload
+    def __get__(self, row: object, owner: type) -> Value: ...
+    def __get__(self, row: object | None, owner: type) -> Loaded[Value] | Value:
+        if row is None:
+            raise AttributeError(self._name)  # tells dataclasses that there is no default
+        value = vars(row)[self._name]
+        if isinstance(value, str):
+            value = vars(row)[self._name] = load_reference(value)
+        result: Value = value
+        return result
+
+    def __set__(self, row: object, value: Value | str) -> None:
+        vars(row)[self._name] = value
+
+
+def implementation(row: object) -> Any:
+    """Return the function or class that a row of any registry stands for.
+
+    Its ``__module__`` is the file that defines the piece.
+    """
+    for kind in type(row).__mro__:
+        for name, field in vars(kind).items():
+            if isinstance(field, Loaded):
+                return getattr(row, name)
+    return row
+
+
+def summary_of(piece: object) -> str:
+    """Return the first line of a docstring, without its full stop, for people."""
+    line = (getattr(piece, "__doc__", None) or "").strip().partition("\n")[0]
+    return line.removesuffix(".")
+
+
+class Registry(Mapping[str, Row]):
+    """Rows of one kind by name.
+
+    Names of installed packages are found when a name is first looked for, and their code is
+    imported when its row is first used. A package that fails to import affects its own pieces only:
+    asking for one raises :class:`PluginError`, and listings leave it out with a logged warning.
+
+    Parameters
+    ----------
+    kind : str
+        What messages call a row, such as ``measure``.
+    group : str
+        Entry point group of other packages.
+    row_of : callable
+        Makes a row of what was given: a row, or a bare function or class. Raises TypeError
+        with the sentence to show if it can be neither.
+    built_in : mapping
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        row_of: Callable[[Any], Row],
+        built_in: Mapping[str, Row],
+    ) -> None:
+        self.kind, self.group = kind, group
+        self._row_of = row_of
+        self._built_in = dict(built_in)
+        self._added: dict[str, Row] = {}
+        self._loaded: dict[str, Row] = {}
+        self._warned: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"Registry of {len(self)} {self.kind}s: {', '.join(self)}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._built_in, *self._added, *self._points()]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._built_in or name in self._added or name in self._points()
+
+    def __getitem__(self, name: str) -> Row:
+        points = self._points().get(name, [])
+        origins = [*self._origins(name), *map(_origin, points)]
+        if len(origins) > 1:
+            raise PluginError(
+                f"{self.kind} '{name}' is defined more than once: by {' and by '.join(origins)}; "
+                "rename or uninstall all but one"
+            )
+        if not points:
+            return self._added[name] if name in self._added else self._built_in[name]
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, points[0])
+        return self._loaded[name]
+
+    def items(self) -> ItemsView[str, Row]:
+        """Return names and rows, without those that cannot be loaded."""
+        return self._usable().items()
+
+    def values(self) -> ValuesView[Row]:
+        """Return the rows, without those that cannot be loaded."""
+        return self._usable().values()
+
+    def find(self, name: str) -> Row:
+        """Return the row of a name; a UsageError lists the known ones if there is none."""
+        if name not in self:
+            raise UsageError(unknown_name(self.kind, name, self))
+        return self[name]
+
+    def add(self, name: str, piece: object) -> Row:
+        """Add a row, or what a row can be made of; the name of one added before takes the new one.
+
+        So a cell of a notebook can be run again.
+        """
+        if (
+            not isinstance(name, str)
+            or not name
+            or not name.isprintable()
+            or set(name) & set(" ,=")
+        ):
+            raise UsageError(
+                f"{name!r} is not a name for a {self.kind}; use letters, digits and hyphens"
+            )
+        origins = [*self._origins(name), *map(_origin, self._points().get(name, []))]
+        if origins and name not in self._added:
+            raise UsageError(
+                f"{self.kind} '{name}' exists already, defined by {' and by '.join(origins)}; "
+                "choose another name"
+            )
+        self._added[name] = row = self._made(name, piece)
+        return row
+
+    def remove(self, name: str) -> None:
+        """Remove a row that was added by :meth:`add`."""
+        if name not in self._added:
+            raise UsageError(f"no {self.kind} '{name}' was added, so none can be removed")
+        del self._added[name]
+
+    @contextmanager
+    def temporarily(self, name: str, piece: object) -> Iterator[Row]:
+        """Add a row for the duration of a ``with`` block."""
+        row = self.add(name, piece)
+        try:
+            yield row
+        finally:
+            self.remove(name)
+
+    def _made(self, name: str, piece: object) -> Row:
+        try:
+            return self._row_of(piece)
+        except TypeError as error:
+            raise UsageError(f"{self.kind} '{name}': {error}") from None
+
+    def _points(self) -> Mapping[str, list[EntryPoint]]:
+        return _entry_points(self.group)
+
+    def _origins(self, name: str) -> list[str]:
+        """Say where a name that no other package defines comes from."""
+        origins = []
+        if name in self._built_in:
+            origins.append("faircil itself")
+        if name in self._added:
+            module = getattr(implementation(self._added[name]), "__module__", "?")
+            origins.append(f"a call of faircil.register (from {module})")
+        return origins
+
+    def _load(self, name: str, point: EntryPoint) -> Row:
+        try:
+            return self._made(name, point.load())
+        except UsageError as error:
+            raise PluginError(f"{error} ({_origin(point)})") from error
+        except Exception as error:  # whatever the code of another package raises
+            raise PluginError(
+                f"{self.kind} '{name}' cannot be loaded from {_origin(point)}: "
+                f"{type(error).__name__}: {error}; repair or uninstall that package"
+            ) from error
+
+    def _usable(self) -> dict[str, Row]:
+        rows = {}
+        for name in self:
+            try:
+                rows[name] = self[name]
+            except PluginError as error:
+                if name not in self._warned:
+                    self._warned.add(name)
+                    logger.warning("%s", error)
+        return rows
+
+
+def _origin(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist else "an unnamed package"
+    return f"package {package} ({point.group}: {point.name} = {point.value})"
+
+
+@cache
+def _entry_points(group: str) -> Mapping[str, list[EntryPoint]]:
+    """Return the entry points of a group by name; installed packages are looked through once."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=group):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where the pieces of a kind are: the entry point group, and the table as ``module:name``."""
+
+    group: str | None
+    registry: str
+
+
+KINDS: dict[str, Kind] = {
+    "measure": Kind("faircil.measures", "faircil.weighting.measures:MEASURES"),
+    "learner": Kind("faircil.learners", "faircil.learners:LEARNERS"),
+    "dataset": Kind("faircil.datasets", "faircil.data.datasets:DATASETS"),
+    "buffer": Kind("faircil.buffers", "faircil.buffer:RULES"),
+    "loss": Kind("faircil.losses", "faircil.weighting.losses:LOSSES"),
+    "solver": Kind("faircil.solvers", "faircil.weighting.solver:SOLVERS"),
+    "metric": Kind(None, "faircil.metrics:METRICS"),
+}
+
+
+def registry_of(kind: str) -> Any:
+    """Return the registry of a kind, a key of :data:`KINDS`."""
+    if kind not in KINDS:
+        raise UsageError(unknown_name("kind of piece", kind, KINDS))
+    return load_reference(KINDS[kind].registry)
+
+
+def register(kind: str, name: str, piece: object) -> None:
+    """Add an own piece for the rest of this process, under a name that settings can use.
+
+    Packages add theirs by entry points instead, which the command line finds as well.
+
+    Parameters
+    ----------
+    kind : {"measure", "learner", "dataset", "buffer", "loss", "solver", "metric"}
+    name : str
+        A name that no piece of another origin has.
+    piece : object
+        A row (``Measure``, ``Method``, ``Dataset``, ``BufferRule``, ``Loss``, ``Solver``,
+        ``Metric``), or what a row is made of: the function, or the class of a learner.
+
+    Examples
+    --------
+    >>> from faircil.weighting.measures import MEASURES, equal_error_rate
+    >>> register("measure", "mine", equal_error_rate)
+    >>> "mine" in MEASURES
+    True
+    >>> MEASURES.remove("mine")
+    """
+    table = registry_of(kind)
+    if isinstance(table, Registry):
+        table.add(name, piece)
+    elif name in table:
+        raise UsageError(f"{kind} '{name}' exists already; choose another name")
+    else:
+        table[name] = piece

@@ -1,0 +1,12 @@
+"""Checks that an own piece keeps its contract, the same that the built-in ones are tested with.
+
+Each takes a function, a class, a row or a registered name. It raises an AssertionError that lists
+every broken promise, and returns nothing if all are kept. No test framework is needed.
+"""
+
+from faircil.testing.learners import check_learner as check_learner
+from faircil.testing.pieces import check_buffer_rule as check_buffer_rule
+from faircil.testing.pieces import check_dataset as check_dataset
+from faircil.testing.pieces import check_loss as check_loss
+from faircil.testing.pieces import check_measure as check_measure
+from faircil.testing.pieces import check_solver as check_solver

@@ -1,0 +1,203 @@
+"""The example plug-in, installed as a package of its own and used from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "faircil-example-plugin"
+PIECES = {
+    "datasets": "rings",
+    "methods": "smooth-replay",
+    "measures": "old-new",
+    "solvers": "scipy",
+    "losses": "brier",
+    "buffers": "herding",
+    "settings": "smoothing",
+}
+RUN = (
+    "--dataset rings --method smooth-replay --weighting fsw --measure old-new "
+    "--set loss=brier solver=scipy buffer_rule=herding epochs=2 hidden=8"
+)
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the plug-in, and two that are broken, without a network."""
+    pytest.importorskip("hatchling", reason="`make setup` installs it, to build the plug-in")
+    target = tmp_path_factory.mktemp("packages")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(target)]
+    copy = tmp_path_factory.mktemp("source") / "plugin"  # a build may write into its source
+    shutil.copytree(EXAMPLE, copy)
+    done = subprocess.run([*pip, *offline, str(copy)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, point in {
+        "absent": "faircil.solvers]\nabsent = no_such_module:solve",
+        "taken": "faircil.measures]\ndp = faircil_example.measure:old_against_new",
+    }.items():
+        info = target / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{point}\n")
+    return target
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command or a piece of code has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+COMMANDS = {
+    "list": "list",
+    "run help": "run --help",
+    "tune help": "tune --help",
+    "run": f"run {RUN} --quiet --out mine",
+    "run other": f"run {RUN} smoothing=0.5 --quiet --out other".replace("--weighting fsw ", ""),
+    "compare": "compare mine other",
+    "tune": f"tune {RUN} --try smoothing=0,0.2 --budget 2 --quiet",
+    "unknown": "run --dataset rngs --set loss=brir solver=absnt",
+    "broken": f"run {RUN} solver=absent --quiet --out broken",
+}
+# In one process, since each takes seconds to import torch.
+SESSION = """
+import contextlib, io, json, sys, traceback
+from faircil.cli import main
+
+ended = {}
+for name, line in json.load(sys.stdin).items():
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(line.split())
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            code = traceback.format_exc()
+    ended[name] = [code, out.getvalue(), err.getvalue()]
+print(json.dumps(ended))
+"""
+
+
+@pytest.fixture(scope="module")
+def python(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ended]:
+    """Return a function that runs code with the packages installed, and what to give it."""
+    paths = [str(packages), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
+    folder = tmp_path_factory.mktemp("work")
+
+    def run(code: str, given: str = "") -> Ended:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def ended(python: Callable[[str, str], Ended]) -> dict[str, Ended]:
+    """Run all commands."""
+    session = python(SESSION, json.dumps(COMMANDS))
+    assert session.code == 0, session.err
+    # What is logged goes to the stream that the process began with.
+    logged = {"list": session.err}
+    return {
+        name: Ended(code, out, err + logged.get(name, ""))
+        for name, (code, out, err) in json.loads(session.out.splitlines()[-1]).items()
+    }
+
+
+def test_its_pieces_are_listed(ended: dict[str, Ended]) -> None:
+    listed = ended["list"]
+    assert listed.code == 0
+    for kind, name in PIECES.items():
+        assert name in listed.out, kind
+    assert "Return the Brier score of the softmax outputs" in listed.out
+    assert "solver 'absent' cannot be loaded from package absent" in listed.err
+    assert "measure 'dp' is defined more than once: by faircil itself" in listed.err
+
+
+@pytest.mark.parametrize("command", ["run", "tune"])
+def test_its_pieces_are_in_the_help(ended: dict[str, Ended], command: str) -> None:
+    text = ended[f"{command} help"].out
+    assert all(PIECES[kind] in text for kind in ("datasets", "methods", "measures"))
+
+
+def test_it_runs_and_is_compared(ended: dict[str, Ended]) -> None:
+    for name in ("run", "run other", "compare"):
+        assert ended[name].code == 0, ended[name].err
+    assert "smooth-replay+fsw" in ended["run"].out
+    assert "smooth-replay+fsw" in ended["compare"].out
+    assert "rings" in ended["compare"].out
+
+
+def test_its_settings_are_tuned(ended: dict[str, Ended]) -> None:
+    assert ended["tune"].code == 0, ended["tune"].err
+    assert "chosen: smoothing=0" in ended["tune"].out
+
+
+def test_a_mistake_names_its_pieces(ended: dict[str, Ended]) -> None:
+    assert ended["unknown"].code == 2
+    for name in ("rings", "brier", "absent"):
+        assert f"did you mean '{name}'" in ended["unknown"].err
+
+
+def test_a_broken_package_is_an_error_where_it_is_used(ended: dict[str, Ended]) -> None:
+    assert ended["broken"].code == 1
+    assert "No module named 'no_such_module'" in ended["broken"].err
+    assert "Traceback" not in ended["broken"].err
+
+
+CONTRACTS = """
+from faircil import testing
+
+testing.check_learner("smooth-replay")
+testing.check_measure("old-new")
+testing.check_dataset("rings")
+testing.check_buffer_rule("herding")
+testing.check_loss("brier")
+testing.check_solver("scipy")
+"""
+HERDING = """
+import torch
+from faircil.buffer import ReplayBuffer
+from faircil.compute import Generators
+from faircil.learners import LEARNERS
+from faircil.nets import build_mlp
+from faircil.testing.learners import small_stream
+
+train = small_stream(attribute=True).tasks[0].train
+kept = []
+for method, setting in (("er", {"buffer_rule": "herding"}), ("icarl", {})):
+    row = LEARNERS[method]
+    learner = row(build_mlp(6, 5, (8,), 0), row.options(**setting), Generators.from_seed(0))
+    learner.begin_task(train, ReplayBuffer(5))
+    kept.append(learner.remember(train, None, ReplayBuffer(5)).samples.x)
+assert torch.equal(*kept), "another choice than that of iCaRL"
+"""
+
+
+@pytest.mark.parametrize("code", [CONTRACTS, HERDING], ids=["contracts", "herding"])
+def test_its_pieces_do_what_they_promise(python: Callable[[str, str], Ended], code: str) -> None:
+    done = python(code, "")
+    assert done.code == 0, done.err
