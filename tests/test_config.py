@@ -212,16 +212,15 @@ def test_a_configuration_is_frozen_down_to_its_parts() -> None:
             setattr(part, name, getattr(part, name))
 
 
-def test_a_piece_added_later_is_a_known_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_added_later_is_a_known_name() -> None:
     with pytest.raises(UsageError, match="unknown loss 'mine'"):
         resolve(dataset="toy", overrides=["loss=mine"])
     with pytest.raises(
         UsageError, match=r"unknown buffer rule 'mine': .*Known: large-weight-first"
     ):
         resolve(dataset="toy", overrides=["buffer_rule=mine"])
-    monkeypatch.setitem(LOSSES, "mine", LOSSES["hinge"])
-    monkeypatch.setitem(RULES, "mine", RULES["random"])
-    settings = resolve(dataset="toy", overrides=["loss=mine", "buffer_rule=mine"]).settings
+    with LOSSES.temporarily("mine", LOSSES["hinge"]), RULES.temporarily("mine", RULES["random"]):
+        settings = resolve(dataset="toy", overrides=["loss=mine", "buffer_rule=mine"]).settings
     assert (settings.weights.loss, settings.flat()["buffer_rule"]) == ("mine", "mine")
 
 

@@ -17,13 +17,13 @@ from faircil.weighting.solver import DEFAULT, SOLVERS
 LOOP = ("faircil.runs.experiment",)
 # Tables of pieces: a run depends on the rows that it uses, not on the others.
 TABLES = (
-    "faircil.learners:LEARNERS",
-    "faircil.data.datasets:DATASETS",
-    "faircil.weighting.measures:MEASURES",
-    "faircil.weighting.losses:LOSSES",
-    "faircil.weighting.solver:SOLVERS",
+    "faircil.learners:_BUILT_IN",
+    "faircil.data.datasets:_BUILT_IN",
+    "faircil.weighting.measures:_BUILT_IN",
+    "faircil.weighting.losses:_BUILT_IN",
+    "faircil.weighting.solver:_BUILT_IN",
     "faircil.weighting.selection:WEIGHTINGS",
-    "faircil.buffer:RULES",
+    "faircil.buffer:_BUILT_IN",
     "faircil.postprocess:POSTPROCESSES",
 )
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,11 +97,16 @@ class Store:
     def alone(self, work: Work) -> Iterator[bool]:
         """Let one process at a time make a run; yields whether this one may."""
         folder = self.folder_of(work)
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
         claim(folder)
-        with _locked(folder, work.seed) as mine:
-            if mine:
-                restore_run(seed_folder(folder, work.seed))
-            yield mine
+        try:
+            with _locked(folder, work.seed) as mine:
+                if mine:
+                    restore_run(seed_folder(folder, work.seed))
+                yield mine
+        finally:
+            if folder in new and list(folder.iterdir()) == [_lock(folder, work.seed)]:
+                _remove_empty(new, _lock(folder, work.seed))
 
     def note_divergence(self, work: Work, problem: str) -> None:
         """Remember that a run diverges, beside the place of its folder."""
@@ -198,7 +203,7 @@ def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> R
 @contextmanager
 def _locked(folder: Path, seed: int) -> Iterator[bool]:
     """Hold the lock of a seed, if no other process does; it goes with the process that holds it."""
-    lock = FileLock(folder / f".seed-{seed}.lock")
+    lock = FileLock(_lock(folder, seed))
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -208,6 +213,21 @@ def _locked(folder: Path, seed: int) -> Iterator[bool]:
         yield True
     finally:
         lock.release()
+
+
+def _lock(folder: Path, seed: int) -> Path:
+    return folder / f".seed-{seed}.lock"
+
+
+def _remove_empty(folders: Iterable[Path], lock: Path) -> None:
+    """Remove the folders of a run that could not be made, such as for a mistake in its data.
+
+    Where another process has come to them meanwhile, they stay.
+    """
+    with suppress(OSError):
+        lock.unlink()
+        for folder in folders:
+            folder.rmdir()
 
 
 def _note(folder: Path, seed: int) -> Path:

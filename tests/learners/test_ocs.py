@@ -120,10 +120,11 @@ def test_by_default_the_first_hundred_steps_of_a_task_pick_at_random() -> None:
 @pytest.mark.parametrize("dataset", ["digits", "toy"])
 def test_with_shipped_settings_most_steps_of_a_task_score(dataset: str) -> None:
     settings = resolve(dataset=dataset, method="ocs").settings
-    assert isinstance(settings, OcsOptions)
+    assert isinstance(settings.learner, OcsOptions)
+    training = settings.training
     for task in load_dataset(dataset, 0).tasks:
-        steps = settings.epochs * -(-len(task.train) // settings.batch_size)
-        assert steps > 2 * settings.warm_up
+        steps = training.epochs * -(-len(task.train) // training.batch_size)
+        assert steps > 2 * settings.learner.warm_up
 
 
 def test_a_batch_that_is_no_larger_than_the_picks_is_taken_whole() -> None:
