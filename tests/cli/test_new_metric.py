@@ -53,7 +53,7 @@ def test_new_row_is_in_json_files_tables_figures_and_tuning(cli: Cli, tmp_path: 
     objective = parse_objective("accuracy - class_gap")
     assert objective == Objective("class_gap")
     assert objective.values(runs) == (
-        document["mean"]["accuracy"],
+        document["mean"]["balanced_accuracy"],
         document["mean"]["class_gap"],
     )
     assert "Best class minus worst; 0 = fair." in cli("list", "metrics").out
