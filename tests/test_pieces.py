@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from faircil.learners import LEARNERS
 from faircil.learners.replay import Replay
+from faircil.metrics import METRICS
 from faircil.results.code import _reached, _source
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.pieces import LOOP, TABLES, code_digest, pieces_of
@@ -55,22 +57,42 @@ def test_solver_and_dataset_count() -> None:
     assert "faircil.data.bios" in modules_of(resolve(dataset="biasbios-sample", method="er"))
 
 
-def test_an_own_measure_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_measure_is_part_of_the_identity() -> None:
     digests = []
     for function in (equal_error_rate, equalized_odds):
-        monkeypatch.setitem(MEASURES, "mine", Measure(function, by_attribute=False))
-        digests.append(code_digest(resolve(dataset="toy", method="er", measure="mine")))
+        with MEASURES.temporarily("mine", Measure(function, by_attribute=False)):
+            digests.append(code_digest(resolve(dataset="toy", method="er", measure="mine")))
     assert digests[0] != digests[1]
 
 
-def test_an_own_learner_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_learner_is_part_of_the_identity() -> None:
     class Own(Replay):
         pass
 
-    monkeypatch.setitem(LEARNERS, "er", Own)
-    changed = code_digest(resolve(dataset="toy", method="er"))
+    class Edited(Replay):
+        pass
+
+    digests = []
+    for learner in (Own, Edited):
+        with LEARNERS.temporarily("mine", learner):
+            config = resolve(dataset="toy", method="mine")
+            digests.append(code_digest(config))
+            assert {__name__, "faircil.learners.replay", "faircil.learners.base"} <= modules_of(
+                config
+            )
+    assert digests[0] != digests[1]
+
+
+def test_an_own_metric_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config("er")
+    before = code_digest(config)
+    mine = replace(METRICS["accuracy"], of=lambda counts: 0.5)
+    monkeypatch.setitem(METRICS, "mine", mine)  # type: ignore[arg-type]
+    assert code_digest(config) != before
+    shown = replace(METRICS["accuracy"], title="another title")
     monkeypatch.undo()
-    assert code_digest(resolve(dataset="toy", method="er")) != changed
+    monkeypatch.setitem(METRICS, "accuracy", shown)  # type: ignore[arg-type]
+    assert code_digest(config) == before
 
 
 def test_it_is_fast_after_the_first() -> None:
