@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from faircil.buffer import ReplayBuffer
+import pytest
+
 from faircil.learners import LEARNERS
 from faircil.learners.replay import Replay
+from faircil.metrics import METRICS
 from faircil.results.code import _reached, _source
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.pieces import LOOP, TABLES, code_digest, pieces_of
@@ -65,15 +68,30 @@ def test_an_own_learner_is_part_of_the_identity() -> None:
     class Own(Replay):
         pass
 
-    class Other(Replay):
-        def end_task(self, buffer: ReplayBuffer) -> None:
-            del buffer
+    class Edited(Replay):
+        pass
 
     digests = []
-    for learner in (Own, Other):
+    for learner in (Own, Edited):
         with LEARNERS.temporarily("mine", learner):
-            digests.append(code_digest(resolve(dataset="toy", method="mine")))
-    assert len({*digests, code_digest(resolve(dataset="toy", method="er"))}) == 3
+            config = resolve(dataset="toy", method="mine")
+            digests.append(code_digest(config))
+            assert {__name__, "faircil.learners.replay", "faircil.learners.base"} <= modules_of(
+                config
+            )
+    assert digests[0] != digests[1]
+
+
+def test_an_own_metric_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config("er")
+    before = code_digest(config)
+    mine = replace(METRICS["accuracy"], of=lambda counts: 0.5)
+    monkeypatch.setitem(METRICS, "mine", mine)  # type: ignore[arg-type]
+    assert code_digest(config) != before
+    shown = replace(METRICS["accuracy"], title="another title")
+    monkeypatch.undo()
+    monkeypatch.setitem(METRICS, "accuracy", shown)  # type: ignore[arg-type]
+    assert code_digest(config) == before
 
 
 def test_another_process_finds_the_same(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ the learners by name, leads to the chosen piece only.
 from __future__ import annotations
 
 import ast
-import gc
 import hashlib
 import inspect
 import re
@@ -17,7 +16,6 @@ import sys
 import sysconfig
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -59,8 +57,9 @@ def digest_code(
         found.add(piece)
     starts = [_source(import_module(name)) for name in modules]
     digest = hashlib.sha256()
-    for source in sorted(_reached([*starts, *found.sources], tables)):
-        digest.update(f"{source.name} {_parsed(source, tables).digest}\n".encode())
+    reached = _reached([*starts, *found.sources], tables)
+    for line in sorted({f"{source.name} {_parsed(source, tables).digest}" for source in reached}):
+        digest.update(f"{line}\n".encode())
     for text in found.texts:
         digest.update(f"{text}\0".encode())
     result = digest.hexdigest()[:LENGTH]
@@ -113,12 +112,11 @@ HOME = Path(faircil.__file__).parents[1]
 def _reached(starts: Iterable[Source | None], tables: tuple[str, ...]) -> set[Source]:
     """Return these modules, the packages around them, and what they import, near and far."""
     todo, reached = [source for source in starts if source is not None], set[Source]()
-    with _no_collection():
-        while todo:
-            source = todo.pop()
-            if source not in reached:
-                reached.add(source)
-                todo += _parsed(source, tables).imports
+    while todo:
+        source = todo.pop()
+        if source not in reached:
+            reached.add(source)
+            todo += _parsed(source, tables).imports
     return reached
 
 
@@ -146,18 +144,6 @@ def _home(name: str, importer: Source) -> Path | None:
     return importer.home if same or importer.home not in INSTALLED else None
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hold the garbage collector while many small objects are made, none of them in a cycle."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 class Parsed(NamedTuple):
     """A module as it counts: a hash of its syntax, and what it imports."""
 
@@ -178,36 +164,67 @@ def _parse(source: Source, tables: tuple[str, ...], written: int, size: int) -> 
     tree = ast.parse(source.path.read_bytes())
     if tables:
         _drop_tables(tree, tables)
-    writer = SyntaxWriter(source.package)
+    writer = SyntaxWriter(source.package, _constants(tree))
     writer.write(tree)
     names = [source.name, *writer.imports]
     return Parsed(hashlib.sha256(writer.text.encode()).hexdigest(), _found(names, source))
 
 
 def _drop_tables(tree: ast.Module, tables: Collection[str]) -> None:
-    """Remove the assignments of tables, and the imports that only they use."""
+    """Remove the assignments of tables, and imports and constants that only they use.
+
+    Functions that are written in a table stay.
+    """
     dropped = [node for node in tree.body if _assigned(node) & set(tables)]
+    values = [node.value for node in dropped]  # type: ignore[attr-defined]
+    inside = [node for value in values for node in ast.walk(value)]
     tree.body = [node for node in tree.body if node not in dropped]
-    rows = {name for node in dropped for name in _read_names(node.value)}  # type: ignore[attr-defined]
-    used = set(_read_names(tree))
+    tree.body += [ast.Expr(node) for node in inside if isinstance(node, ast.Lambda)]
+    only = {node.id for node in inside if isinstance(node, ast.Name)} - _read_names(tree)
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            only = rows - used
             node.names = [name for name in node.names if (name.asname or name.name) not in only]
-    tree.body = [node for node in tree.body if getattr(node, "names", True)]
+    tree.body = [
+        node
+        for node in tree.body
+        if getattr(node, "names", True) and not (_assigned(node) and _assigned(node) <= only)
+    ]
 
 
-def _read_names(tree: ast.AST) -> Iterator[str]:
-    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """Return the texts that a module gives a name."""
+    texts = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target, value in _pairs(node):
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    texts[target] = value.value
+    return texts
+
+
+def _pairs(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            names = [getattr(name, "id", "") for name in target.elts]
+            yield from zip(names, node.value.elts, strict=False)
+        elif isinstance(target, ast.Name):
+            yield target.id, node.value
+
+
+def _read_names(tree: ast.AST) -> set[str]:
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
 def _assigned(node: ast.stmt) -> set[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return {target.id for target in targets if isinstance(target, ast.Name)}
+    if isinstance(node, ast.Assign):
+        return {name for name, _ in _pairs(node)}
+    target = node.target if isinstance(node, ast.AnnAssign) and node.value else None
+    return {target.id} if isinstance(target, ast.Name) else set()
 
 
-# "module:name", as rows refer to what is imported when it is used
-REFERENCE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+):[A-Za-z_]\w*$")
+# "module:name", as tables refer to what is imported when it is used
+REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.\w+)+):[A-Za-z_]\w*")
 
 
 class SyntaxWriter:
@@ -217,8 +234,8 @@ class SyntaxWriter:
     checker sees.
     """
 
-    def __init__(self, package: str = "") -> None:
-        self._package = package
+    def __init__(self, package: str = "", constants: Mapping[str, str] | None = None) -> None:
+        self._package, self._constants = package, constants or {}
         self._parts: list[str] = []
         self.imports: set[str] = set()
 
@@ -233,8 +250,8 @@ class SyntaxWriter:
             self.imports.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             self._import_from(node)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            self.imports.update(REFERENCE.findall(node.value))
+        elif match := REFERENCE.fullmatch(self._text(node)):
+            self.imports.add(match[1])
         self._parts.append(f"({type(node).__name__}")
         for name in node._fields:
             value = getattr(node, name, None)
@@ -249,6 +266,14 @@ class SyntaxWriter:
                 elif not _is_silent(item):
                     self.write(item)
         self._parts.append(")")
+
+    def _text(self, node: ast.AST) -> str:
+        """Return a string, with the texts of the module in place of their names; else nothing."""
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) else ""
+        if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name):
+            return self._constants.get(node.value.id, "")
+        return "".join(map(self._text, node.values)) if isinstance(node, ast.JoinedStr) else ""
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         base = node.module or ""
@@ -330,10 +355,10 @@ class Pieces:
 
     def _add_class(self, piece: type) -> None:
         self.texts.append(piece.__qualname__)
+        self._add_all(base for base in piece.__bases__ if _is_near(base.__module__))
         if self._add_module(piece.__module__):
             return
         self._add_syntax(piece)
-        self._add_all(piece.__bases__)
         for value in vars(piece).values():
             if isinstance(function := getattr(value, "__func__", value), FunctionType):
                 self._add_globals(function)
@@ -372,10 +397,16 @@ class Pieces:
         for name in _names(function.__code__):
             value = function.__globals__.get(name)
             module = value if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            top = str(getattr(module, "__name__", module)).partition(".")[0]
-            source = _source(sys.modules.get(top))
-            if module is None or top in MAIN or (source and source.home not in INSTALLED):
+            if module is None or _is_near(str(getattr(module, "__name__", module))):
                 self.add(value)
+
+
+def _is_near(module: str) -> bool:
+    """Whether a module is of faircil, of a script or notebook, or of a package beside them."""
+    top = module.partition(".")[0]
+    source = _source(sys.modules.get(top))
+    near = source is not None and source.home not in INSTALLED
+    return near or top == faircil.__name__ or top in MAIN
 
 
 def _captured(function: FunctionType) -> Iterator[object]:

@@ -6,7 +6,9 @@ from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.own import load_own
 from faircil.learners import LEARNERS
+from faircil.metrics import METRICS
 from faircil.postprocess import POSTPROCESSES
+from faircil.registry import KINDS
 from faircil.results.code import digest_code
 from faircil.runs.config import RunConfig
 from faircil.weighting.losses import LOSSES
@@ -17,19 +19,15 @@ from faircil.weighting.solver import DEFAULT, SOLVERS
 LOOP = ("faircil.runs.experiment",)
 # Tables of pieces: a run depends on the rows that it uses, not on the others.
 TABLES = (
-    "faircil.learners:_BUILT_IN",
-    "faircil.data.datasets:_BUILT_IN",
-    "faircil.weighting.measures:_BUILT_IN",
-    "faircil.weighting.losses:_BUILT_IN",
-    "faircil.weighting.solver:_BUILT_IN",
     "faircil.weighting.selection:WEIGHTINGS",
-    "faircil.buffer:_BUILT_IN",
     "faircil.postprocess:POSTPROCESSES",
+    *(kind.registry for kind in KINDS.values()),
+    *(f"{kind.registry.partition(':')[0]}:_BUILT_IN" for kind in KINDS.values()),
 )
 
 
 def pieces_of(config: RunConfig) -> list[object]:
-    """Return the rows of the tables that a run uses."""
+    """Return what a run uses of the tables: rows, and the functions of metrics."""
     weights = config.settings.weights
     loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
     pieces: list[object] = [
@@ -44,6 +42,8 @@ def pieces_of(config: RunConfig) -> list[object]:
         pieces.append(RULES[rule])
     if config.postprocess != "none":
         pieces.append(POSTPROCESSES[config.postprocess])
+    for name, metric in METRICS.items():  # every run has all of them
+        pieces += [name, metric.of, metric.at_end]
     return pieces
 
 

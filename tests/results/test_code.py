@@ -31,7 +31,10 @@ FILES = {
     "one.py": "from shop.base import Learner\n\n\nclass One(Learner):\n    rate = 1\n",
     "two.py": "from shop.one import One\n\n\nclass Two(One):\n    rate = 2\n",
     "shown.py": "import shop.loop\n",
-    "lazy.py": "PIECES = {'two': 'shop.two:Two'}\n",
+    "lazy.py": (
+        "HERE, THERE = 'shop', 'else'\n"
+        "PIECES = {'two': f'{HERE}.two:Two', 'else': THERE, 'shown': lambda x: x + 1}\n"
+    ),
 }
 
 
@@ -72,6 +75,19 @@ def test_code_that_is_reached_counts(shop: Shop, name: str) -> None:
     before = shop.digest()
     shop.append(name, "\nNEW = 1\n")
     assert shop.digest() != before
+
+
+def test_functions_in_a_table_count_and_its_other_rows_do_not(shop: Shop) -> None:
+    def digest() -> str:
+        code._known.clear()
+        return digest_code(["shop.lazy"], [], ["shop.lazy:PIECES"])
+
+    before = digest()
+    shop.append("two.py", "\nNEW = 1\n")
+    shop.edit("lazy.py", FILES["lazy.py"].replace("'two'", "'three'").replace("else", "other"))
+    assert digest() == before
+    shop.edit("lazy.py", FILES["lazy.py"].replace("x + 1", "x + 22"))
+    assert digest() != before
 
 
 @pytest.mark.parametrize("name", ["two.py", "shown.py", "lazy.py"])
