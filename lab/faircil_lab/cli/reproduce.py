@@ -66,7 +66,7 @@ def command(arguments: argparse.Namespace) -> None:
         rows = [(name, exhibit.title, exhibit.paper) for name, exhibit in EXHIBITS.items()]
         show_columns("Tables and figures", ("name", "what", "in the paper"), rows)
         return
-    from faircil_lab.paper.reproduce import ALL, Changes, chosen_exhibits, reproduce
+    from faircil_lab.paper.exhibits import ALL, Changes, chosen_exhibits, reproduce
 
     mistakes: list[str] = []
     if not arguments.names:

@@ -214,36 +214,6 @@ def values_of(found: Sequence[Measured[Values]]) -> list[Values]:
     return [one.values for one in found if one.values is not None]
 
 
-def written(found: Interval, digits: int = 2, unit: str = "") -> str:
-    """Write a mean with its interval.
-
-    Examples
-    --------
-    >>> written(Interval(127.31, 125.0, 129.6), 0, "°"), written(Interval(0.5, None, None))
-    ('127° (125 … 130)', '0.50')
-    """
-    text = f"{found.mean:.{digits}f}{unit}".replace("-", "−")
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ({found.low:.{digits}f} … {found.high:.{digits}f})".replace("-", "−")
-
-
-def percent(share: float) -> str:
-    """Write a share.
-
-    Examples
-    --------
-    >>> percent(0.054), percent(0.0054)
-    ('5 %', '0.5 %')
-    """
-    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
-
-
 def above_zero(found: Interval) -> bool:
     """Whether a mean is above 0 beyond chance; with one value, whether it is above 0 at all."""
     return (found.mean if found.low is None else found.low) > 0
-
-
-def sentence(text: str) -> str:
-    """Return a text with a capital and a full stop; what else is in it, such as paths, stays."""
-    return f"{text[0].upper()}{text[1:]}."

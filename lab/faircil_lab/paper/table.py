@@ -48,7 +48,7 @@ from faircil_lab.paper.published import METHODS, published
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A method in a table.
 
     Parameters
@@ -89,7 +89,7 @@ class ComparisonTable:
 
     title: str
     topic: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     columns: tuple[Column, ...]
     pairs: tuple[Pair, ...] = ()
     about: str = ""
@@ -125,7 +125,7 @@ class ComparisonTable:
         """Put the page together from finished runs."""
         return table_page(self, {column: self.entries(column, results) for column in self.columns})
 
-    def _parts(self, columns: Sequence[Column] | None = None) -> list[tuple[Row, LineUp]]:
+    def _parts(self, columns: Sequence[Column] | None = None) -> list[tuple[TableRow, LineUp]]:
         """Return each row of each column with its runs."""
         return [
             (row, LineUp((row.contender,), (target,), self.settings, self.seeds, self.held_out))
