@@ -55,7 +55,7 @@ class SolverTiming:
     seconds : tuple of float
         Of every timed solve.
     objective, bound : float
-        Computed anew from the weights and the dual that came back, whatever the solver says.
+        Recomputed from the weights and the dual that the solver returned.
     violation : float
         Largest amount by which a floor is broken.
     passes : int or None

@@ -14,7 +14,7 @@ from faircil.errors import collecting, raise_all
 if TYPE_CHECKING:
     from faircil_lab.paper.page import Page
 
-HELP = "make tables and figures of the paper again, the published values beside ours"
+HELP = "reproduce tables and figures of the paper, the published values beside ours"
 EPILOG = """examples:
   faircil reproduce --list
   faircil reproduce table1 --jobs 4
@@ -22,9 +22,9 @@ EPILOG = """examples:
   faircil reproduce all --only-finished
 
 Settings are chosen on a held-out part of the training data where a table compares methods; the
-test data takes no part in that. Finished runs are used again, and an interrupted command goes on
-where it stopped. A dataset whose files are absent is named, its lines stay empty. Encoders of
-texts are trained only with --gpu-jobs.
+test data takes no part in that. Finished runs are reused, and an interrupted command goes on where
+it stopped. A dataset whose files are absent is named, its lines stay empty. Encoders of texts are
+trained only with --gpu-jobs.
 """
 FOLDER = Path("docs") / "reproduction"
 

@@ -264,7 +264,7 @@ ABOUT = (
     "task to the last evaluation, without reading the data; a sweep makes several side by side."
 )
 ABOUT_REFERENCES = (
-    "Logistic regression, fitted anew after each task on all training samples of the classes so "
+    "Logistic regression, refitted after each task on all training samples of the classes so "
     "far: joint, with nothing to forget. Accuracy is a mean over classes; of all test samples more "
     "are right, since half are accountants. By chance: what `eo_gap` would be if the samples that "
     "are predicted right were spread over the genders of their class at random. Groups of ten test "

@@ -1,4 +1,4 @@
-"""Sentences of the paper that a measurement can check, each with what came out."""
+"""Measurements that are kept as files, and statements of the paper that they check."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Measurement(ABC, Generic[Values]):
 
 @dataclass(frozen=True)
 class Measured(Generic[Values]):
-    """What a measurement gave, or the problem that there is nothing."""
+    """The values of a measurement, or why there are none."""
 
     measurement: Measurement[Values]
     values: Values | None
@@ -74,7 +74,7 @@ def measured(
     run_missing : bool
         Whether to make what is not there.
     any_code : bool
-        Whether what other code has measured will do; that of this code goes first, then the latest.
+        Whether to use what other code has measured; that of this code goes first, then the latest.
     """
     own = file_of(measurement, root)
     for file in [own, *(_others(own) if any_code else [])]:
@@ -174,7 +174,7 @@ class Statement:
 
 
 def statement(says: str, ours: str, holds: bool, paper: str = YES) -> Statement:
-    """Make a statement that came out or did not."""
+    """Make a statement that was confirmed or was not."""
     return Statement(says, paper, ours, Verdict.SAME if holds else Verdict.DIFFERENT)
 
 

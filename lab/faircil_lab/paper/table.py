@@ -198,7 +198,6 @@ def table_page(table: ComparisonTable, entries: Entries) -> Page:
 
 
 def _legend(table: ComparisonTable, columns: Sequence[Column]) -> list[str]:
-    shown = [name for column in columns for name in (*column.metrics, *column.besides)]
     noisy = dict.fromkeys(
         DATASET_NAMES[column.target.dataset] for column in columns if not ranks(column.target)
     )
@@ -206,7 +205,7 @@ def _legend(table: ComparisonTable, columns: Sequence[Column]) -> list[str]:
     parts = [
         table.about,
         f"{MARKS} {VERDICTS}" if has_published else MARKS,
-        TIMES if has_published and any(map(is_time, shown)) else "",
+        TIMES if any(is_time(metric) for _, _, metric in published(table.topic).values) else "",
         NOISE.format(names=", ".join(noisy)) if noisy and table.pairs else "",
         *notes_of(row.contender for row in table.rows),
     ]

@@ -359,7 +359,7 @@ class ToySeeds:
         return statement(says, ours, same, f"{paper}°")
 
     def answer(self) -> str:
-        """Say what came out."""
+        """Sum up the results."""
         near, far = (
             f"{mean_text(interval(self.angles('last', which)), 1, '°')}, published "
             f"{published_angle(which)}°,"
