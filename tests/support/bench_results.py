@@ -8,8 +8,8 @@ import numpy as np
 
 from faircil.results.record import Seconds
 from faircil.weighting.program import WeightProgram
-from faircil_lab.bench.lp import LpOptions, LpResults, Measurement, Skipped
-from faircil_lab.bench.runs import EpochCost, RunCost, RunResults, ScalePoint, Workload
+from faircil_lab.bench.lp import LpOptions, LpResults, Skipped, SolverTiming
+from faircil_lab.bench.whole_runs import EpochCost, EpochWorkload, RunCost, RunResults, ScalePoint
 
 ENVIRONMENT: dict[str, Any] = {
     "command": "faircil bench",
@@ -33,7 +33,7 @@ def small_program(n: int = 40, *, k: int = 3, m: int = 2, seed: int = 0) -> Weig
     )
 
 
-def measured(solver: str, size: int | None, *seconds: float, **values: Any) -> Measurement:
+def measured(solver: str, size: int | None, *seconds: float, **values: Any) -> SolverTiming:
     """Make a measurement; its program is ``a`` unless said otherwise."""
     fields: dict[str, Any] = {
         "program": "a",
@@ -47,10 +47,10 @@ def measured(solver: str, size: int | None, *seconds: float, **values: Any) -> M
         "fractional": 3,
         "status": "optimal",
     }
-    return Measurement(size=size, solver=solver, seconds=seconds, **(fields | values))
+    return SolverTiming(size=size, solver=solver, seconds=seconds, **(fields | values))
 
 
-def lp_results(*outcomes: Measurement | Skipped, **values: Any) -> LpResults:
+def lp_results(*outcomes: SolverTiming | Skipped, **values: Any) -> LpResults:
     """Put outcomes together."""
     sizes = tuple({o.size for o in outcomes if o.size is not None})
     fields: dict[str, Any] = {
@@ -74,8 +74,8 @@ def run_results(**values: Any) -> RunResults:
         cost("fsw", 5.0),
         EpochCost("made", "eo", 2, 100, 8, 0.010, {"last layer": 0.012, "all layers": 0.120}),
         EpochCost("made", "eo", 3, 300, 12, 0.010, {"last layer": 0.014, "all layers": 0.140}),
-        ScalePoint("samples", Workload(samples=1000), 0.001, 0.010),
-        ScalePoint("samples", Workload(samples=4000), 0.004, 0.010),
+        ScalePoint("samples", EpochWorkload(samples=1000), 0.001, 0.010),
+        ScalePoint("samples", EpochWorkload(samples=4000), 0.004, 0.010),
     )
     fields: dict[str, Any] = {
         "outcomes": outcomes,

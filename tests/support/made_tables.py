@@ -10,7 +10,7 @@ from faircil.sweep.work import Work
 from faircil_lab.paper.claims import Column, Pair
 from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.table import ComparisonTable, Row
+from faircil_lab.paper.table import ComparisonTable, TableRow
 from figure_runs import run_of
 
 RANDOM = next(c for c in CONTENDERS if c.weighting == "random")
@@ -20,7 +20,7 @@ ABSENT = Column(Target("biasbios", "eo"), ("accuracy", "eo_gap"))
 TABLE = ComparisonTable(
     "A small table",
     "table1",
-    (Row(ICARL, "icarl"), Row(FSW, "fsw"), Row(REPLAY), Row(RANDOM)),
+    (TableRow(ICARL, "icarl"), TableRow(FSW, "fsw"), TableRow(REPLAY), TableRow(RANDOM)),
     (MNIST, ABSENT),
     (Pair(FSW.name, REPLAY.name), Pair(FSW.name, RANDOM.name)),
     "What to know.",

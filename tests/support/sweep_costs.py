@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from bench_results import ENVIRONMENT
-from faircil_lab.bench.sweeps import Case, Parts, SweepCost, SweepResults
+from faircil_lab.bench.sweeps import Processes, SweepCost, SweepResults, TimeParts
 
-ONE, TWO = Case(1), Case(2)
+ONE, TWO = Processes(1), Processes(2)
 
 
-def cost(case: Case, wall: float, *, repeat: int = 1, cores: float = 1.0) -> SweepCost:
+def cost(case: Processes, wall: float, *, repeat: int = 1, cores: float = 1.0) -> SweepCost:
     """Make a sweep of 10 runs: 20 % start, 10 % data and weights each, 50 % training."""
     processes = case.jobs + case.gpu_jobs
-    shares = Parts(0.2, 0.1, 0.1, 0.5, 0.02, 0.01, 0.03, 0.04)
+    shares = TimeParts(0.2, 0.1, 0.1, 0.5, 0.02, 0.01, 0.03, 0.04)
     return SweepCost(case, repeat, 10, processes, wall, shares.times(processes * wall), cores)
 
 

@@ -8,15 +8,15 @@ from bench_results import ENVIRONMENT
 from faircil_lab.bench.texts import (
     EMBEDDINGS,
     TRAININGS,
-    Cost,
     EmbeddingRound,
+    EncoderCost,
+    EncoderWorkload,
     EpochRound,
     TextOutcome,
     TextResults,
-    Workload,
 )
 
-SIZES = Workload(rows=32_000, tokens=100, repeats=1)
+SIZES = EncoderWorkload(rows=32_000, tokens=100, repeats=1)
 
 
 def epoch_round(number: int = 1, **values: Any) -> EpochRound:
@@ -25,15 +25,15 @@ def epoch_round(number: int = 1, **values: Any) -> EpochRound:
         "samples": 6400,
         "buffer": 1280,
         "groups": 50,
-        "forward": Cost(2.0, 768_000, 1.5),
-        "statistics": Cost(2.05, 768_000, 1.75),
-        "on_stored": Cost(0.03, 0, 1.0),
+        "forward": EncoderCost(2.0, 768_000, 1.5),
+        "statistics": EncoderCost(2.05, 768_000, 1.75),
+        "on_stored": EncoderCost(0.03, 0, 1.0),
         "lp": 0.11,
         "kept": 640,
         "training": {
-            TRAININGS[0].name: Cost(2.0, 200_000, 10.0),
-            TRAININGS[1].name: Cost(2.5, 200_000, 4.0),
-            TRAININGS[2].name: Cost(1.6, 100_000, 8.0),
+            TRAININGS[0].name: EncoderCost(2.0, 200_000, 10.0),
+            TRAININGS[1].name: EncoderCost(2.5, 200_000, 4.0),
+            TRAININGS[2].name: EncoderCost(1.6, 100_000, 8.0),
         },
     }
     return EpochRound(number, **(fields | values))
@@ -43,7 +43,7 @@ def embedding_rounds() -> list[EmbeddingRound]:
     """Make a round of each way to embed, all as fast as each other."""
     rows = [round(case.part * SIZES.rows) for case in EMBEDDINGS]
     return [
-        EmbeddingRound(1, case, n, Cost(n / 1000, 100 * n, 0.5 if case.part == 1 else 0.25))
+        EmbeddingRound(1, case, n, EncoderCost(n / 1000, 100 * n, 0.5 if case.part == 1 else 0.25))
         for case, n in zip(EMBEDDINGS, rows, strict=True)
     ]
 

@@ -14,8 +14,9 @@ from threadpoolctl import threadpool_limits
 from faircil.errors import SolverError
 from faircil.weighting.solver import Solution
 from faircil.weighting.weights import WHOLE
-from faircil_lab.bench.lp_programs import Case, NamedProgram, resized
-from faircil_lab.bench.measuring import Circumstances, Growth, exponent, seconds_of, written
+from faircil_lab.bench.lp_programs import NamedProgram, SolverCase, resized
+from faircil_lab.bench.measuring import Circumstances, Growth, exponent, seconds_of
+from faircil_lab.wording import seconds_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LpOptions:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class SolverTiming:
     """One solver on one program.
 
     Parameters
@@ -54,7 +55,7 @@ class Measurement:
     seconds : tuple of float
         Of every timed solve.
     objective, bound : float
-        Computed anew from the weights and the dual that came back, whatever the solver says.
+        Recomputed from the weights and the dual that the solver returned.
     violation : float
         Largest amount by which a floor is broken.
     passes : int or None
@@ -106,18 +107,18 @@ class LpResults(Circumstances):
 
     Parameters
     ----------
-    outcomes : tuple of Measurement and Skipped
+    outcomes : tuple of SolverTiming and Skipped
         In the order in which they came.
     options : LpOptions
     """
 
-    outcomes: tuple[Measurement | Skipped, ...]
+    outcomes: tuple[SolverTiming | Skipped, ...]
     options: LpOptions
 
     @property
-    def measurements(self) -> tuple[Measurement, ...]:
+    def measurements(self) -> tuple[SolverTiming, ...]:
         """What was measured."""
-        return tuple(o for o in self.outcomes if isinstance(o, Measurement))
+        return tuple(o for o in self.outcomes if isinstance(o, SolverTiming))
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -162,8 +163,8 @@ class Pace:
         if predicted <= self._limit:
             return None
         return (
-            f"predicted {written(predicted)} for one solve, more than the limit of "
-            f"{self._limit:g} s, from {written(seconds)} at n = {last:,} and growth "
+            f"predicted {seconds_text(predicted)} for one solve, more than the limit of "
+            f"{self._limit:g} s, from {seconds_text(seconds)} at n = {last:,} and growth "
             f"n^{growth.exponent:.2f}{' (assumed)' if fitted is None else ''}"
         )
 
@@ -172,19 +173,19 @@ SLOW = 1.0  # seconds: what a solve of this length starts up is nothing against 
 
 
 def measure(
-    programs: Sequence[NamedProgram], cases: Sequence[Case], options: LpOptions
-) -> Iterator[Measurement | Skipped]:
+    programs: Sequence[NamedProgram], cases: Sequence[SolverCase], options: LpOptions
+) -> Iterator[SolverTiming | Skipped]:
     """Measure every solver on every program, from the smallest size to the largest.
 
     Parameters
     ----------
     programs : sequence of NamedProgram
-    cases : sequence of Case
+    cases : sequence of SolverCase
     options : LpOptions
 
     Yields
     ------
-    Measurement or Skipped
+    SolverTiming or Skipped
         As they come, so that what is measured is not lost when the rest is interrupted.
     """
     pace = Pace(options.limit)
@@ -202,7 +203,7 @@ def measure(
                 if size is not None and size != len(program):
                     program = resized(program, size, seed=position)
                 for outcome in _compare(NamedProgram(named.name, program), size, running, options):
-                    if isinstance(outcome, Measurement):
+                    if isinstance(outcome, SolverTiming):
                         pace.note(outcome.solver, outcome.n, outcome.median)
                     yield outcome
 
@@ -212,8 +213,8 @@ def _sizes(options: LpOptions) -> Sequence[int | None]:
 
 
 def _compare(
-    named: NamedProgram, size: int | None, cases: Sequence[Case], options: LpOptions
-) -> Iterator[Measurement | Skipped]:
+    named: NamedProgram, size: int | None, cases: Sequence[SolverCase], options: LpOptions
+) -> Iterator[SolverTiming | Skipped]:
     """Solve once to warm up and to check the solution, then time the solvers in turns."""
     solvers: dict[str, Callable[[], Solution]] = {}
     solutions: dict[str, Solution] = {}
@@ -240,9 +241,9 @@ def _compare(
 
 def _measurement(
     named: NamedProgram, size: int | None, solver: str, seconds: Sequence[float], solution: Solution
-) -> Measurement:
+) -> SolverTiming:
     program, weights = named.program, solution.weights
-    return Measurement(
+    return SolverTiming(
         size=size,
         program=named.name,
         solver=solver,

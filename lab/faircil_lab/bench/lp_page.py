@@ -1,8 +1,8 @@
-"""A benchmark of solvers as files."""
+"""The benchmark of solvers: tables, picture and page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import geometric_mean
 from textwrap import fill
@@ -11,12 +11,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from faircil.report import Cell, Table, as_markdown
+from faircil.report import Table
 from faircil.report.plots import COLOURS, MARKERS
-from faircil_lab.bench.lp import LpResults, Measurement, Skipped
+from faircil_lab.bench.benchmark import Benchmark, items, sections, table_of
+from faircil_lab.bench.lp import LpResults, Skipped, SolverTiming
 from faircil_lab.bench.lp_programs import REFERENCE
-from faircil_lab.bench.measuring import Growth, described, exponent, written
-from faircil_lab.bench.pages import Findings
+from faircil_lab.bench.measuring import Growth, exponent
+from faircil_lab.wording import seconds_text
 
 RUN_SECONDS = 507.0  # in CPLEX, a run of Biased MNIST with EO
 PROGRAMS = 4 * 15  # tasks 2 to 5, one program in each of 15 epochs
@@ -80,7 +81,7 @@ class SolverAtSize:
 
 def summarise(results: LpResults) -> list[SolverAtSize]:
     """Return a row per size and solver, sizes rising, solvers in the order measured."""
-    parts: dict[tuple[int, str], list[Measurement]] = {}
+    parts: dict[tuple[int, str], list[SolverTiming]] = {}
     for item in results.measurements:
         parts.setdefault((item.size or 0, item.solver), []).append(item)
     sizes = {
@@ -94,7 +95,7 @@ def summarise(results: LpResults) -> list[SolverAtSize]:
 
 
 def _row(
-    items: Sequence[Measurement], reference: Sequence[Measurement], columns: Sequence[int]
+    items: Sequence[SolverTiming], reference: Sequence[SolverTiming], columns: Sequence[int]
 ) -> SolverAtSize:
     base = {item.program: item.median for item in reference}
     ratios = [base[item.program] / item.median for item in items if item.program in base]
@@ -177,34 +178,21 @@ HEADER = (
     "passes",
     "fractional weights",
 )
-TEXT = """# Time to solve the weighting program
-
-Written by
-
-```
-{command}
-```
-
-on {machine}.
-
+TEXT = """
 ![time against n]({picture})
 
 {caption}
-
 {tables}
 - *Time* is that of a whole solve, proof of optimality included: median of {repeats} solves after a
   warm-up, solvers in turns in one process, geometric mean over the programs.
-- *Worst gap* is (objective − bound) / (1 + |objective|), both computed anew from the weights and
-  the dual that the solver returned; the bound is proven whatever the solver.
+- *Worst gap* is (objective − bound) / (1 + |objective|), both recomputed from the weights and the
+  dual that the solver returned; the bound is proven whatever the solver.
 - *Passes* is how often all columns of the program were read, where the solver counts it; the
   largest over the programs, as is the number of *fractional weights*. A vertex has at most as many
   of these as the program has rows.
 - Every floor is kept to within {violation:.0e}.
 - {origin}
-{notes}
-## Programs
-
-{program_table}"""
+{missing}{program_table}"""
 RESIZED = (
     "A program is brought to n columns by drawing columns with replacement, multiplying each entry "
     "by\n  1 + 2 % noise, and all of them by old size over new size."
@@ -220,13 +208,13 @@ UNCHANGED = "The programs have their own sizes."
 
 def tables(rows: Sequence[SolverAtSize]) -> list[Table]:
     """Make a table per size with a row per solver, then one of exponents if there are sizes."""
-    made = []
-    for label in dict.fromkeys(row.label for row in rows):
-        cells = [tuple(map(Cell, _texts(row))) for row in rows if row.label == label]
-        made.append(Table(label, HEADER, tuple(cells)))
+    made = [
+        table_of(label, HEADER, (_texts(row) for row in rows if row.label == label))
+        for label in dict.fromkeys(row.label for row in rows)
+    ]
     if fits := exponents(rows):
-        cells = [(Cell(solver), Cell(f"{value:.2f}")) for solver, value in fits.items()]
-        made.append(Table("Growth", ("solver", "time grows as n to the"), tuple(cells)))
+        cells = [(solver, f"{value:.2f}") for solver, value in fits.items()]
+        made.append(table_of("Growth", ("solver", "time grows as n to the"), cells))
     return made
 
 
@@ -236,37 +224,30 @@ def not_measured(skipped: Sequence[Skipped]) -> list[str]:
     for item in skipped:
         parts.setdefault((item.size, item.solver), []).append(item)
     sentences = []
-    for (size, solver), items in parts.items():
+    for (size, solver), some in parts.items():
         where = "at the programs' own sizes" if size is None else f"at n = {size:,}"
-        many = "" if items[0].program is None else f" on {len(items)} program(s)"
-        sentences.append(f"{solver} {where}{many}: {items[0].why}")
+        many = "" if some[0].program is None else f" on {len(some)} program(s)"
+        sentences.append(f"{solver} {where}{many}: {some[0].why}")
     return sentences
 
 
-def page(results: LpResults, picture: str) -> str:
-    """Write the page; ``picture`` is where its picture is, seen from the page."""
+def _text(results: LpResults, pictures: Mapping[str, str]) -> str:
     options, measurements = results.options, results.measurements
     caption = CAPTION.format(
         programs=len({item.program for item in measurements}),
         threads=f"{options.threads} thread{'s' * (options.threads > 1)}",
         source=SOURCE,
     )
-    notes = [*results.notes, *(f"Not measured: {what}" for what in not_measured(results.skipped))]
-    if not results.complete:
-        notes.append("Not measured: the rest, since the benchmark was interrupted")
+    missing = not_measured(results.skipped)
     return TEXT.format(
-        command=results.command,
-        machine=described(results.environment),
-        picture=picture,
+        picture=pictures[PICTURE],
         caption=fill(caption, WIDTH),
-        tables="\n".join(
-            f"## {table.title}\n\n{as_markdown(table)}" for table in tables(summarise(results))
-        ),
+        tables=sections(tables(summarise(results))),
         repeats=options.repeats,
         violation=max(item.violation for item in measurements),
         origin=RESIZED if options.sizes else UNCHANGED,
-        notes="".join(["\nNotes:\n\n", *(f"- {note}\n" for note in notes)] if notes else []),
-        program_table=as_markdown(_program_table(results)),
+        missing=f"\nNot measured:\n\n{items(missing)}\n" if missing else "",
+        program_table=sections([_program_table(results)]),
     )
 
 
@@ -274,7 +255,7 @@ def _texts(row: SolverAtSize) -> tuple[str, ...]:
     return (
         row.solver,
         str(row.programs),
-        written(row.seconds),
+        seconds_text(row.seconds),
         "–" if row.ratio is None else _times(row.ratio),
         f"{row.gap:.0e}" if abs(row.gap) > EXACT else "0",
         "–" if row.passes is None else str(row.passes),
@@ -288,42 +269,28 @@ def _times(ratio: float) -> str:
 
 def _program_table(results: LpResults) -> Table:
     shapes = {item.program: (item.gap_rows, item.floor_rows) for item in results.measurements}
-    header = ("program", "gap rows", "floor rows")
-    cells = [(Cell(name), Cell(str(k)), Cell(str(m))) for name, (k, m) in shapes.items()]
-    return Table("Programs", header, tuple(cells))
+    rows = [(name, str(k), str(m)) for name, (k, m) in shapes.items()]
+    return table_of("Programs", ("program", "gap rows", "floor rows"), rows)
 
 
 PICTURE = "time"
 
 
-def lp_findings(results: LpResults) -> Findings:
-    """Put document, rows, picture and page together; something must have been measured."""
+def _document(results: LpResults) -> dict[str, Any]:
     rows = summarise(results)
-    document = {
-        "command": results.command,
-        "complete": results.complete,
+    return {
         "options": asdict(results.options),
-        "environment": dict(results.environment),
         "summary": [asdict(row) for row in rows],
         "exponents": exponents(rows),
         "measurements": [
             asdict(item) | {"median": item.median, "gap": item.gap} for item in results.measurements
         ],
         "skipped": [asdict(item) for item in results.skipped],
-        "notes": list(results.notes),
         "published": {"cplex": asdict(CPLEX)},
     }
-    return Findings(
-        document,
-        [_finding(item) for item in results.measurements],
-        tables(rows),
-        {PICTURE: time_against_n(rows)},
-        lambda pictures: page(results, pictures[PICTURE]),
-    )
 
 
-def _finding(item: Measurement) -> dict[str, Any]:
-    """One line of ``results.csv``."""
+def _csv_row(item: SolverTiming) -> dict[str, Any]:
     values = asdict(item)
     seconds = values.pop("seconds")
     return values | {
@@ -333,3 +300,22 @@ def _finding(item: Measurement) -> dict[str, Any]:
         "least_seconds": min(seconds),
         "most_seconds": max(seconds),
     }
+
+
+def _line(outcome: SolverTiming | Skipped) -> str:
+    if isinstance(outcome, Skipped):
+        where = "" if outcome.size is None else f" at n = {outcome.size:,}"
+        return f"{outcome.solver} not measured{where}: {outcome.why}"
+    time = seconds_text(outcome.median)
+    return f"n = {outcome.n:,}, {outcome.program}: {outcome.solver} {time}"
+
+
+SOLVER_TIMES = Benchmark[LpResults](
+    title="Time to solve the weighting program",
+    line=_line,
+    document=_document,
+    rows=lambda results: map(_csv_row, results.measurements),
+    tables=lambda results: tables(summarise(results)),
+    figures=lambda results: {PICTURE: time_against_n(summarise(results))},
+    text=_text,
+)

@@ -187,7 +187,7 @@ PROBE = WeightProgram(
 
 
 @dataclass(frozen=True)
-class Case:
+class SolverCase:
     """A solver under measurement.
 
     Parameters
@@ -204,21 +204,23 @@ class Case:
     solve: Callable[[Any], Solution]
 
 
-def all_cases(device: torch.device | None = None) -> dict[str, Case]:
+def all_cases(device: torch.device | None = None) -> dict[str, SolverCase]:
     """Return every solver there is, installed or not, by name; with a GPU also the one for it."""
-    cases = {name: Case(name, lambda program: program, SOLVERS[name]) for name in SOLVERS}
+    cases = {name: SolverCase(name, lambda program: program, SOLVERS[name]) for name in SOLVERS}
     if device is None or device.type == "cpu":
         return cases
 
     def to_device(program: WeightProgram) -> tuple[StoredRows, Floats, int]:
         return stored_rows(program, device), program.offsets, len(program.gap_offsets)
 
-    return cases | {ON_DEVICE: Case(ON_DEVICE, to_device, lambda given: solve_on_device(*given))}
+    return cases | {
+        ON_DEVICE: SolverCase(ON_DEVICE, to_device, lambda given: solve_on_device(*given))
+    }
 
 
 def usable_cases(
     names: Sequence[str] | None, mistakes: list[str], device: torch.device | None = None
-) -> tuple[list[Case], list[str]]:
+) -> tuple[list[SolverCase], list[str]]:
     """Choose the solvers to measure.
 
     Parameters
@@ -232,7 +234,7 @@ def usable_cases(
 
     Returns
     -------
-    cases : list of Case
+    cases : list of SolverCase
     notes : list of str
         Why a solver that nobody named is left out.
     """
@@ -253,7 +255,7 @@ def usable_cases(
     return cases, []
 
 
-def _why_not(case: Case) -> str | None:
+def _why_not(case: SolverCase) -> str | None:
     """Try a tiny program, which also loads what the solver needs; None if it works."""
     try:
         case.solve(case.prepare(PROBE))

@@ -104,20 +104,6 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
     return float(slope)
 
 
-def written(seconds: float) -> str:
-    """Write seconds with three digits, in the unit that people would use.
-
-    Examples
-    --------
-    >>> written(0.0000123), written(0.0123), written(1.234), written(123.4), written(0.0)
-    ('0.0123 ms', '12.3 ms', '1.23 s', '123 s', '0 s')
-    """
-    if seconds == 0:
-        return "0 s"
-    value, unit = (seconds, "s") if seconds >= 0.9995 else (1000 * seconds, "ms")
-    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f} {unit}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
     """How, and on what machine, a benchmark was made.

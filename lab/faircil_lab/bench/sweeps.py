@@ -13,11 +13,11 @@ from faircil.errors import FaircilError, UsageError, raise_all
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Outcome, Spent, Work, suits_gpu
 from faircil_lab.bench.measuring import Circumstances
-from faircil_lab.bench.runs import Contender
+from faircil_lab.bench.whole_runs import TimedMethod
 
 
 @dataclass(frozen=True)
-class Case:
+class Processes:
     """How many processes make the runs.
 
     Parameters
@@ -47,7 +47,7 @@ def _counted(number: int, device: str) -> str:
 
 
 @dataclass(frozen=True)
-class Parts:
+class TimeParts:
     """What the time of processes goes to, in seconds or in shares of all.
 
     Parameters
@@ -86,17 +86,17 @@ class Parts:
         """The runs themselves, as they would be without any sweep."""
         return self.weights + self.train + self.evaluate
 
-    def times(self, factor: float) -> Parts:
+    def times(self, factor: float) -> TimeParts:
         """Return all parts ``factor`` times as long."""
-        return Parts(**{name: factor * value for name, value in asdict(self).items()})
+        return TimeParts(**{name: factor * value for name, value in asdict(self).items()})
 
 
-PARTS = tuple(field.name for field in fields(Parts))
+PARTS = tuple(field.name for field in fields(TimeParts))
 
 
-def summed(parts: Sequence[Parts]) -> Parts:
+def summed(parts: Sequence[TimeParts]) -> TimeParts:
     """Add up, part by part."""
-    return Parts(**{name: sum(getattr(part, name) for part in parts) for name in PARTS})
+    return TimeParts(**{name: sum(getattr(part, name) for part in parts) for name in PARTS})
 
 
 @dataclass(frozen=True)
@@ -105,24 +105,24 @@ class SweepCost:
 
     Parameters
     ----------
-    case : Case
+    case : Processes
     repeat : int
         From 1.
     runs, processes : int
     wall : float
         Seconds from the beginning to the end.
-    parts : Parts
+    parts : TimeParts
         Seconds of all processes; together ``processes * wall``.
     cores : float
         That a process had while it worked; less than 1 where others were in its way, or it waited.
     """
 
-    case: Case
+    case: Processes
     repeat: int
     runs: int
     processes: int
     wall: float
-    parts: Parts
+    parts: TimeParts
     cores: float
 
 
@@ -146,7 +146,7 @@ METHODS = ("er", "fsw", "wa")
 JOBS = (1, 2)
 
 
-def works_of(contenders: Sequence[Contender], seeds: Sequence[int]) -> list[Work]:
+def works_of(contenders: Sequence[TimedMethod], seeds: Sequence[int]) -> list[Work]:
     """Return every run once; the test data is not looked at, as in a search for settings."""
     works = [
         Work(contender.config().model_copy(update={"evaluate_on": "validation"}), seed)
@@ -163,7 +163,7 @@ def cases_of(
     mistakes: list[str],
     *,
     alone: bool = False,
-) -> list[Case]:
+) -> list[Processes]:
     """Return what to compare, the reference first; adds to ``mistakes`` what cannot be measured.
 
     Parameters
@@ -190,9 +190,9 @@ def cases_of(
         except UsageError as error:
             mistakes.append(f"--gpu-jobs needs a GPU: {error}")
     beside = max(jobs, default=1) if suited < len(works) else 0
-    cases = [Case(alone=True)] * alone
-    cases += [Case(number) for number in dict.fromkeys(jobs)]
-    return cases + [Case(beside, number) for number in dict.fromkeys(gpu_jobs)]
+    cases = [Processes(alone=True)] * alone
+    cases += [Processes(number) for number in dict.fromkeys(jobs)]
+    return cases + [Processes(beside, number) for number in dict.fromkeys(gpu_jobs)]
 
 
 def _out_of_range(option: str, numbers: Sequence[int], most: int | None) -> list[str]:
@@ -227,7 +227,7 @@ class Arrival:
         return self.spent.device + self.spent.run - self.seconds["total"]
 
 
-def split_time(arrivals: Sequence[Arrival], wall: float) -> dict[int, Parts]:
+def split_time(arrivals: Sequence[Arrival], wall: float) -> dict[int, TimeParts]:
     """Divide the time of each process, ``wall`` seconds, by the number of the process."""
     by_process: dict[int, list[Arrival]] = {}
     for arrival in arrivals:
@@ -235,19 +235,19 @@ def split_time(arrivals: Sequence[Arrival], wall: float) -> dict[int, Parts]:
     return {process: _split(own, wall) for process, own in by_process.items()}
 
 
-def _split(arrivals: Sequence[Arrival], wall: float) -> Parts:
+def _split(arrivals: Sequence[Arrival], wall: float) -> TimeParts:
     first, last = arrivals[0], arrivals[-1]
     known = summed([_of_run(arrival) for arrival in arrivals])
     # Both clocks measure durations only: a process has its own zero.
     start = first.at - first.spent.total + first.preparation
     idle = wall - last.at
     rest = wall - known.total - start - idle
-    return summed([known, Parts(start, 0, 0, 0, 0, 0, rest, idle)])
+    return summed([known, TimeParts(start, 0, 0, 0, 0, 0, rest, idle)])
 
 
-def _of_run(arrival: Arrival) -> Parts:
+def _of_run(arrival: Arrival) -> TimeParts:
     seconds, spent = arrival.seconds, arrival.spent
-    return Parts(
+    return TimeParts(
         start=0,
         load=spent.load,
         weights=seconds["gradient"] + seconds["lp"],
@@ -263,7 +263,7 @@ IN_A_POOL = 2  # as many jobs as make a sweep start processes, even for one run
 
 
 def measure_sweeps(
-    works: Sequence[Work], cases: Sequence[Case], repeats: int
+    works: Sequence[Work], cases: Sequence[Processes], repeats: int
 ) -> Iterator[SweepCost]:
     """Make all runs in each case, in turns, ``repeats`` times."""
     for repeat in range(1, repeats + 1):
@@ -271,7 +271,7 @@ def measure_sweeps(
             yield measure_case(works, case, repeat)
 
 
-def measure_case(works: Sequence[Work], case: Case, repeat: int) -> SweepCost:
+def measure_case(works: Sequence[Work], case: Processes, repeat: int) -> SweepCost:
     """Make all runs once.
 
     Raises

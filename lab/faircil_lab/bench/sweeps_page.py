@@ -1,20 +1,27 @@
-"""A benchmark of sweeps as files."""
+"""The benchmark of sweeps: tables, sentences, picture and page."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from statistics import mean, median
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from faircil.report import Cell, Table, as_markdown
+from faircil.report import Table
 from faircil.report.plots import COLOURS
-from faircil_lab.bench.measuring import described, written
-from faircil_lab.bench.pages import Findings, Layer, split_bars
-from faircil_lab.bench.sweeps import PARTS, Case, Parts, SweepCost, SweepResults, summed
+from faircil_lab.bench.benchmark import (
+    Benchmark,
+    Layer,
+    items,
+    sections,
+    split_bars,
+    table_of,
+)
+from faircil_lab.bench.sweeps import PARTS, Processes, SweepCost, SweepResults, TimeParts, summed
+from faircil_lab.wording import percent, seconds_text, three_digits
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class CaseSummary:
 
     Parameters
     ----------
-    case : Case
+    case : Processes
     repeats, runs, processes : int
     wall : float
         Median of the seconds.
@@ -31,31 +38,31 @@ class CaseSummary:
         Runs per second.
     speedup : float
         Rate against that of the first case.
-    shares : Parts
+    shares : TimeParts
         Of the time of all processes, mean over repeats; together 1.
     cores : float
         That a process had while it worked, mean over repeats.
     """
 
-    case: Case
+    case: Processes
     repeats: int
     runs: int
     processes: int
     wall: float
     rate: float
     speedup: float
-    shares: Parts
+    shares: TimeParts
     cores: float
 
     @property
-    def per_run(self) -> Parts:
+    def per_run(self) -> TimeParts:
         """Seconds that a process has for a run: shorter is better, however many there are."""
         return self.shares.times(self.processes * self.wall / self.runs)
 
 
 def summarise_sweeps(costs: Sequence[SweepCost]) -> list[CaseSummary]:
     """Return a row per case, in the order measured."""
-    parts: dict[Case, list[SweepCost]] = {}
+    parts: dict[Processes, list[SweepCost]] = {}
     for cost in costs:
         parts.setdefault(cost.case, []).append(cost)
     rates = {case: part[0].runs / _wall(part) for case, part in parts.items()}
@@ -79,7 +86,7 @@ def _wall(costs: Sequence[SweepCost]) -> float:
     return median(cost.wall for cost in costs)
 
 
-def _shares(costs: Sequence[SweepCost]) -> Parts:
+def _shares(costs: Sequence[SweepCost]) -> TimeParts:
     return summed([cost.parts.times(1 / cost.parts.total / len(costs)) for cost in costs])
 
 
@@ -99,8 +106,8 @@ def sweep_tables(rows: Sequence[CaseSummary]) -> list[Table]:
     )
     shares = ("processes", *(part_name(part) for part in PARTS))
     return [
-        Table("Speed", speed, tuple(_speed_cells(row) for row in rows)),
-        Table("Shares of the time", shares, tuple(_share_cells(row) for row in rows)),
+        table_of("Speed", speed, map(_speed_texts, rows)),
+        table_of("Shares of the time", shares, map(_share_texts, rows)),
     ]
 
 
@@ -109,36 +116,13 @@ def part_name(part: str) -> str:
     return WORDS.get(part, part)
 
 
-def percent(share: float) -> str:
-    """Write a share.
-
-    Examples
-    --------
-    >>> percent(0.0712)
-    '7.1 %'
-    """
-    return f"{100 * share:z.1f} %"
+def _speed_texts(row: CaseSummary) -> tuple[str, ...]:
+    texts = (row.case.name, str(row.runs), seconds_text(row.wall), three_digits(row.rate))
+    return (*texts, f"{row.speedup:.2f}", f"{row.cores:.2f}")
 
 
-def digits(value: float) -> str:
-    """Write a rate with three digits.
-
-    Examples
-    --------
-    >>> digits(0.01234), digits(1.234), digits(123.4)
-    ('0.0123', '1.23', '123')
-    """
-    return f"{value:#.3g}".rstrip(".")
-
-
-def _speed_cells(row: CaseSummary) -> tuple[Cell, ...]:
-    texts = (row.case.name, str(row.runs), written(row.wall), digits(row.rate))
-    return tuple(map(Cell, (*texts, f"{row.speedup:.2f}", f"{row.cores:.2f}")))
-
-
-def _share_cells(row: CaseSummary) -> tuple[Cell, ...]:
-    texts = (percent(getattr(row.shares, part)) for part in PARTS)
-    return tuple(map(Cell, (row.case.name, *texts)))
+def _share_texts(row: CaseSummary) -> tuple[str, ...]:
+    return (row.case.name, *(percent(getattr(row.shares, part), 1) for part in PARTS))
 
 
 IDLE = "#BBBBBB"  # nothing is done
@@ -154,7 +138,7 @@ def time_per_run(rows: Sequence[CaseSummary]) -> Figure:
         for part, colour in zip(PARTS, (*COLOURS, IDLE), strict=True)
     ]
     names = [row.case.name.replace(" and ", "\nand ") for row in rows]
-    words = [f"{digits(row.rate)} runs per second" for row in rows]
+    words = [f"{three_digits(row.rate)} runs per second" for row in rows]
     return split_bars(names, layers, words, "seconds of a process, per run")
 
 
@@ -185,7 +169,7 @@ def sentences(rows: Sequence[CaseSummary]) -> Iterator[str]:
 
 
 def _speed(row: CaseSummary, first: CaseSummary) -> str:
-    text = f"{row.runs} runs in {written(row.wall)}, {digits(row.rate)} runs per second"
+    text = f"{row.runs} runs in {seconds_text(row.wall)}, {three_digits(row.rate)} runs per second"
     if row is first:
         return f"{text}."
     return f"{text}, {row.speedup:.2f} times as many as with {first.case.name}."
@@ -200,24 +184,14 @@ def _is_disturbed(row: CaseSummary) -> bool:
 def _time(row: CaseSummary) -> str:
     shares = row.shares
     most = sorted(AROUND, key=lambda part: getattr(shares, part), reverse=True)[:MENTIONED]
-    around = ", ".join(f"{percent(getattr(shares, part))} {part_name(part)}" for part in most)
+    around = ", ".join(f"{percent(getattr(shares, part), 1)} {part_name(part)}" for part in most)
     return (
-        f"{percent(shares.runs)} of the time is the runs themselves, {around}; with nothing but "
+        f"{percent(shares.runs, 1)} of the time is the runs themselves, {around}; with nothing but "
         f"the runs it would be {shares.total / shares.runs:.2f} times as fast."
     )
 
 
 PICTURE = "time"  # its name
-HEAD = """# Time of a sweep
-
-Written by
-
-```
-{command}
-```
-
-on {machine}.
-"""
 FOUND = """
 The same {runs} runs, on validation data, with each number of processes, in turns, in a new folder
 each time; median of {repeats}.
@@ -240,64 +214,47 @@ to the end of the sweep, *all else* nets, buffers, locks and waiting for the nex
 """
 
 
-def page(results: SweepResults, pictures: Mapping[str, str]) -> str:
-    """Write the page; ``pictures`` says where each picture is, seen from the page."""
+def _text(results: SweepResults, pictures: Mapping[str, str]) -> str:
     rows = summarise_sweeps(results.costs)
-    text = HEAD.format(command=results.command, machine=described(results.environment))
-    text += "".join(f"\n{note}.\n" for note in results.notes)
-    text += FOUND.format(
+    text = FOUND.format(
         runs=len(results.works),
         repeats=max(row.repeats for row in rows),
-        sentences="\n".join(f"- {sentence}" for sentence in sentences(rows)),
+        sentences=items(sentences(rows)),
         picture=pictures[PICTURE],
     )
-    for table in sweep_tables(rows):
-        text += f"\n## {table.title}\n\n{as_markdown(table)}"
-    text += PARTS_TEXT
-    return text if results.complete else f"{text}\nThe benchmark was interrupted here.\n"
+    return text + sections(sweep_tables(rows)) + PARTS_TEXT
 
 
-@dataclass(frozen=True)
-class Value:
-    """One line of ``results.csv``.
-
-    Parameters
-    ----------
-    case : str
-        How many processes.
-    repeat : int
-    quantity : str
-        ``wall``, ``runs``, ``processes``, or a part of the time of all processes.
-    value : float
-    """
-
-    case: str
-    repeat: int
-    quantity: str
-    value: float
-
-
-def sweep_findings(results: SweepResults) -> Findings:
-    """Put document, rows, tables, picture and page together."""
+def _document(results: SweepResults) -> dict[str, Any]:
     rows = summarise_sweeps(results.costs)
-    document = {
-        **results.described(),
+    return {
         "runs": list(results.works),
-        "findings": list(sentences(rows)),
         "summary": [{"name": row.case.name} | asdict(row) for row in rows],
         "sweeps": [asdict(cost) for cost in results.costs],
     }
-    return Findings(
-        document,
-        [asdict(value) for value in _values(results)],
-        sweep_tables(rows),
-        {PICTURE: time_per_run(rows)},
-        partial(page, results),
-    )
 
 
-def _values(results: SweepResults) -> Iterator[Value]:
+def _rows(results: SweepResults) -> Iterator[dict[str, Any]]:
+    """Yield wall time, runs, processes, and the parts of the time of all processes."""
     for cost in results.costs:
         values = {"wall": cost.wall, "runs": cost.runs, "processes": cost.processes}
         for quantity, value in (values | asdict(cost.parts)).items():
-            yield Value(cost.case.name, cost.repeat, quantity, value)
+            case = {"case": cost.case.name, "repeat": cost.repeat}
+            yield case | {"quantity": quantity, "value": value}
+
+
+def _line(cost: SweepCost) -> str:
+    time = seconds_text(cost.wall)
+    return f"{cost.case.name}, round {cost.repeat}: {cost.runs} runs in {time}"
+
+
+SWEEP_TIMES = Benchmark[SweepResults](
+    title="Time of a sweep",
+    line=_line,
+    document=_document,
+    rows=_rows,
+    tables=lambda results: sweep_tables(summarise_sweeps(results.costs)),
+    figures=lambda results: {PICTURE: time_per_run(summarise_sweeps(results.costs))},
+    text=_text,
+    sentences=lambda results: sentences(summarise_sweeps(results.costs)),
+)

@@ -21,7 +21,7 @@ LEAST_TOKENS = 4  # a first one and a few words
 
 
 @dataclass(frozen=True)
-class Workload:
+class EncoderWorkload:
     """An encoder of BERT's kind and a corpus; the defaults are BERT-base and BiasBios.
 
     Parameters
@@ -148,7 +148,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Cost:
+class EncoderCost:
     """What a piece of work took.
 
     Parameters
@@ -170,7 +170,9 @@ class Cost:
         return self.tokens / self.seconds
 
 
-def gauge(work: Callable[[], Result], device: torch.device, tokens: int = 0) -> tuple[Result, Cost]:
+def gauge(
+    work: Callable[[], Result], device: torch.device, tokens: int = 0
+) -> tuple[Result, EncoderCost]:
     """Do the work; return what it returns, and what it took until the device was done."""
     on_gpu = device.type == "cuda"
     if on_gpu:
@@ -182,7 +184,7 @@ def gauge(work: Callable[[], Result], device: torch.device, tokens: int = 0) -> 
         torch.cuda.synchronize(device)
     seconds = time.perf_counter() - start
     memory = torch.cuda.max_memory_allocated(device) / 2**30 if on_gpu else None
-    return result, Cost(seconds, tokens, memory)
+    return result, EncoderCost(seconds, tokens, memory)
 
 
 @dataclass(frozen=True)
@@ -195,30 +197,30 @@ class EpochRound:
         From 1.
     samples, buffer, groups : int
         Texts of the task and of the buffer, and groups that are compared.
-    forward : Cost
+    forward : EncoderCost
         One pass of task and buffer through the encoder, without gradients.
-    statistics : Cost
+    statistics : EncoderCost
         All that the program needs, that pass included.
-    on_stored : Cost
+    on_stored : EncoderCost
         The same from features that are there already: all but the pass.
     lp : float
         Seconds of the linear program.
     kept : int
         Texts that an epoch with its weights trains on.
     training : mapping
-        Cost of some training steps, by the name of the way to train.
+        EncoderCost of some training steps, by the name of the way to train.
     """
 
     number: int
     samples: int
     buffer: int
     groups: int
-    forward: Cost
-    statistics: Cost
-    on_stored: Cost
+    forward: EncoderCost
+    statistics: EncoderCost
+    on_stored: EncoderCost
     lp: float
     kept: int
-    training: Mapping[str, Cost]
+    training: Mapping[str, EncoderCost]
 
 
 @dataclass(frozen=True)
@@ -231,13 +233,13 @@ class EmbeddingRound:
         From 1.
     case : Embedding
     rows : int
-    cost : Cost
+    cost : EncoderCost
     """
 
     number: int
     case: Embedding
     rows: int
-    cost: Cost
+    cost: EncoderCost
 
 
 TextOutcome = EpochRound | EmbeddingRound
@@ -249,11 +251,11 @@ class TextResults(Circumstances):
 
     Parameters
     ----------
-    workload : Workload
+    workload : EncoderWorkload
     outcomes : tuple of EpochRound and EmbeddingRound
     """
 
-    workload: Workload
+    workload: EncoderWorkload
     outcomes: tuple[TextOutcome, ...]
 
     @property
@@ -272,7 +274,7 @@ BACKWARD = 2  # passes that a backward pass is worth
 PATIENCE = 600.0  # seconds that nobody has to be asked about
 
 
-def flops(workload: Workload) -> float:
+def flops(workload: EncoderWorkload) -> float:
     """Return the products and sums of the whole benchmark, roughly."""
     task = workload.rows / TASKS * workload.tokens
     step = 2 * BATCH * workload.tokens
@@ -286,22 +288,8 @@ def flops(workload: Workload) -> float:
     return tokens * workload.flops_per_token
 
 
-def cpu_seconds(workload: Workload) -> float:
+def cpu_seconds(workload: EncoderWorkload) -> float:
     """Return how long this CPU would take, from the time of a matrix product."""
     matrix = torch.ones(SIZE, SIZE)
     seconds = medians({"product": lambda: matrix @ matrix}, 5)["product"]
     return flops(workload) / (2 * SIZE**3 / seconds)
-
-
-def spoken(seconds: float) -> str:
-    """Write a long time as people would say it.
-
-    Examples
-    --------
-    >>> spoken(90), spoken(5400), spoken(400_000)
-    ('2 minutes', '1.5 hours', '4.6 days')
-    """
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} minutes"
-    hours = seconds / 3600
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"

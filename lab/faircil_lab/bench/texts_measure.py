@@ -31,12 +31,12 @@ from faircil_lab.bench.texts import (
     QUOTA,
     TASKS,
     TRAININGS,
-    Cost,
     Embedding,
     EmbeddingRound,
+    EncoderCost,
+    EncoderWorkload,
     EpochRound,
     Training,
-    Workload,
     gauge,
 )
 
@@ -47,7 +47,7 @@ OWN_WORDS = 8  # that a group has
 OLD_CLASSES = CLASSES - CLASSES // TASKS  # of all tasks but the last
 
 
-def make_encoder(workload: Workload) -> Encoder:
+def make_encoder(workload: EncoderWorkload) -> Encoder:
     """Make an encoder of BERT's architecture with weights that are drawn, on the CPU.
 
     It has no tokenizer and no files: its texts are made as tokens.
@@ -99,7 +99,7 @@ class Corpus:
         return ReplayBuffer(QUOTA).with_task(earlier, None, torch.Generator().manual_seed(0))
 
 
-def make_corpus(workload: Workload) -> Corpus:
+def make_corpus(workload: EncoderWorkload) -> Corpus:
     """Draw texts: in each some tokens are of its class and attribute value, the others of all."""
     generator = torch.Generator().manual_seed(0)
     place = torch.arange(workload.rows)
@@ -135,7 +135,7 @@ def shortened_rows(tokens: Tensor, shortest: float) -> Tensor:
 
 
 def measure_embeddings(
-    workload: Workload, encoder: Encoder, corpus: Corpus, device: torch.device
+    workload: EncoderWorkload, encoder: Encoder, corpus: Corpus, device: torch.device
 ) -> Iterator[EmbeddingRound]:
     """Embed in all ways, in turns; what is the whole corpus, once at the end."""
     gc.collect()  # nets that nobody needs any more would count as memory
@@ -157,7 +157,7 @@ def _texts(corpus: Corpus, case: Embedding) -> Tensor:
     return shortened_rows(corpus.samples.x[::every].contiguous(), case.shortest)
 
 
-def _embed(model: nn.Module, ids: Tensor, case: Embedding, device: torch.device) -> Cost:
+def _embed(model: nn.Module, ids: Tensor, case: Embedding, device: torch.device) -> EncoderCost:
     how = Passing(PADDING, FROZEN, case.token_budget, case.precision, ids.shape[1])
 
     def work() -> None:
@@ -176,7 +176,7 @@ KNOWN = 20  # steps on the buffer alone before: the old classes are known then, 
 
 
 def measure_epochs(
-    workload: Workload, encoder: Encoder, corpus: Corpus, device: torch.device
+    workload: EncoderWorkload, encoder: Encoder, corpus: Corpus, device: torch.device
 ) -> Iterator[EpochRound]:
     """Measure the parts of an epoch of the last task, round by round, while the net learns."""
     current, buffer = corpus.last_task.to(device), corpus.buffer
@@ -197,7 +197,7 @@ def measure_epochs(
 
 def _measure_round(
     number: int,
-    workload: Workload,
+    workload: EncoderWorkload,
     net: TextNet,
     learner: Learner,
     current: Samples,
@@ -231,13 +231,13 @@ class _Weights:
     """The weights of an epoch, and what they cost; see :class:`EpochRound`."""
 
     result: WeightResult
-    forward: Cost
-    statistics: Cost
-    on_stored: Cost
+    forward: EncoderCost
+    statistics: EncoderCost
+    on_stored: EncoderCost
 
 
 def _measure_weights(
-    workload: Workload, net: TextNet, current: Samples, memory: Samples
+    workload: EncoderWorkload, net: TextNet, current: Samples, memory: Samples
 ) -> _Weights:
     device = current.y.device
     weigh = FairSampleWeights(measure="eo", alpha=BUDGET / len(current))
@@ -261,7 +261,7 @@ def _features(net: TextNet, *parts: Samples) -> list[Samples]:
 
 
 def _batches(
-    workload: Workload,
+    workload: EncoderWorkload,
     way: Training,
     learner: Learner,
     current: Samples,
@@ -281,7 +281,7 @@ def _batches(
     return batches
 
 
-def _train(learner: Learner, batches: Sequence[Batch], device: torch.device) -> Cost:
+def _train(learner: Learner, batches: Sequence[Batch], device: torch.device) -> EncoderCost:
     """Take the steps, and count the tokens of texts and replayed texts without padding."""
     tokens = sum(
         int(row_lengths(part.x, PADDING).sum())

@@ -1,19 +1,25 @@
-"""A benchmark of an encoder as files."""
+"""The benchmark of text encoders: tables, sentences, picture and page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from statistics import median
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from faircil.report import Cell, Table, as_markdown
+from faircil.report import Table
 from faircil.report.plots import COLOURS
 from faircil.weighting.weights import AUTO_BUDGET
-from faircil_lab.bench.measuring import described, written
-from faircil_lab.bench.pages import Findings, Layer, split_bars
+from faircil_lab.bench.benchmark import (
+    Benchmark,
+    Layer,
+    items,
+    sections,
+    split_bars,
+    table_of,
+)
 from faircil_lab.bench.texts import (
     ATTRIBUTES,
     BATCH,
@@ -22,14 +28,16 @@ from faircil_lab.bench.texts import (
     QUOTA,
     TASKS,
     TRAININGS,
-    Cost,
     Embedding,
     EmbeddingRound,
+    EncoderCost,
+    EncoderWorkload,
     EpochRound,
+    TextOutcome,
     TextResults,
-    Workload,
 )
 from faircil_lab.bench.texts_measure import BUDGET
+from faircil_lab.wording import percent, seconds_text
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ def beyond_pass(rounds: Sequence[EpochRound]) -> float:
     return max(rest, median(one.on_stored.seconds for one in rounds))
 
 
-def epochs_of(rounds: Sequence[EpochRound], workload: Workload) -> list[Epoch]:
+def epochs_of(rounds: Sequence[EpochRound], workload: EncoderWorkload) -> list[Epoch]:
     """Return an epoch of plain replay, of FSW if it kept all texts, and with those it keeps."""
     first = rounds[0]
     rate = median(one.training[TRAININGS[0].name].rate for one in rounds)
@@ -97,7 +105,7 @@ def epochs_of(rounds: Sequence[EpochRound], workload: Workload) -> list[Epoch]:
     ]
 
 
-def parts_of(rounds: Sequence[EpochRound]) -> dict[str, Cost]:
+def parts_of(rounds: Sequence[EpochRound]) -> dict[str, EncoderCost]:
     """Return the medians of what goes through the encoder, by name."""
     parts = {
         "one pass without gradients": [one.forward for one in rounds],
@@ -108,17 +116,17 @@ def parts_of(rounds: Sequence[EpochRound]) -> dict[str, Cost]:
     return {name: middle(costs) for name, costs in parts.items()}
 
 
-def embeddings_of(rounds: Sequence[EmbeddingRound]) -> dict[Embedding, Cost]:
+def embeddings_of(rounds: Sequence[EmbeddingRound]) -> dict[Embedding, EncoderCost]:
     """Return the medians of the ways to embed."""
     cases = dict.fromkeys(one.case for one in rounds)
     return {case: middle([one.cost for one in rounds if one.case == case]) for case in cases}
 
 
-def middle(costs: Sequence[Cost]) -> Cost:
+def middle(costs: Sequence[EncoderCost]) -> EncoderCost:
     """Return the median of the seconds and the largest peak of costs of the same work."""
     peaks = [cost.memory for cost in costs if cost.memory is not None]
     seconds = median(cost.seconds for cost in costs)
-    return Cost(seconds, costs[0].tokens, max(peaks) if peaks else None)
+    return EncoderCost(seconds, costs[0].tokens, max(peaks) if peaks else None)
 
 
 SPEED = ("tokens", "time", "tokens per second", "peak GPU memory")
@@ -130,11 +138,11 @@ def text_tables(results: TextResults) -> list[Table]:
     if results.epochs:
         tables.append(epoch_table(epochs_of(results.epochs, results.workload)))
         rows = [(name, *speed(cost)) for name, cost in parts_of(results.epochs).items()]
-        tables.append(_table("Parts of an epoch", ("part", *SPEED), rows))
+        tables.append(table_of("Parts of an epoch", ("part", *SPEED), rows))
     if results.embeddings:
         costs = embeddings_of(results.embeddings)
         rows = [(case.name, *speed(cost)) for case, cost in costs.items()]
-        tables.append(_table("Embeddings of a frozen encoder", ("way", *SPEED), rows))
+        tables.append(table_of("Embeddings of a frozen encoder", ("way", *SPEED), rows))
     return tables
 
 
@@ -148,44 +156,31 @@ def epoch_table(epochs: Sequence[Epoch]) -> Table:
         (
             epoch.name,
             f"{epoch.samples:,}",
-            *map(written, (epoch.forward, epoch.beyond, epoch.lp, epoch.training, epoch.total)),
-            percent(epoch.share_beyond),
+            *map(
+                seconds_text, (epoch.forward, epoch.beyond, epoch.lp, epoch.training, epoch.total)
+            ),
+            percent(epoch.share_beyond, 2),
         )
         for epoch in epochs
     ]
-    return _table("An epoch", header, rows)
+    return table_of("An epoch", header, rows)
 
 
-def speed(cost: Cost) -> tuple[str, ...]:
+def speed(cost: EncoderCost) -> tuple[str, ...]:
     """Write tokens, time, tokens per second and peak memory."""
     memory = "–" if cost.memory is None else f"{cost.memory:.2f} GiB"
-    return f"{cost.tokens:,}", written(cost.seconds), rate(cost), memory
+    return f"{cost.tokens:,}", seconds_text(cost.seconds), rate(cost), memory
 
 
-def rate(cost: Cost) -> str:
+def rate(cost: EncoderCost) -> str:
     """Write tokens per second with three digits.
 
     Examples
     --------
-    >>> rate(Cost(2.0, 3_456_789, None)), rate(Cost(2.0, 100, None))
+    >>> rate(EncoderCost(2.0, 3_456_789, None)), rate(EncoderCost(2.0, 100, None))
     ('1,730,000', '50')
     """
     return f"{float(f'{cost.rate:.3g}'):,.0f}"
-
-
-def percent(share: float) -> str:
-    """Write a share of an epoch.
-
-    Examples
-    --------
-    >>> percent(0.01234)
-    '1.23 %'
-    """
-    return f"{100 * share:.2f} %"
-
-
-def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    return Table(title, header, tuple(tuple(map(Cell, row)) for row in rows))
 
 
 # Fields of an epoch, what people call them, and their colours.
@@ -204,7 +199,7 @@ def epoch_bars(epochs: Sequence[Epoch]) -> Figure:
         for field, name, colour in PARTS
     ]
     words = [
-        f"{percent(epoch.share_beyond)} beyond the pass" if epoch.forward > 0 else ""
+        f"{percent(epoch.share_beyond, 2)} beyond the pass" if epoch.forward > 0 else ""
         for epoch in epochs
     ]
     return split_bars([epoch.name for epoch in epochs], layers, words, "seconds of an epoch")
@@ -239,9 +234,9 @@ def _about_epochs(results: TextResults) -> Iterator[str]:
         verdict = "reached" if epoch.share_beyond <= GOAL else "**missed**"
         yield (
             f"{epoch.name} ({epoch.samples:,} of {rounds[0].samples:,}): beyond the one pass, "
-            f"statistics ({written(epoch.beyond)}) and LP ({written(epoch.lp)}) take "
-            f"{percent(epoch.share_beyond)} of an epoch of {written(epoch.total)}; the goal of at "
-            f"most {100 * GOAL:.0f} % is {verdict}."
+            f"statistics ({seconds_text(epoch.beyond)}) and LP ({seconds_text(epoch.lp)}) take "
+            f"{percent(epoch.share_beyond, 2)} of an epoch of {seconds_text(epoch.total)}; the "
+            f"goal of at most {percent(GOAL)} is {verdict}."
         )
 
 
@@ -252,25 +247,15 @@ def _about_embeddings(results: TextResults) -> Iterator[str]:
             cost = costs[case]
             yield (
                 f"A frozen encoder, {case.name}: {rate(cost)} tokens per second, "
-                f"{written(cost.seconds)}{_peak(cost)}."
+                f"{seconds_text(cost.seconds)}{_peak(cost)}."
             )
 
 
-def _peak(cost: Cost) -> str:
+def _peak(cost: EncoderCost) -> str:
     return "" if cost.memory is None else f", peak {cost.memory:.2f} GiB"
 
 
 PICTURE = "epoch"  # its name
-HEAD = """# Time of a text encoder
-
-Written by
-
-```
-{command}
-```
-
-on {machine}, device {device}.
-"""
 WHAT = """
 An encoder of BERT's architecture with random weights: {w.layers} layers, {w.hidden} numbers per
 token. A corpus of {w.rows:,} texts of {w.tokens} tokens each, which are drawn: {classes} classes,
@@ -295,15 +280,10 @@ memory is bounded, its peak is that of a part.
 """
 
 
-def page(results: TextResults, pictures: Mapping[str, str]) -> str:
-    """Write the page; ``pictures`` says where each picture is, seen from the page."""
-    environment, workload = results.environment, results.workload
-    text = HEAD.format(
-        command=results.command, machine=described(environment), device=environment["device"]
-    )
-    text += "".join(f"\n{note}.\n" for note in results.notes)
-    text += WHAT.format(w=workload, classes=CLASSES, attributes=ATTRIBUTES, tasks=TASKS)
-    text += "\n" + "\n".join(f"- {sentence}" for sentence in sentences(results)) + "\n"
+def _text(results: TextResults, pictures: Mapping[str, str]) -> str:
+    workload = results.workload
+    text = WHAT.format(w=workload, classes=CLASSES, attributes=ATTRIBUTES, tasks=TASKS)
+    text += f"\n{items(sentences(results))}\n"
     if results.epochs:
         epoch = results.epochs[0]
         all_steps = -(-epoch.samples // BATCH)
@@ -318,74 +298,82 @@ def page(results: TextResults, pictures: Mapping[str, str]) -> str:
         )
     if results.embeddings:
         text += EMBEDDINGS_TEXT
-    for table in text_tables(results):
-        text += f"\n## {table.title}\n\n{as_markdown(table)}"
-    return text if results.complete else f"{text}\nThe benchmark was interrupted here.\n"
+    return text + sections(text_tables(results))
 
 
-@dataclass(frozen=True)
-class Value:
-    """One line of ``results.csv``.
-
-    Parameters
-    ----------
-    part : str
-        Of an epoch, or the way to embed.
-    round : int
-    seconds : float
-    tokens : int
-    memory_gib : float or None
-    """
-
-    part: str
-    round: int
-    seconds: float
-    tokens: int
-    memory_gib: float | None
-
-
-def text_findings(results: TextResults) -> Findings:
-    """Put document, rows, tables, picture and page together."""
-    epochs = epochs_of(results.epochs, results.workload) if results.epochs else []
+def _document(results: TextResults) -> dict[str, Any]:
     parts = parts_of(results.epochs) if results.epochs else {}
     ways = {case.name: cost for case, cost in embeddings_of(results.embeddings).items()}
-    document = {
-        **results.described(),
+    return {
         "workload": asdict(results.workload),
-        "findings": list(sentences(results)),
         "epochs": [
             asdict(epoch) | {"total": epoch.total, "share_beyond": epoch.share_beyond}
-            for epoch in epochs
+            for epoch in _epochs(results)
         ],
         "parts": {name: _with_rate(cost) for name, cost in parts.items()},
         "embeddings": {name: _with_rate(cost) for name, cost in ways.items()},
         "rounds": [asdict(outcome) for outcome in results.outcomes],
     }
-    figures: dict[str, Figure] = {PICTURE: epoch_bars(epochs)} if epochs else {}
-    return Findings(
-        document,
-        [asdict(value) for value in _values(results)],
-        text_tables(results),
-        figures,
-        partial(page, results),
-    )
 
 
-def _with_rate(cost: Cost) -> dict[str, float | None]:
+def _epochs(results: TextResults) -> list[Epoch]:
+    return epochs_of(results.epochs, results.workload) if results.epochs else []
+
+
+def _figures(results: TextResults) -> dict[str, Figure]:
+    epochs = _epochs(results)
+    return {PICTURE: epoch_bars(epochs)} if epochs else {}
+
+
+def _with_rate(cost: EncoderCost) -> dict[str, float | None]:
     return asdict(cost) | {"tokens_per_second": cost.rate}
 
 
-def _values(results: TextResults) -> Iterator[Value]:
+def _rows(results: TextResults) -> Iterator[dict[str, Any]]:
+    """Yield the cost of each part of an epoch, and of each way to embed, round by round."""
+
+    def row(part: str, number: int, cost: EncoderCost) -> dict[str, Any]:
+        return {
+            "part": part,
+            "round": number,
+            "seconds": cost.seconds,
+            "tokens": cost.tokens,
+            "memory_gib": cost.memory,
+        }
+
     for one in results.epochs:
         parts = {
             "forward": one.forward,
             "statistics": one.statistics,
             "statistics from stored features": one.on_stored,
-            "LP": Cost(one.lp, 0, None),
+            "LP": EncoderCost(one.lp, 0, None),
             **one.training,
         }
-        for name, cost in parts.items():
-            yield Value(name, one.number, cost.seconds, cost.tokens, cost.memory)
+        yield from (row(name, one.number, cost) for name, cost in parts.items())
     for way in results.embeddings:
-        cost = way.cost
-        yield Value(way.case.name, way.number, cost.seconds, cost.tokens, cost.memory)
+        yield row(way.case.name, way.number, way.cost)
+
+
+def _line(outcome: TextOutcome) -> str:
+    if isinstance(outcome, EpochRound):
+        speeds = (f"{name}: {rate(cost)} per second" for name, cost in outcome.training.items())
+        return (
+            f"epoch, round {outcome.number}: one pass {seconds_text(outcome.forward.seconds)}, "
+            f"statistics with it {seconds_text(outcome.statistics.seconds)}, LP "
+            f"{seconds_text(outcome.lp)}; {'; '.join(speeds)}"
+        )
+    speed = rate(outcome.cost)
+    return f"embedding, {outcome.case.name}, round {outcome.number}: {speed} tokens per second"
+
+
+ENCODER_TIMES = Benchmark[TextResults](
+    title="Time of a text encoder",
+    line=_line,
+    document=_document,
+    rows=_rows,
+    tables=text_tables,
+    figures=_figures,
+    text=_text,
+    sentences=sentences,
+    besides=lambda results: f", device {results.environment['device']}",
+)

@@ -1,16 +1,28 @@
-"""``faircil bench``: measure the solvers, runs and what they are made of, sweeps, text encoders."""
+"""``faircil bench``: measure the solvers, whole runs, sweeps, and text encoders."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from faircil.cli.parser import add_command
-from faircil_lab.cli import lp as bench_lp
-from faircil_lab.cli import runs as bench_run
-from faircil_lab.cli import sweeps as bench_sweep
-from faircil_lab.cli import texts as bench_text
+from faircil.cli.console import say, show_table
+from faircil.cli.run import parse_seeds
 
-ACTIONS = {"lp": bench_lp, "run": bench_run, "sweep": bench_sweep, "text": bench_text}
+if TYPE_CHECKING:
+    import torch
+
+    from faircil_lab.bench.benchmark import Benchmark, Findings
+    from faircil_lab.bench.lp import LpOptions
+    from faircil_lab.bench.lp_programs import NamedProgram
+    from faircil_lab.bench.texts import EncoderWorkload, TextOutcome
+    from faircil_lab.bench.whole_runs import RunOutcome, TimedMethod
+
 EPILOG = """examples:
   faircil bench lp --sizes 1k 12k 100k 1M
   faircil bench lp mine.npz --solvers highs
@@ -21,15 +33,522 @@ EPILOG = """examples:
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
+PLACES = ("--out", "--page")  # options that say where to write, with a value each
+MANNERS = ("--json", "--quiet")
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Action:
+    """A benchmark as a subcommand: its help, its options, and what it does."""
+
+    help: str
+    epilog: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    command: Callable[[argparse.Namespace], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    for name, module in ACTIONS.items():
-        add_command(actions, name, module, module.HELP)
+    for name, action in ACTIONS.items():
+        own = actions.add_parser(
+            name,
+            help=action.help,
+            description=f"{action.help[0].upper()}{action.help[1:]}.",
+            epilog=action.epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        action.add_arguments(own)
+        _add_output_arguments(own, Path("bench") / name)
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Measure and write the results; each action sets its own."""
+    """Measure, write the files, print the tables."""
     ACTIONS[arguments.action].command(arguments)
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser, folder: Path) -> None:
+    """Declare where results go and what is printed."""
+    parser.add_argument(
+        "--out", type=Path, default=folder, metavar="DIR", help=f"folder (default: {folder})"
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="write the page there too, with its pictures in images/ beside it",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    parser.add_argument("--quiet", action="store_true", help="no progress and no notes")
+
+
+def page_command(typed: str) -> str:
+    """Return what was typed as others can use it: without places, with names of files only.
+
+    Examples
+    --------
+    >>> page_command("faircil bench lp /my/a.npz --sizes 1k --out /tmp/x --json")
+    'faircil bench lp a.npz --sizes 1k'
+    """
+    kept, words = [], iter(shlex.split(typed))
+    for word in words:
+        if word in PLACES:
+            next(words, None)
+        elif word.split("=")[0] not in (*PLACES, *MANNERS):
+            kept.append(Path(word).name if word.endswith(".npz") else word)
+    return shlex.join(kept)
+
+
+def begin(arguments: argparse.Namespace, notes: Iterable[str] = ()) -> tuple[Tell, tuple[str, ...]]:
+    """Make sure that results can be kept, and say what a reader should know.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        With ``out`` and ``quiet``.
+    notes : iterable of str
+        Besides whether the machine is busy.
+
+    Returns
+    -------
+    tell : callable
+        Says something to the user, unless they want it quiet.
+    notes : tuple of str
+        All of them.
+    """
+    from faircil.files import claim
+
+    from faircil_lab.bench.measuring import busy
+
+    claim(arguments.out)
+    tell: Tell = (lambda _: None) if arguments.quiet else say
+    told = (*busy(), *notes)
+    for note in told:
+        tell(note)
+    return tell, told
+
+
+def record(
+    arguments: argparse.Namespace,
+    benchmark: Benchmark[Any],
+    outcomes: Iterable[Any],
+    results: Callable[..., Any],
+    device: str,
+    notes: tuple[str, ...],
+    *,
+    is_empty: Callable[[Any], bool] = lambda _: False,
+) -> None:
+    """Take outcomes as they come, write them, print them; what there is stays when interrupted.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        With ``typed``, ``out``, ``page``, ``json`` and ``quiet``.
+    benchmark : Benchmark
+    outcomes : iterable
+    results : callable
+        Puts a tuple of outcomes and the circumstances together.
+    device : str
+    notes : tuple of str
+    is_empty : callable
+        Whether results hold nothing to write; raises where that is an error.
+    """
+    from faircil.results.identity import environment
+    from faircil_lab.bench.benchmark import write_findings
+
+    tell: Tell = (lambda _: None) if arguments.quiet else say
+    found: list[Any] = []
+    findings: Findings | None = None
+    complete = False
+    try:
+        for outcome in outcomes:
+            found.append(outcome)
+            tell(benchmark.line(outcome))
+        complete = True
+    finally:
+        if found:
+            made = results(
+                tuple(found),
+                command=page_command(arguments.typed),
+                environment=environment(arguments.typed, device),
+                notes=notes,
+                complete=complete,
+            )
+            findings = None if is_empty(made) else benchmark.findings(made)
+        if findings is not None:
+            write_findings(findings, arguments.out, arguments.page)
+            if not (arguments.quiet and complete):
+                say(f"{'saved' if complete else 'what was measured so far is'} in {arguments.out}")
+    if findings is None:
+        return
+    if arguments.json:
+        print(json.dumps(findings.document, indent=2, ensure_ascii=False))  # noqa: T201
+        return
+    for table in findings.tables:
+        show_table(table)
+
+
+LP_EPILOG = """Without FILES the programs are real ones, from short runs of the embedded digits.
+A file is an .npz archive with gap_rows, gap_offsets, cost, floor_rows, floor_offsets (numpy.savez).
+
+examples:
+  faircil bench lp --sizes 1k 12k 100k 1M
+  faircil bench lp one.npz two.npz --solvers highs --sizes 12000 --repeats 9
+"""
+
+
+def _lp_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILES", help="programs")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="columns to bring each program to, e.g. 1k 12k 1M (default: its own)",
+    )
+    parser.add_argument(
+        "--solvers", nargs="+", metavar="NAME", help="solvers (default: all installed)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="solves to time (default: 5)")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="leave out a solver where one solve would take longer (default: 60)",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cuda or cuda:N: also the solver for programs in its memory (default: cpu)",
+    )
+    parser.add_argument("--threads", type=int, default=1, help="of the linear algebra (default: 1)")
+
+
+def _lp(arguments: argparse.Namespace) -> None:
+    from faircil.compute import choose_device
+    from faircil.errors import SolverError, collecting, raise_all
+    from faircil_lab.bench.lp import LpResults, measure
+    from faircil_lab.bench.lp_page import SOLVER_TIMES, not_measured
+    from faircil_lab.bench.lp_programs import read_programs, usable_cases
+
+    mistakes: list[str] = []
+    options = _lp_options(arguments, mistakes)
+    device = None
+    with collecting(mistakes):
+        device = choose_device(arguments.device)
+    cases, unusable = usable_cases(arguments.solvers, mistakes, device)
+    programs = read_programs(arguments.files, mistakes)
+    raise_all(mistakes)
+    tell, notes = begin(arguments, unusable)
+    programs = programs or _recorded_programs(tell)
+    tell(f"{len(programs)} programs, solvers {', '.join(case.name for case in cases)}")
+
+    def is_empty(results: LpResults) -> bool:
+        if results.complete and not results.measurements:
+            raise_all(not_measured(results.skipped), SolverError)
+        return not results.measurements
+
+    outcomes = measure(programs, cases, options)
+    results = partial(LpResults, options=options)
+    record(arguments, SOLVER_TIMES, outcomes, results, arguments.device, notes, is_empty=is_empty)
+
+
+def _lp_options(arguments: argparse.Namespace, mistakes: list[str]) -> LpOptions:
+    from faircil_lab.bench.lp import LpOptions
+    from faircil_lab.bench.lp_programs import parse_sizes
+
+    sizes = parse_sizes(arguments.sizes, mistakes)
+    mistakes += _below_one(arguments, "repeats", "threads")
+    if not 0 < arguments.limit < float("inf"):
+        mistakes.append(f"--limit is {arguments.limit:g}, expected a positive number of seconds")
+    return LpOptions(sizes, arguments.repeats, arguments.limit, arguments.threads)
+
+
+def _below_one(arguments: argparse.Namespace, *names: str) -> list[str]:
+    values = {name: getattr(arguments, name) for name in names}
+    return [f"--{name} is {n}, expected at least 1" for name, n in values.items() if n < 1]
+
+
+def _recorded_programs(tell: Tell) -> list[NamedProgram]:
+    from faircil_lab.bench.lp_programs import RUNS, recorded_programs
+
+    programs = []
+    for dataset, measure in RUNS:
+        tell(f"recording the programs of a short run: {dataset}, {measure}")
+        programs += recorded_programs(dataset, measure)
+    return programs
+
+
+DATASETS = ("digits", "biased-digits")  # that runs and sweeps are timed on
+RUN_EPILOG = """Every run has its own process; methods take turns. A method is METHOD,
+METHOD+WEIGHTING, and settings after colons: er, er+random, fsw:granularity=group. With --scale
+also how the weights of an epoch grow with samples, groups, classes and features, on generated data.
+
+examples:
+  faircil bench run
+  faircil bench run --dataset mnist --methods er fsw fsw:solver=highs --repeats 5
+  faircil bench run --scale samples classes --repeats 1
+"""
+
+
+def _add_methods(parser: argparse.ArgumentParser, methods: str, repeated: str, times: int) -> None:
+    """Declare which methods are run on which data, with which settings, and how often."""
+    parser.add_argument(
+        "--dataset",
+        nargs="+",
+        default=list(DATASETS),
+        metavar="NAME",
+        help=f"datasets (default: {' '.join(DATASETS)})",
+    )
+    parser.add_argument(
+        "--methods", nargs="+", metavar="METHOD", help=f"methods (default: {methods})"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=times, help=f"of every {repeated} (default: {times})"
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="settings for all methods",
+    )
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_methods(parser, "er fsw fsw:granularity=group", "run", 3)
+    parser.add_argument(
+        "--scale",
+        nargs="*",
+        metavar="FACTOR",
+        help="growth with samples, groups, classes, features (default: all of these)",
+    )
+    parser.add_argument(
+        "--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from faircil.compute import choose_device
+    from faircil.errors import DataError, collecting, raise_all, unknown_name
+    from faircil_lab.bench.epoch_costs import FACTORS
+    from faircil_lab.bench.whole_runs import METHODS, RunResults, missing_files, timed_methods
+    from faircil_lab.bench.whole_runs_page import RUN_TIMES
+
+    mistakes: list[str] = []
+    runs = timed_methods(arguments.dataset, arguments.methods or METHODS, arguments.set, mistakes)
+    mistakes += _below_one(arguments, "repeats")
+    factors = list(FACTORS) if arguments.scale == [] else arguments.scale or []
+    mistakes += [unknown_name("factor", name, FACTORS) for name in factors if name not in FACTORS]
+    with collecting(mistakes):
+        device = choose_device(arguments.device)
+    raise_all(mistakes)
+    raise_all(missing_files(arguments.dataset), DataError)
+    _, notes = begin(arguments)
+    outcomes = _run_outcomes(runs, factors, arguments.repeats, device)
+    results = partial(RunResults, repeats=arguments.repeats)
+    record(arguments, RUN_TIMES, outcomes, results, str(device), notes)
+
+
+def _run_outcomes(
+    runs: Sequence[TimedMethod], factors: Sequence[str], repeats: int, device: torch.device
+) -> Iterator[RunOutcome]:
+    """Whole runs come first: a process's peak counts what its parent held when it began."""
+    from faircil_lab.bench.epoch_costs import measure_epochs, measure_growth
+    from faircil_lab.bench.whole_runs import measure_runs
+
+    yield from measure_runs(runs, repeats, str(device))
+    first: dict[str, TimedMethod] = {}
+    for run in runs:
+        first.setdefault(run.dataset, run)
+    for run in first.values():
+        yield from measure_epochs(run.config(), device)
+    yield from measure_growth(factors, device)
+
+
+SWEEP_EPILOG = """The same runs are made with each number of processes, in a new folder each time. A
+method is METHOD, METHOD+WEIGHTING, and settings after colons: er, er+random,
+fsw:granularity=group. With --alone the first to be measured is a process for each run, one after
+another: no sweep at all.
+
+examples:
+  faircil bench sweep
+  faircil bench sweep --dataset mnist drug --methods er fsw wa --seeds 0-3 --jobs 1 2 4
+  faircil bench sweep --dataset mnist --jobs 1 --gpu-jobs 1 4 8 14
+"""
+
+
+def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_methods(parser, "er fsw wa", "sweep", 1)
+    parser.add_argument(
+        "--seeds", default="0-1", metavar="LIST", help="3, 0-4 or 0,2,5 (default: 0-1)"
+    )
+    parser.add_argument(
+        "--jobs",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="runs at a time on the CPU (default: 1 2; with --gpu-jobs, none)",
+    )
+    parser.add_argument(
+        "--gpu-jobs",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="runs at a time that share the GPU; methods that it does not replay are made beside "
+        "it, by the largest of --jobs",
+    )
+    parser.add_argument("--alone", action="store_true", help="also a process for each run")
+
+
+def _sweep(arguments: argparse.Namespace) -> None:
+    from faircil.errors import DataError, collecting, raise_all
+    from faircil_lab.bench.sweeps import METHODS, SweepResults, cases_of, measure_sweeps, works_of
+    from faircil_lab.bench.sweeps_page import SWEEP_TIMES
+    from faircil_lab.bench.whole_runs import missing_files, timed_methods
+
+    mistakes: list[str] = []
+    methods = arguments.methods or METHODS
+    timed = timed_methods(arguments.dataset, methods, arguments.set, mistakes)
+    seeds: list[int] = []
+    with collecting(mistakes):
+        seeds = parse_seeds(arguments.seeds)
+    works = [] if mistakes else works_of(timed, seeds)
+    cases = cases_of(arguments.jobs, arguments.gpu_jobs, works, mistakes, alone=arguments.alone)
+    mistakes += _below_one(arguments, "repeats")
+    raise_all(mistakes)
+    raise_all(missing_files(arguments.dataset), DataError)
+    tell, notes = begin(arguments)
+    tell(f"{len(works)} runs each with {', then with '.join(case.name for case in cases)}")
+    outcomes = measure_sweeps(works, cases, arguments.repeats)
+    results = partial(SweepResults, works=tuple(work.name for work in works))
+    device = "cuda" if arguments.gpu_jobs else "cpu"
+    record(arguments, SWEEP_TIMES, outcomes, results, device, notes)
+
+
+TEXT_EPILOG = """The encoder has BERT's architecture and random weights; the texts are drawn, as
+many as BiasBios has. Nothing is downloaded. Measured are the parts of an epoch of FSW (one pass
+of the encoder, statistics beyond it, linear program, training), and embeddings of a frozen
+encoder: time, tokens per second, peak memory of a GPU.
+
+examples:
+  faircil bench text --page docs/text-speed.md
+  faircil bench text --rows 50000 --steps 50 --repeats 1
+  faircil bench text --layers 2 --hidden 64 --rows 2500 --tokens 32 --steps 5 --device cpu
+"""
+# Options with their defaults; BERT-base and BiasBios. A test holds them to EncoderWorkload, which
+# is not imported here, since it needs torch.
+TEXT_SIZES = {
+    "layers": (12, "layers of the encoder"),
+    "hidden": (768, "numbers per token"),
+    "rows": (253_000, "texts for training, of all tasks"),
+    "tokens": (128, "tokens of each text"),
+    "steps": (100, "training steps that are timed in a round"),
+    "repeats": (3, "rounds"),
+}
+
+
+def _text_arguments(parser: argparse.ArgumentParser) -> None:
+    for name, (default, what) in TEXT_SIZES.items():
+        parser.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: {default})"
+        )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto, cpu, cuda or cuda:N (default: auto, which stops if a CPU would take long)",
+    )
+
+
+def _text(arguments: argparse.Namespace) -> None:
+    from faircil.compute import choose_device
+    from faircil.errors import collecting, raise_all
+    from faircil.text.encoders import text_module
+    from faircil.text.passes import CPU_CHUNK, Passing
+    from faircil_lab.bench.texts import EncoderWorkload, TextResults
+    from faircil_lab.bench.texts_page import ENCODER_TIMES
+
+    mistakes: list[str] = []
+    with collecting(mistakes):
+        device = choose_device(arguments.device)
+    with collecting(mistakes):
+        workload = EncoderWorkload(**{name: getattr(arguments, name) for name in TEXT_SIZES})
+    raise_all(mistakes)
+    version = text_module("transformers").__version__
+    if arguments.device == "auto" and device.type == "cpu":
+        _refuse_if_long(workload)
+    number = "bfloat16" if Passing(pad_id=0).mixed(device) else "float32"
+    about = [f"transformers {version}; products inside of the encoder are in {number}"]
+    if device.type == "cpu":
+        about.append(f"A CPU takes {CPU_CHUNK:,} tokens at once, whatever is allowed")
+    _, notes = begin(arguments, about)
+
+    def results(outcomes: tuple[TextOutcome, ...], **circumstances: Any) -> TextResults:
+        return TextResults(workload, outcomes, **circumstances)
+
+    outcomes = _text_outcomes(workload, device)
+    record(arguments, ENCODER_TIMES, outcomes, results, str(device), notes)
+
+
+def _refuse_if_long(workload: EncoderWorkload) -> None:
+    from faircil.errors import UsageError
+    from faircil_lab.bench.texts import PATIENCE, cpu_seconds
+    from faircil_lab.wording import seconds_text
+
+    seconds = cpu_seconds(workload)
+    if seconds > PATIENCE:
+        raise UsageError(
+            f"there is no GPU, and this CPU would take about {seconds_text(seconds)}; take less "
+            "with --rows, --steps and --repeats, a smaller encoder with --layers and --hidden, or "
+            "measure anyway with --device cpu"
+        )
+
+
+def _text_outcomes(workload: EncoderWorkload, device: torch.device) -> Iterator[TextOutcome]:
+    from threadpoolctl import threadpool_limits
+
+    from faircil.compute import enough_memory
+    from faircil_lab.bench.texts_measure import (
+        make_corpus,
+        make_encoder,
+        measure_embeddings,
+        measure_epochs,
+    )
+
+    with enough_memory(), threadpool_limits(1, user_api="blas"):
+        encoder, corpus = make_encoder(workload), make_corpus(workload)
+        yield from measure_epochs(workload, encoder, corpus, device)
+        yield from measure_embeddings(workload, encoder, corpus, device)
+
+
+ACTIONS = {
+    "lp": Action(
+        "measure every installed solver on weighting programs, at any size",
+        LP_EPILOG,
+        _lp_arguments,
+        _lp,
+    ),
+    "run": Action(
+        "measure time and memory of whole runs against plain replay",
+        RUN_EPILOG,
+        _run_arguments,
+        _run,
+    ),
+    "sweep": Action(
+        "measure a sweep of runs with several numbers of processes",
+        SWEEP_EPILOG,
+        _sweep_arguments,
+        _sweep,
+    ),
+    "text": Action(
+        "measure training, weights and embeddings with a large text encoder",
+        TEXT_EPILOG,
+        _text_arguments,
+        _text,
+    ),
+}

@@ -21,9 +21,9 @@ EPILOG = """examples:
   faircil reproduce all --only-finished
 
 Settings are chosen on a held-out part of the training data where a table compares methods; the
-test data takes no part in that. Finished runs are used again, and an interrupted command goes on
-where it stopped. A dataset whose files are absent is named, its lines stay empty. Encoders of
-texts are trained only with --gpu-jobs.
+test data takes no part in that. Finished runs are reused, and an interrupted command goes on where
+it stopped. A dataset whose files are absent is named, its lines stay empty. Encoders of texts are
+trained only with --gpu-jobs.
 """
 FOLDER = Path("docs") / "reproduction"
 
@@ -65,7 +65,7 @@ def command(arguments: argparse.Namespace) -> None:
         rows = [(name, exhibit.title, exhibit.paper) for name, exhibit in EXHIBITS.items()]
         show_columns("Tables and figures", ("name", "what", "in the paper"), rows)
         return
-    from faircil_lab.paper.reproduce import ALL, Changes, chosen_exhibits, reproduce
+    from faircil_lab.paper.exhibits import ALL, Changes, chosen_exhibits, reproduce
 
     mistakes: list[str] = []
     if not arguments.names:

@@ -23,11 +23,10 @@ from faircil_lab.paper.store import (
     not_run,
     page_of,
     problem_of,
-    sentence,
     statement,
     values_of,
-    written,
 )
+from faircil_lab.wording import mean_text, sentence
 
 SAYS = "On {}, cost and EO disparity move together"
 
@@ -71,7 +70,7 @@ class Series:
     def statement(self, where: str) -> Statement:
         """Say whether both move together."""
         found = self.within_tasks(spearman)
-        ours = f"rank correlation within tasks {written(found)}"
+        ours = f"rank correlation within tasks {mean_text(found)}"
         return statement(SAYS.format(where), ours, above_zero(found))
 
 
@@ -99,10 +98,10 @@ COLUMNS = ("all epochs, linear", "all epochs, ranks", "within tasks, linear", "w
 
 
 @dataclass(frozen=True)
-class Cost(WithoutRuns):
+class CostFigure(WithoutRuns):
     """Cost function against measured disparity."""
 
-    title: str = "Cost function and measured disparity"
+    title: str = "CostFigure function and measured disparity"
     paper: str = "Fig. 4"
     seeds: tuple[int, ...] = (0, 1, 2)
 
@@ -128,10 +127,13 @@ def _answer(series: Mapping[str, Series]) -> str:
         (False, True): "They move together on test data, but not on training data",
         (False, False): "They do not move together",
     }[together[0], together[1]]
+    within, over = (
+        [mean_text(of(part, spearman)) for part in (train, test)]
+        for of in (Series.within_tasks, Series.over_all)
+    )
     return (
-        f"{reading}: the rank correlation within a task is {written(train.within_tasks(spearman))} "
-        f"on training data and {written(test.within_tasks(spearman))} on test data; over all "
-        f"epochs it is {written(train.over_all(spearman))} and {written(test.over_all(spearman))}."
+        f"{reading}: the rank correlation within a task is {within[0]} on training data and "
+        f"{within[1]} on test data; over all epochs it is {over[0]} and {over[1]}."
     )
 
 
@@ -139,8 +141,8 @@ def _section(series: Mapping[str, Series]) -> Section:
     rows = tuple(
         (
             PARTS[part],
-            *(written(one.over_all(kind)) for kind in (pearson, spearman)),
-            *(written(one.within_tasks(kind)) for kind in (pearson, spearman)),
+            *(mean_text(one.over_all(kind)) for kind in (pearson, spearman)),
+            *(mean_text(one.within_tasks(kind)) for kind in (pearson, spearman)),
         )
         for part, one in series.items()
     )

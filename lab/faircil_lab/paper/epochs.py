@@ -24,7 +24,7 @@ from faircil.weighting.measures import find_measure
 from faircil_lab.paper import watching
 from faircil_lab.paper.drawing import finish_axes
 from faircil_lab.paper.store import Measurement
-from faircil_lab.paper.watching import CostAndDisparity, Fit, cost_and_disparity, fit
+from faircil_lab.paper.watching import CostAndDisparity, SampleFit, cost_and_disparity, fit
 
 DASHES = ("-", "--", "-.", ":")
 
@@ -222,7 +222,7 @@ def _parts(state: RunState) -> list[Samples]:
 
 
 def _prediction_errors(
-    config: RunConfig, state: RunState, before: nn.Module, after: Sequence[Fit]
+    config: RunConfig, state: RunState, before: nn.Module, after: Sequence[SampleFit]
 ) -> PredictionErrors:
     current, memory = _parts(state)
     by_attribute = find_measure(config.measure).by_attribute

@@ -27,7 +27,7 @@ from faircil_lab.paper.exhibit import SEEDS, Results
 from faircil_lab.paper.metrics import METRICS, Target
 from faircil_lab.paper.page import Grid, Page, Picture, Section
 from faircil_lab.paper.store import Measurement, measured
-from faircil_lab.paper.table import ComparisonTable, Row, table_page
+from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 from faircil_lab.paper.tables import DP_NOTE, columns
 
 
@@ -151,7 +151,7 @@ ABOUT = (
     "every test sample, which on Biased MNIST is made from the label."
 )
 METHODS = tuple(
-    Row(contender, contender.method if contender.method in PUBLISHED else None)
+    TableRow(contender, contender.method if contender.method in PUBLISHED else None)
     for contender in CONTENDERS
     if contender.method in (*PUBLISHED, *CURVES) and not contender.fixed and not contender.weighting
 )
@@ -176,7 +176,7 @@ ByEpsilon = Sequence[tuple[RunSummary, ...]]  # without post-processing, then wi
 
 
 @dataclass(frozen=True)
-class EpsilonFair:
+class EpsilonFairTable:
     """The paper's table of post-processing, and curves of accuracy against disparity."""
 
     settings: Literal["tuned", "shipped"] = "shipped"
@@ -217,7 +217,7 @@ class EpsilonFair:
                     curves[column].append(CurveByEpsilon(entry.name, (before, *after)))
             for entry in buffer.entries(column, results):
                 entries[column].append(_after(entry, _processed(entry, results)[1], ON_BUFFER))
-        rows = tuple(Row(one.contender, one.published) for one in entries[base.columns[0]])
+        rows = tuple(TableRow(one.contender, one.published) for one in entries[base.columns[0]])
         page = table_page(replace(base, rows=rows), entries)
         drawn = tuple(
             curve_section(column.target, some, EPSILONS) for column, some in curves.items() if some

@@ -27,20 +27,12 @@ from faircil_lab.bench.lp import LpOptions, Skipped, measure
 from faircil_lab.bench.lp_page import CPLEX
 from faircil_lab.bench.lp_programs import RECORDER, NamedProgram, all_cases, recording
 from faircil_lab.bench.measuring import busy, described
-from faircil_lab.bench.measuring import written as written_seconds
 from faircil_lab.paper.drawing import REFERENCE, finish_axes, write_png
 from faircil_lab.paper.exhibit import Results, WithoutRuns
 from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
 from faircil_lab.paper.published import Value, published
-from faircil_lab.paper.store import (
-    Measurement,
-    Statement,
-    look_up,
-    not_run,
-    page_of,
-    sentence,
-    written,
-)
+from faircil_lab.paper.store import Measurement, Statement, look_up, not_run, page_of
+from faircil_lab.wording import mean_text, seconds_text, sentence
 
 SOLVERS = ("exact", "highs", "cplex")
 SIZES = (1000, 2000, 3000, 4000, 6000, 8000, 10000, 12000)
@@ -143,7 +135,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Fit:
+class PowerLaw:
     """``seconds = exp(offset) · n ** exponent`` by least squares of logarithms.
 
     Parameters
@@ -165,16 +157,18 @@ class Fit:
         return math.exp(self.offset + self.exponent.mean * math.log(n))
 
 
-def fit_power(times: Sequence[SolveTime]) -> Fit:
+def fit_power(times: Sequence[SolveTime]) -> PowerLaw:
     """Fit times of one solver at several sizes."""
     sizes, seconds = zip(*((time.n, time.seconds) for time in times), strict=True)
     line = linregress(np.log(sizes), np.log(seconds))
     half = float(t.ppf((1 + LEVEL) / 2, len(times) - 2)) * float(line.stderr)
     slope = float(line.slope)
-    return Fit(sizes, seconds, Interval(slope, slope - half, slope + half), float(line.intercept))
+    return PowerLaw(
+        sizes, seconds, Interval(slope, slope - half, slope + half), float(line.intercept)
+    )
 
 
-def draw_times(fits: Mapping[str, Fit]) -> Figure:
+def draw_times(fits: Mapping[str, PowerLaw]) -> Figure:
     """Draw seconds against samples, both logarithmic, with a fitted line for each solver."""
     figure = Figure(figsize=(7.6, 4.8), layout="constrained")
     axes = figure.subplots()
@@ -258,7 +252,7 @@ def _note(solver: str, times: SolveTimes) -> str:
     return own[0].removeprefix(f"{solver}: ") if own else "it was not measured"
 
 
-def _compare(solver: str, fit: Fit) -> Statement:
+def _compare(solver: str, fit: PowerLaw) -> Statement:
     paper, (low, high) = _published(), (fit.exponent.low, fit.exponent.high)
     assert low is not None
     assert high is not None
@@ -266,32 +260,32 @@ def _compare(solver: str, fit: Fit) -> Statement:
         verdict = Verdict.SAME
     else:
         verdict = Verdict.DIFFERENT  # another solver on another machine is no better or worse FSW
-    return Statement(SAYS.format(NAMES[solver]), str(paper), written(fit.exponent, 3), verdict)
+    return Statement(SAYS.format(NAMES[solver]), str(paper), mean_text(fit.exponent, 3), verdict)
 
 
-def _answer(fits: Mapping[str, Fit]) -> str:
+def _answer(fits: Mapping[str, PowerLaw]) -> str:
     largest = max(max(fit.sizes) for fit in fits.values())
     parts = [
-        f"{NAMES[solver]} n^{fit.exponent.mean:.2f}, {written_seconds(_median(fit, largest))} at "
+        f"{NAMES[solver]} n^{fit.exponent.mean:.2f}, {seconds_text(_median(fit, largest))} at "
         f"{largest:,} samples"
         for solver, fit in fits.items()
     ]
     return f"The time grows as {'; '.join(parts)}. Published: CPLEX n^{_published()}."
 
 
-def _median(fit: Fit, size: int) -> float:
+def _median(fit: PowerLaw, size: int) -> float:
     return median(s for n, s in zip(fit.sizes, fit.seconds, strict=True) if n == size)
 
 
-def _section(fits: Mapping[str, Fit], times: SolveTimes) -> Section:
+def _section(fits: Mapping[str, PowerLaw], times: SolveTimes) -> Section:
     sizes = sorted({n for fit in fits.values() for n in fit.sizes})
     rows = tuple(
-        (NAMES[solver], *(written_seconds(_median(fit, size)) for size in sizes))
+        (NAMES[solver], *(seconds_text(_median(fit, size)) for size in sizes))
         for solver, fit in fits.items()
     )
     busy = [note for note in times.notes if not note.startswith(SOLVERS)]
 
-    def draw(path: Path, fits: Mapping[str, Fit]) -> None:
+    def draw(path: Path, fits: Mapping[str, PowerLaw]) -> None:
         write_png(draw_times({NAMES[solver]: fit for solver, fit in fits.items()}), path)
 
     return Section(

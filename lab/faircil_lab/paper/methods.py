@@ -14,7 +14,7 @@ from faircil_lab.paper.contenders import BY_GROUP, DARK, Contender, Entry
 from faircil_lab.paper.exhibit import Results
 from faircil_lab.paper.metrics import TARGETS, Target
 from faircil_lab.paper.page import Grid, Page, Section
-from faircil_lab.paper.table import ComparisonTable, Row, table_page
+from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 
 BY_SAMPLE, GROUPED = "{} + fsw", "{} + fsw by group"
 CONTROLLED = ("er", "der++")  # methods that have the controls beside them
@@ -41,7 +41,7 @@ ABOUT = (
 )
 
 
-def _rows(method: str) -> list[Row]:
+def _rows(method: str) -> list[TableRow]:
     """Return a method alone, with weighting and its controls where it takes any, and a variant."""
     plain = Contender(
         method,
@@ -49,23 +49,25 @@ def _rows(method: str) -> list[Row]:
         in_paper=method in IN_PAPER,
         note=DARK.note if method == DARK.method else "",
     )
-    rows = [Row(plain, method if method in IN_PAPER else None)]
+    rows = [TableRow(plain, method if method in IN_PAPER else None)]
     if LEARNERS[method].no_weighting is None:
         fsw = replace(plain, name=BY_SAMPLE.format(method), weighting="fsw")
         alias = next((name for name, pair in ALIASES.items() if pair == (method, "fsw")), None)
         rows += [
-            Row(replace(fsw, in_paper=alias is not None), alias),
-            Row(replace(fsw, name=GROUPED.format(method), fixed=BY_GROUP)),
+            TableRow(replace(fsw, in_paper=alias is not None), alias),
+            TableRow(replace(fsw, name=GROUPED.format(method), fixed=BY_GROUP)),
         ]
         if method in CONTROLLED:
             source = rows[1].contender
             rows += [
-                Row(replace(fsw, name=f"{method} + {name}", weighting=name, settings_of=source))
+                TableRow(
+                    replace(fsw, name=f"{method} + {name}", weighting=name, settings_of=source)
+                )
                 for name in ("random", "balanced")
             ]
     if method in VARIANTS:
         fixed = VARIANTS[method]
-        rows.append(Row(replace(plain, name=f"{method}: {' '.join(fixed)}", fixed=fixed)))
+        rows.append(TableRow(replace(plain, name=f"{method}: {' '.join(fixed)}", fixed=fixed)))
     return rows
 
 

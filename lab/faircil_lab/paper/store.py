@@ -1,4 +1,4 @@
-"""Sentences of the paper that a measurement can check, each with what came out."""
+"""Measurements that are kept as files, and statements of the paper that they check."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Measurement(ABC, Generic[Values]):
 
 @dataclass(frozen=True)
 class Measured(Generic[Values]):
-    """What a measurement gave, or the problem that there is nothing."""
+    """The values of a measurement, or why there are none."""
 
     measurement: Measurement[Values]
     values: Values | None
@@ -73,7 +73,7 @@ def measured(
     run_missing : bool
         Whether to make what is not there.
     any_code : bool
-        Whether what other code has measured will do; that of this code goes first, then the latest.
+        Whether to use what other code has measured; that of this code goes first, then the latest.
     """
     own = file_of(measurement, root)
     for file in [own, *(_others(own) if any_code else [])]:
@@ -172,7 +172,7 @@ class Statement:
 
 
 def statement(says: str, ours: str, holds: bool, paper: str = YES) -> Statement:
-    """Make a statement that came out or did not."""
+    """Make a statement that was confirmed or was not."""
     return Statement(says, paper, ours, Verdict.SAME if holds else Verdict.DIFFERENT)
 
 
@@ -212,36 +212,6 @@ def values_of(found: Sequence[Measured[Values]]) -> list[Values]:
     return [one.values for one in found if one.values is not None]
 
 
-def written(found: Interval, digits: int = 2, unit: str = "") -> str:
-    """Write a mean with its interval.
-
-    Examples
-    --------
-    >>> written(Interval(127.31, 125.0, 129.6), 0, "°"), written(Interval(0.5, None, None))
-    ('127° (125 … 130)', '0.50')
-    """
-    text = f"{found.mean:.{digits}f}{unit}".replace("-", "−")
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ({found.low:.{digits}f} … {found.high:.{digits}f})".replace("-", "−")
-
-
-def percent(share: float) -> str:
-    """Write a share.
-
-    Examples
-    --------
-    >>> percent(0.054), percent(0.0054)
-    ('5 %', '0.5 %')
-    """
-    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
-
-
 def above_zero(found: Interval) -> bool:
     """Whether a mean is above 0 beyond chance; with one value, whether it is above 0 at all."""
     return (found.mean if found.low is None else found.low) > 0
-
-
-def sentence(text: str) -> str:
-    """Return a text with a capital and a full stop; what else is in it, such as paths, stays."""
-    return f"{text[0].upper()}{text[1:]}."

@@ -48,7 +48,7 @@ from faircil_lab.paper.published import METHODS, published
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A method in a table.
 
     Parameters
@@ -89,7 +89,7 @@ class ComparisonTable:
 
     title: str
     topic: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     columns: tuple[Column, ...]
     pairs: tuple[Pair, ...] = ()
     about: str = ""
@@ -125,7 +125,7 @@ class ComparisonTable:
         """Put the page together from finished runs."""
         return table_page(self, {column: self.entries(column, results) for column in self.columns})
 
-    def _parts(self, columns: Sequence[Column] | None = None) -> list[tuple[Row, LineUp]]:
+    def _parts(self, columns: Sequence[Column] | None = None) -> list[tuple[TableRow, LineUp]]:
         """Return each row of each column with its runs."""
         return [
             (row, LineUp((row.contender,), (target,), self.settings, self.seeds, self.held_out))
@@ -198,7 +198,6 @@ def table_page(table: ComparisonTable, entries: Entries) -> Page:
 
 
 def _legend(table: ComparisonTable, columns: Sequence[Column]) -> list[str]:
-    shown = [name for column in columns for name in (*column.metrics, *column.besides)]
     noisy = dict.fromkeys(
         DATASET_NAMES[column.target.dataset] for column in columns if not ranks(column.target)
     )
@@ -206,7 +205,7 @@ def _legend(table: ComparisonTable, columns: Sequence[Column]) -> list[str]:
     parts = [
         table.about,
         f"{MARKS} {VERDICTS}" if has_published else MARKS,
-        TIMES if has_published and any(map(is_time, shown)) else "",
+        TIMES if any(is_time(metric) for _, _, metric in published(table.topic).values) else "",
         NOISE.format(names=", ".join(noisy)) if noisy and table.pairs else "",
         *notes_of(row.contender for row in table.rows),
     ]

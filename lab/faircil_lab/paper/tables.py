@@ -15,17 +15,20 @@ from faircil_lab.paper.contenders import (
     Contender,
 )
 from faircil_lab.paper.metrics import DATASET_NAMES, TARGETS, Target
-from faircil_lab.paper.table import ComparisonTable, Row
+from faircil_lab.paper.table import ComparisonTable, TableRow
 
 BY_NAME = {contender.name: contender for contender in CONTENDERS}
 BY_GROUP, DARK_BY_GROUP = BY_NAME["FSW by group"], BY_NAME["DER++ with FSW by group"]
 ALL_METHODS = tuple(
-    Row(contender, contender.method if contender.in_paper else None) for contender in CONTENDERS
+    TableRow(contender, contender.method if contender.in_paper else None)
+    for contender in CONTENDERS
 )
 # What the original of a method does, or what the published code measured; with the settings that
 # were chosen for the method.
 VARIANTS = tuple(
-    Row(replace(base, name=f"{base.name}, {words}", fixed=fixed, in_paper=False, settings_of=base))
+    TableRow(
+        replace(base, name=f"{base.name}, {words}", fixed=fixed, in_paper=False, settings_of=base)
+    )
     for base, words, fixed in (
         (BY_NAME["iCaRL"], "whole memory from the first task", ("quota=total",)),
         (
@@ -61,18 +64,22 @@ def _column(target: Target) -> Column:
     return Column(target, ("accuracy", target.metric), besides)
 
 
-def _variant(name: str, published: str, *fixed: str) -> Row:
-    return Row(Contender(name, FSW.method, fixed=fixed), published)
+def _variant(name: str, published: str, *fixed: str) -> TableRow:
+    return TableRow(Contender(name, FSW.method, fixed=fixed), published)
 
 
 def _fsw_against(
-    title: str, topic: str, variants: tuple[Row, ...], about: str = "", usual: str | None = "fsw"
+    title: str,
+    topic: str,
+    variants: tuple[TableRow, ...],
+    about: str = "",
+    usual: str | None = "fsw",
 ) -> ComparisonTable:
     """Return a table of FSW and variants of it, on all datasets and measures."""
     return ComparisonTable(
         title,
         topic,
-        (Row(FSW, usual), *variants),
+        (TableRow(FSW, usual), *variants),
         columns("eer", "eo", "dp"),
         tuple(Pair(row.contender.name, FSW.name) for row in variants),
         " ".join(filter(None, (about, *NOTES.values()))),
@@ -82,7 +89,13 @@ def _fsw_against(
 ABLATION = ComparisonTable(
     "With FSW and without",
     "ablation",
-    (Row(REPLAY, "er"), Row(FSW, "fsw"), Row(RANDOM), Row(BALANCED), Row(BY_GROUP)),
+    (
+        TableRow(REPLAY, "er"),
+        TableRow(FSW, "fsw"),
+        TableRow(RANDOM),
+        TableRow(BALANCED),
+        TableRow(BY_GROUP),
+    ),
     columns("eer", "eo", "dp"),
     CONTROLS,
     " ".join(NOTES.values()),
@@ -91,9 +104,9 @@ NON_TARGETED = ComparisonTable(
     "Measures that FSW was not made for",
     "non-targeted",
     (
-        Row(REPLAY, "er"),
-        Row(Contender("FSW for EO", "fsw"), "fsw eo", measure="eo"),
-        Row(Contender("FSW for DP", "fsw"), "fsw dp", measure="dp"),
+        TableRow(REPLAY, "er"),
+        TableRow(Contender("FSW for EO", "fsw"), "fsw eo", measure="eo"),
+        TableRow(Contender("FSW for DP", "fsw"), "fsw dp", measure="dp"),
     ),
     tuple(
         Column(
@@ -157,7 +170,7 @@ ALL_LAYERS = Contender("FSW, all layers", "fsw", fixed=("gradient=all",))
 LAYERS = ComparisonTable(
     "Gradients of the last layer, and of all layers",
     "layers",
-    (Row(FSW, "fsw"), Row(ALL_LAYERS, "fsw all layers")),
+    (TableRow(FSW, "fsw"), TableRow(ALL_LAYERS, "fsw all layers")),
     (Column(BIASED_EO, ("accuracy", "eo_gap", *SPLIT, "samples kept")),),
     (Pair(ALL_LAYERS.name, FSW.name),),
     f"{ABOUT} Samples kept are those with a weight above 0, per optimisation.",
@@ -168,7 +181,7 @@ RUNTIME = ComparisonTable(
     "runtime",
     (
         *(row for row in ALL_METHODS if row.published not in (None, "joint", "finetune")),
-        Row(REPLAY),
+        TableRow(REPLAY),
     ),
     (
         Column(BIASED_EO, TIMES),

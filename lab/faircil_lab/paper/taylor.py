@@ -23,13 +23,11 @@ from faircil_lab.paper.store import (
     look_up,
     not_run,
     page_of,
-    percent,
     problem_of,
-    sentence,
     statement,
     values_of,
-    written,
 )
+from faircil_lab.wording import mean_text, percent, sentence
 
 KINDS = {
     "first": "Taylor, first order",
@@ -98,7 +96,7 @@ class ErrorSeries:
             statement(says[0], f"in {largest} of {len(tasks)} tasks", largest == len(tasks)),
             statement(
                 says[1],
-                f"rank correlation of error and epoch {written(interval(trends))}; the second "
+                f"rank correlation of error and epoch {mean_text(interval(trends))}; the second "
                 f"epoch has {percent(self.share_left())} of the error of the first",
                 above_zero(interval([-trend for trend in trends])),
             ),

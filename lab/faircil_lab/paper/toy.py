@@ -41,11 +41,10 @@ from faircil_lab.paper.store import (
     not_run,
     page_of,
     problem_of,
-    sentence,
     statement,
     values_of,
-    written,
 )
+from faircil_lab.wording import mean_text, sentence
 
 HEAD = 2  # the last parameters, weight and bias, are those of the last layer
 SHOWN = 150  # samples in the picture
@@ -330,18 +329,19 @@ class ToySeeds:
         )
         return [
             *angles,
-            statement(SAYS[0], f"accuracy lost {written(lost_1)}", above_zero(lost_1)),
-            statement(SAYS[1], f"accuracy lost {written(lost_0, 3)}", not above_zero(lost_0)),
+            statement(SAYS[0], f"accuracy lost {mean_text(lost_1)}", above_zero(lost_1)),
+            statement(SAYS[1], f"accuracy lost {mean_text(lost_0, 3)}", not above_zero(lost_0)),
             statement(
                 SAYS[2],
-                f"by {written(interval(turned), 0, '°')}, to {written(interval(after), 0, '°')}",
+                f"by {mean_text(interval(turned), 0, '°')}, "
+                f"to {mean_text(interval(after), 0, '°')}",
                 above_zero(interval(turned)),
             ),
-            statement(SAYS[3], f"by {written(less)}", above_zero(less)),
+            statement(SAYS[3], f"by {mean_text(less)}", above_zero(less)),
             statement(
                 SAYS[4],
                 f"class 1 {gained[:, 1].mean():+.2f}, class 2 {gained[:, 2].mean():+.2f}; "
-                f"sum {written(balance)}".replace("-", "−"),
+                f"sum {mean_text(balance)}".replace("-", "−"),
                 above_zero(balance),
             ),
         ]
@@ -355,13 +355,13 @@ class ToySeeds:
         half = 0.0 if found.high is None else found.high - found.mean
         reach = half * sqrt(len(self.seeds) + 1) + paper.rounding
         same = abs(found.mean - paper.mean) <= reach
-        says, ours = ANGLE_SAYS[which].format(name), written(found, 1, "°")
+        says, ours = ANGLE_SAYS[which].format(name), mean_text(found, 1, "°")
         return statement(says, ours, same, f"{paper}°")
 
     def answer(self) -> str:
-        """Say what came out."""
+        """Sum up the results."""
         near, far = (
-            f"{written(interval(self.angles('last', which)), 1, '°')}, published "
+            f"{mean_text(interval(self.angles('last', which)), 1, '°')}, published "
             f"{published_angle(which)}°,"
             for which in ANGLES
         )

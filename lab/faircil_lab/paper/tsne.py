@@ -25,15 +25,8 @@ from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.exhibit import Results, WithoutRuns
 from faircil_lab.paper.metrics import DATASET_NAMES
 from faircil_lab.paper.page import Grid, Page, Picture, Section
-from faircil_lab.paper.store import (
-    Measurement,
-    Statement,
-    look_up,
-    not_run,
-    page_of,
-    percent,
-    statement,
-)
+from faircil_lab.paper.store import Measurement, Statement, look_up, not_run, page_of, statement
+from faircil_lab.wording import percent
 
 SAMPLES = 2000
 COMPONENTS = 50  # principal ones that t-SNE starts from

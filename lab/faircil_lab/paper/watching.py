@@ -64,7 +64,7 @@ def weights_of_epoch(config: RunConfig, state: RunState, before: nn.Module) -> W
 
 
 @dataclass(frozen=True)
-class Fit:
+class SampleFit:
     """Cross-entropy of each sample, and 1 where it is predicted right, both (n,)."""
 
     losses: Floats
@@ -82,16 +82,16 @@ class CostAndDisparity:
     disparity: float
 
 
-def fit(learner: Learner, samples: Samples) -> Fit:
+def fit(learner: Learner, samples: Samples) -> SampleFit:
     """Measure how a learner does on samples."""
     scores = learner.scores(samples.x)
     losses = cross_entropy(scores, samples.y, reduction="none")
     hits = scores.argmax(dim=1) == samples.y
-    return Fit(losses.double().cpu().numpy(), hits.double().cpu().numpy())
+    return SampleFit(losses.double().cpu().numpy(), hits.double().cpu().numpy())
 
 
 def cost_and_disparity(
-    name: str, parts: Sequence[Samples], fits: Sequence[Fit]
+    name: str, parts: Sequence[Samples], fits: Sequence[SampleFit]
 ) -> CostAndDisparity:
     """Apply a measure to the losses and to the accuracies of groups of one or two parts."""
     measure = find_measure(name)

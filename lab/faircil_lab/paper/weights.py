@@ -209,7 +209,7 @@ COUNT_CLAIMS = (
 
 
 def count_claims(weighed: Weighed) -> list[WeightClaim]:
-    """Hold the counts of weights against the published ones."""
+    """Compare the counts of weights with the published ones."""
     return [_count_claim(weighed, count) for count in COUNT_CLAIMS]
 
 
@@ -230,7 +230,7 @@ def _count_claim(weighed: Weighed, count: Count) -> WeightClaim:
 
 
 def order_claims(weighed: Weighed) -> list[WeightClaim]:
-    """Hold against the runs that the worse group gets the higher mean weight."""
+    """Check that the worse group gets the higher mean weight."""
     measure = weighed.target.measure
     shares = weighed.values(lambda epochs: worse_gets_more(epochs, measure))
     share = f" (above 0 in {100 * fmean(shares.values()):.0f} %)" if shares else ""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from faircil_lab.bench.pages import Layer, split_bars
+from faircil_lab.bench.benchmark import Layer, split_bars
 
 
 def test_parts_follow_each_other_and_words_stand_at_the_end() -> None:

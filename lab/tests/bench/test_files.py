@@ -9,13 +9,15 @@ import pytest
 
 from bench_results import lp_results, measured
 from faircil.errors import FaircilError
-from faircil_lab.bench.lp_page import lp_findings
-from faircil_lab.bench.pages import Findings, write_findings
+from faircil_lab.bench.benchmark import Findings, write_findings
+from faircil_lab.bench.lp_page import SOLVER_TIMES
 
 
 @pytest.fixture
 def findings() -> Findings:
-    return lp_findings(lp_results(measured("highs", 100, 0.5), measured("highs", 1000, 0.7)))
+    return SOLVER_TIMES.findings(
+        lp_results(measured("highs", 100, 0.5), measured("highs", 1000, 0.7))
+    )
 
 
 def test_folder_holds_document_rows_pictures_and_page(findings: Findings, tmp_path: Path) -> None:

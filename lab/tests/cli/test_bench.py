@@ -13,13 +13,12 @@ from cli_outcome import Cli
 from faircil.cli import main
 from faircil.errors import FaircilError
 from faircil.sweep.work import Work
+from faircil_lab.bench import epoch_costs as scaling
 from faircil_lab.bench import lp as lp_measure
-from faircil_lab.bench import lp_programs
-from faircil_lab.bench import runs as whole_runs
+from faircil_lab.bench import lp_programs, whole_runs
 from faircil_lab.bench import sweeps as sweep_measure
-from faircil_lab.bench import weights as scaling
-from faircil_lab.bench.runs import Contender, RunCost
-from faircil_lab.bench.sweeps import Case, SweepCost
+from faircil_lab.bench.sweeps import Processes, SweepCost
+from faircil_lab.bench.whole_runs import RunCost, TimedMethod
 from sweep_costs import cost as sweep_cost
 
 LP = ("bench", "lp", "a.npz", "--solvers", "exact", "highs", "--repeats", "1")
@@ -35,17 +34,17 @@ def a_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def fake_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(contender: Contender, repeat: int, device: str) -> RunCost:
+    def fake(contender: TimedMethod, repeat: int, device: str) -> RunCost:
         return cost(contender.name, 2.0, dataset=contender.dataset, repeat=repeat)
 
     monkeypatch.setattr(whole_runs, "run_once", fake)
 
 
 @pytest.fixture
-def fake_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Case, list[Work]]]:
-    made: list[tuple[Case, list[Work]]] = []
+def fake_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Processes, list[Work]]]:
+    made: list[tuple[Processes, list[Work]]] = []
 
-    def fake(works: list[Work], case: Case, repeat: int) -> SweepCost:
+    def fake(works: list[Work], case: Processes, repeat: int) -> SweepCost:
         made.append((case, works))
         return sweep_cost(case, 12.0 / case.jobs, repeat=repeat)
 
@@ -229,7 +228,7 @@ def test_dataset_without_its_files(cli: Cli) -> None:
 
 
 def test_sweep_writes_files_and_prints_tables(
-    cli: Cli, fake_sweeps: list[tuple[Case, list[Work]]], tmp_path: Path
+    cli: Cli, fake_sweeps: list[tuple[Processes, list[Work]]], tmp_path: Path
 ) -> None:
     outcome = cli(*SWEEP, "--alone", "--set", "epochs=1", "--page", "docs/speed.md")
     assert outcome.code == 0
@@ -241,7 +240,7 @@ def test_sweep_writes_files_and_prints_tables(
     ):
         assert words in outcome.err
     assert "\n1 process on the CPU, round 1: 10 runs in 12.0 s\n" in outcome.err
-    assert [case for case, _ in fake_sweeps] == [Case(alone=True), Case(1), Case(2)]
+    assert [case for case, _ in fake_sweeps] == [Processes(alone=True), Processes(1), Processes(2)]
     works = fake_sweeps[0][1]
     assert {work.config.settings.training.epochs for work in works} == {1}
     assert {work.config.evaluate_on for work in works} == {"validation"}
@@ -286,7 +285,7 @@ def test_sweep_needs_the_files_of_its_datasets(cli: Cli, tmp_path: Path) -> None
 def test_sweeps_measured_so_far_stay(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def stopped(works: list[Work], case: Case, repeat: int) -> SweepCost:
+    def stopped(works: list[Work], case: Processes, repeat: int) -> SweepCost:
         if case.jobs == 2:
             raise FaircilError("toy er seed 0: not enough memory")
         return sweep_cost(case, 12.0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from faircil.cli import main
 from faircil.errors import FaircilError
 from faircil_lab.bench import texts as pace
 from faircil_lab.bench import texts_measure as epoch
+from faircil_lab.bench.texts import EncoderWorkload
+from faircil_lab.cli.bench import TEXT_SIZES
 from text_costs import epoch_round
 
 SMALL = ("--layers", "1", "--hidden", "8", "--rows", "500", "--tokens", "4", "--steps", "1")
@@ -97,3 +100,9 @@ def test_what_was_measured_stays(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_
     document = json.loads((tmp_path / "bench" / "text" / "results.json").read_text("utf-8"))
     assert document["complete"] is False
     assert len(document["rounds"]) == 1
+
+
+def test_defaults_are_those_of_the_workload() -> None:
+    """The command line names them without importing torch."""
+    defaults = {field.name: field.default for field in fields(EncoderWorkload)}
+    assert {name: default for name, (default, _) in TEXT_SIZES.items()} == defaults

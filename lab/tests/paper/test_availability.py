@@ -18,8 +18,8 @@ from faircil_lab.paper.contenders import (
     files_absent,
     where_possible,
 )
-from faircil_lab.paper.reproduce import collect
-from faircil_lab.paper.table import Row
+from faircil_lab.paper.exhibits import collect
+from faircil_lab.paper.table import TableRow
 from figure_runs import run_of
 from made_tables import ABSENT, TABLE, put_files
 from sweeps import small_work
@@ -97,7 +97,9 @@ def test_rows_of_biasbios_run_where_its_files_are(
     write_splits(tmp_path / "data")
     write_tiny_encoder(tmp_path / "bert-base-uncased")  # found as a folder
     monkeypatch.chdir(tmp_path)
-    table = replace(TABLE, rows=(Row(FSW, "fsw"), Row(REPLAY)), columns=(ABSENT,), seeds=(0,))
+    table = replace(
+        TABLE, rows=(TableRow(FSW, "fsw"), TableRow(REPLAY)), columns=(ABSENT,), seeds=(0,)
+    )
     options = SweepOptions(tmp_path / "runs")
     # As if a GPU took part: for a real BERT it would have to.
     shared = replace(options, gpu_jobs=1)

@@ -11,7 +11,7 @@ from faircil_lab.paper import biographies
 from faircil_lab.paper.biographies import (
     BIOGRAPHIES,
     ON_WORDS,
-    Biographies,
+    BiographiesTable,
     ReferenceValues,
     TextReference,
 )
@@ -33,7 +33,9 @@ def make(work: Work) -> RunSummary:
     return run_of(work, accuracy=0.9 - gap, eo_gap=gap, dp=0.02)
 
 
-def page_of(exhibit: Biographies = BIOGRAPHIES, run=make) -> Page:  # type: ignore[no-untyped-def]
+def page_of(  # type: ignore[no-untyped-def]
+    exhibit: BiographiesTable = BIOGRAPHIES, run=make
+) -> Page:
     tuned = {request: tuned_with(request) for request in exhibit.requests()}
     return exhibit.page(results_of(exhibit, run, tuned))
 

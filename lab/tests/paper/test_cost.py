@@ -12,7 +12,7 @@ from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import concatenate
 from faircil_lab.paper import cost
-from faircil_lab.paper.cost import Cost, Series, pearson, spearman
+from faircil_lab.paper.cost import CostFigure, Series, pearson, spearman
 from faircil_lab.paper.epochs import EpochByEpoch, watched_run
 from faircil_lab.paper.exhibit import Results
 from faircil_lab.paper.page import Verdict
@@ -81,7 +81,7 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cost, "look_up", found)
     for together, start in ((True, "They move together, on"), (False, "They do not move together")):
-        page = Cost().page(Results({}, {}, tmp_path))
+        page = CostFigure().page(Results({}, {}, tmp_path))
         assert page.answer.startswith(start)
         expected = Verdict.SAME if together else Verdict.DIFFERENT
         assert page.verdicts == (expected, expected)
@@ -92,7 +92,7 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_is_run_where_that_is_not_wanted(tmp_path: Path) -> None:
-    page = Cost().page(Results({}, {}, tmp_path, run_missing=False))
+    page = CostFigure().page(Results({}, {}, tmp_path, run_missing=False))
     assert page.verdicts == (Verdict.NOT_RUN, Verdict.NOT_RUN)
     assert page.answer == f"{NOT_MADE.capitalize()}."
-    assert Cost().requests() == Cost().works({}) == ()
+    assert CostFigure().requests() == CostFigure().works({}) == ()

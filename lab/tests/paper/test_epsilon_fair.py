@@ -8,7 +8,7 @@ import pytest
 from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil_lab.paper import epsilon_fair
-from faircil_lab.paper.epsilon_fair import EPSILONS, EpsilonFair
+from faircil_lab.paper.epsilon_fair import EPSILONS, EpsilonFairTable
 from faircil_lab.paper.page import Page, Section
 from figure_runs import results_of, run_of
 from made_tables import put_files
@@ -35,7 +35,7 @@ def page(monkeypatch, tmp_path: Path) -> Page:
     put_files(tmp_path), put_files(tmp_path, "drug")
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
     monkeypatch.setattr(epsilon_fair, "_metrics", after_each_epsilon)
-    exhibit = EpsilonFair()
+    exhibit = EpsilonFairTable()
     return exhibit.page(results_of(exhibit, make))
 
 
@@ -44,7 +44,7 @@ def section(page: Page, heading: str) -> Section:
 
 
 def test_it_needs_runs_with_held_out_samples_and_two_with_the_buffer():
-    works = EpsilonFair(seeds=(0,)).works({})
+    works = EpsilonFairTable(seeds=(0,)).works({})
     assert {work.config.postprocess for work in works} == {"none"}
     held_out = [work for work in works if work.config.held_out == 32]
     assert {work.config.label for work in held_out} == {
@@ -99,7 +99,7 @@ def test_curves_go_from_no_post_processing_to_the_strictest(page: Page, tmp_path
 
 def test_runs_without_probabilities_are_not_run(monkeypatch, tmp_path: Path):
     monkeypatch.setattr(epsilon_fair, "_metrics", lambda *_: ())
-    exhibit = EpsilonFair()
+    exhibit = EpsilonFairTable()
     page = exhibit.page(replace(results_of(exhibit, make), root=tmp_path))
     assert page.answer.startswith("Not run yet")
     assert all(part.picture is None for part in page.sections)

@@ -9,7 +9,7 @@ PAGES = {
         "Answer one.",
         (),
         (Verdict.SAME, Verdict.WORSE),
-        ("**FSW against replay**: disparity is not told apart on DRUG (EO).",),
+        ("**FSW against replay**: disparity is not significantly different on MNIST (EER).",),
         {"icarl": (Verdict.WORSE,), "fsw": (Verdict.SAME,)},
     ),
     "two": Page("Answer two.", (), (Verdict.NOT_RUN,), by_method={"icarl": (Verdict.NOT_RUN,)}),
@@ -27,7 +27,9 @@ def test_every_page_has_a_line_with_its_answer_counts_and_command():
 
 def test_it_says_what_the_reproduction_says_also_where_nothing_is_told_apart():
     assert "3 published values, 2 of them with one of ours beside it" in TEXT
-    assert "- **FSW against replay**: disparity is not told apart on DRUG (EO)." in TEXT
+    assert (
+        "- **FSW against replay**: disparity is not significantly different on MNIST (EER)." in TEXT
+    )
 
 
 def test_it_names_the_published_rows_that_rest_on_defects_with_what_came_of_them():

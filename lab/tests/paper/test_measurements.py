@@ -22,9 +22,9 @@ from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.weighting.groups import find_groups
 from faircil_lab.paper import store
-from faircil_lab.paper.store import Measurement, file_of, measured, sentence
+from faircil_lab.paper.store import Measurement, file_of, measured
 from faircil_lab.paper.watching import (
-    Fit,
+    SampleFit,
     cost_and_disparity,
     expand,
     expand_groups,
@@ -32,6 +32,7 @@ from faircil_lab.paper.watching import (
     watching,
     weights_of_epoch,
 )
+from faircil_lab.wording import sentence
 from learning import of_classes, random_samples
 from small_runs import small_config, small_stream
 
@@ -227,7 +228,7 @@ def test_the_disparity_of_accuracies_is_the_metric() -> None:
     assert samples.z is not None
     predicted = torch.where(torch.rand(200) < 0.6, samples.y, (samples.y + 1) % 5)
     hits = (predicted == samples.y).double().numpy()
-    found = cost_and_disparity("eo", [samples], [Fit(losses=2 * hits, hits=hits)])
+    found = cost_and_disparity("eo", [samples], [SampleFit(losses=2 * hits, hits=hits)])
     truth = eo(samples.y.numpy(), predicted.numpy(), samples.z.numpy())
     assert found.disparity == pytest.approx(truth)
     assert found.cost == pytest.approx(2 * found.disparity)

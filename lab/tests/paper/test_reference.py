@@ -5,7 +5,7 @@ import pytest
 
 from faircil.errors import DataError, UsageError
 from faircil.metrics import evaluate
-from faircil_lab.paper.text_reference import Labelled, joint_reference
+from faircil_lab.paper.biographies import Labelled, joint_reference
 
 WORDS = ("bone", "tooth", "court", "ledger")
 

@@ -13,10 +13,15 @@ from faircil.runs.config import resolve
 from faircil.runs.loading import load_stream
 from faircil.samples import concatenate
 from faircil.text.encoders import Encoder
-from faircil_lab.paper.biographies import ON_EMBEDDINGS, ON_WORDS, TextReference
+from faircil_lab.paper.biographies import (
+    ON_EMBEDDINGS,
+    ON_WORDS,
+    Labelled,
+    TextReference,
+    joint_reference,
+)
 from faircil_lab.paper.comparison import gap_by_chance
 from faircil_lab.paper.store import measured
-from faircil_lab.paper.text_reference import Labelled, joint_reference
 from tiny_bios import in_place_of_the_sample
 
 SAMPLE = "biasbios-sample"

@@ -8,7 +8,7 @@ import pytest
 from faircil.sweep.work import Outcome, Work
 from faircil_lab.paper.contenders import FSW, config, request
 from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.table import Row
+from faircil_lab.paper.table import TableRow
 from figure_runs import results_of, tuned_with
 from made_tables import ABSENT, ICARL, MNIST, TABLE, make, put_files
 
@@ -34,7 +34,7 @@ def test_chosen_settings_are_those_of_the_request():
 
 def test_a_variant_takes_the_settings_of_its_method():
     original = replace(ICARL, name="original", fixed=("quota=total",), settings_of=ICARL)
-    variant = Row(original)
+    variant = TableRow(original)
     table = replace(TABLE, settings="tuned", rows=(TABLE.rows[0], variant))
     table = replace(table, columns=(MNIST,))
     assert set(table.requests()) == {request(ICARL, "mnist", "eer")}
@@ -47,7 +47,7 @@ def test_a_variant_takes_the_settings_of_its_method():
 
 
 def test_a_row_may_have_a_measure_of_its_own_and_a_column_fewer_rows():
-    rows = (Row(FSW, measure="dp"), Row(ICARL))
+    rows = (TableRow(FSW, measure="dp"), TableRow(ICARL))
     column = replace(ABSENT, target=replace(ABSENT.target, dataset="drug"))
     table = replace(TABLE, rows=rows, columns=(column, replace(column, only=("iCaRL",))), pairs=())
     found = [(work.config.label, work.config.measure) for work in table.works({})]

@@ -4,7 +4,14 @@ import pytest
 
 from bench_results import lp_results, measured
 from faircil_lab.bench.lp import Skipped
-from faircil_lab.bench.lp_page import CPLEX, not_measured, page, summarise, tables, time_against_n
+from faircil_lab.bench.lp_page import (
+    CPLEX,
+    SOLVER_TIMES,
+    not_measured,
+    summarise,
+    tables,
+    time_against_n,
+)
 
 RESULTS = lp_results(
     measured("exact", 1000, 0.002, passes=2),
@@ -18,7 +25,7 @@ RESULTS = lp_results(
 
 
 def test_page_says_what_how_and_what_not() -> None:
-    text = page(RESULTS, "pictures/time.svg")
+    text = SOLVER_TIMES.page(RESULTS, {"time": "pictures/time.svg"})
     for words in (
         "faircil bench lp\n```",
         "![time against n](pictures/time.svg)",
@@ -30,9 +37,9 @@ def test_page_says_what_how_and_what_not() -> None:
         "| exact | 1.00 |",
         "CPLEX as published",
         "kept to within 2e-07",
-        "\nNotes:\n\n- solver 'other' cannot be used here\n",
-        "- Not measured: highs at n = 10,000: predicted 100 s\n",
-        "- Not measured: cplex at n = 10,000 on 2 program(s): too large\n",
+        "\nsolver 'other' cannot be used here.\n",
+        "Not measured:\n\n- highs at n = 10,000: predicted 100 s\n",
+        "- cplex at n = 10,000 on 2 program(s): too large\n",
         "| a | 4 | 2 |",
     ):
         assert words in text
@@ -41,14 +48,18 @@ def test_page_says_what_how_and_what_not() -> None:
 
 
 def test_page_of_own_sizes_and_of_an_interrupted_benchmark() -> None:
-    text = page(lp_results(measured("a", None, 1.0), complete=False), "time.svg")
+    text = SOLVER_TIMES.page(
+        lp_results(measured("a", None, 1.0), complete=False), {"time": "time.svg"}
+    )
     assert "The programs have their own sizes." in text
     assert "Growth" not in text
-    assert "- Not measured: the rest, since the benchmark was interrupted" in text
+    assert "The benchmark was interrupted here." in text
 
 
 def test_everything_measured_needs_no_excuse() -> None:
-    assert "Notes" not in page(lp_results(measured("a", None, 1.0)), "time.svg")
+    assert "Not measured" not in SOLVER_TIMES.page(
+        lp_results(measured("a", None, 1.0)), {"time": "time.svg"}
+    )
     assert not_measured([]) == []
 
 

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from faircil_lab.bench.runs import METHODS, REFERENCE, Contender, contenders, missing_files
+from faircil_lab.bench.whole_runs import (
+    METHODS,
+    REFERENCE,
+    TimedMethod,
+    missing_files,
+    timed_methods,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,18 +25,18 @@ from faircil_lab.bench.runs import METHODS, REFERENCE, Contender, contenders, mi
     ],
 )
 def test_method_with_settings(name: str, arguments: str) -> None:
-    contender = Contender("toy", name, ("epochs=1",))
+    contender = TimedMethod("toy", name, ("epochs=1",))
     assert contender.arguments == ["--dataset", "toy", *arguments.split()]
     assert contender.config().settings.training.epochs == 1
 
 
 def test_own_settings_win() -> None:
-    assert Contender("toy", "er:epochs=2", ("epochs=1",)).config().settings.training.epochs == 2
+    assert TimedMethod("toy", "er:epochs=2", ("epochs=1",)).config().settings.training.epochs == 2
 
 
 def test_defaults_run_on_every_embedded_dataset() -> None:
     mistakes: list[str] = []
-    found = contenders(["digits", "biased-digits", "toy"], METHODS, [], mistakes)
+    found = timed_methods(["digits", "biased-digits", "toy"], METHODS, [], mistakes)
     assert mistakes == []
     assert len(found) == 9
     assert REFERENCE in METHODS
@@ -38,7 +44,7 @@ def test_defaults_run_on_every_embedded_dataset() -> None:
 
 def test_every_mistake_is_named_once() -> None:
     mistakes: list[str] = []
-    contenders(["toy", "tooy"], ["er", "fws", "fsw:taau=1"], ["lr=0"], mistakes)
+    timed_methods(["toy", "tooy"], ["er", "fws", "fsw:taau=1"], ["lr=0"], mistakes)
     text = "\n".join(mistakes)
     for words in ("dataset 'tooy'", "method 'fws'", "setting 'taau'", "setting lr=0"):
         assert text.count(words) == 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from faircil.runs.config import resolve
-from faircil_lab.bench.weights import STATISTICS, measure_epochs
+from faircil_lab.bench.epoch_costs import STATISTICS, measure_epochs
 
 
 def test_every_task_but_the_first_is_measured() -> None:

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from bench_results import cost, run_results
-from faircil_lab.bench.runs_page import (
+from faircil_lab.bench.whole_runs_page import (
+    RUN_TIMES,
     epoch_table,
     growth,
-    page,
-    run_findings,
     run_tables,
     scale_tables,
     summarise_runs,
@@ -21,7 +20,7 @@ RESULTS = run_results()
 
 
 def test_document_and_rows_hold_everything() -> None:
-    findings = run_findings(RESULTS)
+    findings = RUN_TIMES.findings(RESULTS)
     document = json.loads(json.dumps(findings.document))
     assert [run["method"] for run in document["runs"]] == ["er", "fsw"]
     assert document["summary"][1]["ratio"] == 0.5
@@ -38,7 +37,7 @@ def test_document_and_rows_hold_everything() -> None:
 
 
 def test_page_has_all_parts() -> None:
-    text = page(RESULTS, {"split": "s.svg", "growth": "g.svg"})
+    text = RUN_TIMES.page(RESULTS, {"split": "s.svg", "growth": "g.svg"})
     for words in (
         "faircil bench run\n```",
         "![where the time goes](s.svg)",
@@ -58,7 +57,7 @@ def test_page_has_only_what_was_measured() -> None:
     only = replace(
         RESULTS, outcomes=RESULTS.outcomes[:1], notes=("Others were busy",), complete=False
     )
-    findings = run_findings(only)
+    findings = RUN_TIMES.findings(only)
     assert set(findings.figures) == {"split"}
     text = findings.page({"split": "s.svg"})
     assert "Statistics" not in text

@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from faircil_lab.bench import weights as scaling
-from faircil_lab.bench.runs import Workload
-from faircil_lab.bench.weights import FACTORS, MEMORY, measure_growth
+from faircil_lab.bench import epoch_costs as scaling
+from faircil_lab.bench.epoch_costs import FACTORS, MEMORY, measure_growth
+from faircil_lab.bench.whole_runs import EpochWorkload
 
-TINY = Workload(samples=40, groups=2, classes=4, features=3)
+TINY = EpochWorkload(samples=40, groups=2, classes=4, features=3)
 
 
 def test_one_factor_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_one_factor_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_factor_is_a_part_of_the_workload() -> None:
-    assert set(FACTORS) == {field.name for field in fields(Workload)}
+    assert set(FACTORS) == {field.name for field in fields(EpochWorkload)}
     assert list(measure_growth([], torch.device("cpu"))) == []
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bench_results import cost
-from faircil_lab.bench.runs_page import summarise_runs
+from faircil_lab.bench.whole_runs_page import summarise_runs
 
 
 def test_medians_ratio_and_share() -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from faircil.errors import FaircilError
 from faircil.results.record import Seconds
-from faircil_lab.bench import runs as whole_runs
-from faircil_lab.bench.runs import Contender, RunCost, measure_runs, run_once
+from faircil_lab.bench import whole_runs
+from faircil_lab.bench.whole_runs import RunCost, TimedMethod, measure_runs, run_once
 
 
 def test_run_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    cost = run_once(Contender("toy", "fsw", ("epochs=1",)), 2, "cpu")
+    cost = run_once(TimedMethod("toy", "fsw", ("epochs=1",)), 2, "cpu")
     assert (cost.dataset, cost.method, cost.repeat) == ("toy", "fsw", 2)
     assert cost.seconds.total >= cost.seconds.train > 0
     assert cost.seconds.lp > 0
@@ -37,18 +37,18 @@ def test_interrupt_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(whole_runs, "_wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_once(Contender("toy", "er"), 1, "cpu")
+        run_once(TimedMethod("toy", "er"), 1, "cpu")
     assert started[0].returncode != 0
     with pytest.raises(ProcessLookupError):
         os.kill(started[0].pid, 0)
 
 
 def test_methods_of_a_dataset_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(contender: Contender, repeat: int, device: str) -> RunCost:
+    def fake(contender: TimedMethod, repeat: int, device: str) -> RunCost:
         seconds = Seconds(0, 0, 0, 0, 1)
         return RunCost(contender.dataset, contender.name, repeat, seconds, None, 1.0)
 
     monkeypatch.setattr(whole_runs, "run_once", fake)
-    runs = [Contender(dataset, name) for dataset in "xy" for name in "ab"]
+    runs = [TimedMethod(dataset, name) for dataset in "xy" for name in "ab"]
     order = [(run.dataset, run.repeat, run.method) for run in measure_runs(runs, 2, "cpu")]
     assert order == [(d, r, m) for d in "xy" for r in (1, 2) for m in "ab"]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from faircil.sweep.work import Work
-from faircil_lab.bench.runs import Contender
-from faircil_lab.bench.sweeps import Case, cases_of, works_of
+from faircil_lab.bench.sweeps import Processes, cases_of, works_of
+from faircil_lab.bench.whole_runs import TimedMethod
 from sweeps import small_work
 
 WORKS = [small_work(seed, method) for method in ("er", "gdumb") for seed in range(3)]
@@ -18,13 +18,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cases(
     jobs: list[int] | None, gpu_jobs: list[int], works: list[Work], alone: bool = False
-) -> tuple[list[Case], list[str]]:
+) -> tuple[list[Processes], list[str]]:
     mistakes: list[str] = []
     return cases_of(jobs, gpu_jobs, works, mistakes, alone=alone), mistakes
 
 
 def test_every_run_once_and_never_on_test_data() -> None:
-    contenders = [Contender("toy", name) for name in ("er", "fsw", "er+fsw")]
+    contenders = [TimedMethod("toy", name) for name in ("er", "fsw", "er+fsw")]
     works = works_of(contenders, [0, 2])
     assert [(work.config.label, work.seed) for work in works] == [
         ("er", 0), ("er", 2), ("fsw", 0), ("fsw", 2),
@@ -33,17 +33,17 @@ def test_every_run_once_and_never_on_test_data() -> None:
 
 
 def test_cpu_first_and_each_number_once() -> None:
-    assert cases(None, [], WORKS) == ([Case(1), Case(2)], [])
+    assert cases(None, [], WORKS) == ([Processes(1), Processes(2)], [])
     found, _ = cases([4, 2, 4], [], WORKS, alone=True)
-    assert found == [Case(alone=True), Case(4), Case(2)]
+    assert found == [Processes(alone=True), Processes(4), Processes(2)]
 
 
 @pytest.mark.usefixtures("gpu")
 def test_what_a_gpu_does_not_replay_is_made_beside_it() -> None:
-    assert cases(None, [1, 3], GRAPHABLE) == ([Case(0, 1), Case(0, 3)], [])
-    assert cases([1, 2], [3], GRAPHABLE)[0] == [Case(1), Case(2), Case(0, 3)]
-    assert cases(None, [3], WORKS)[0] == [Case(1, 3)]
-    assert cases([1, 2], [3], WORKS)[0][-1] == Case(2, 3)
+    assert cases(None, [1, 3], GRAPHABLE) == ([Processes(0, 1), Processes(0, 3)], [])
+    assert cases([1, 2], [3], GRAPHABLE)[0] == [Processes(1), Processes(2), Processes(0, 3)]
+    assert cases(None, [3], WORKS)[0] == [Processes(1, 3)]
+    assert cases([1, 2], [3], WORKS)[0][-1] == Processes(2, 3)
 
 
 def test_all_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,10 @@ def test_all_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names() -> None:
-    names = [case.name for case in (Case(1), Case(0, 14), Case(2, 1), Case(alone=True))]
+    names = [
+        case.name
+        for case in (Processes(1), Processes(0, 14), Processes(2, 1), Processes(alone=True))
+    ]
     assert names == [
         "1 process on the CPU",
         "14 processes on the GPU",

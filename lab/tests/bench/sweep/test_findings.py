@@ -5,21 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from faircil_lab.bench.sweeps import Case, Parts
-from faircil_lab.bench.sweeps_page import (
-    page,
-    sentences,
-    summarise_sweeps,
-    sweep_findings,
-    time_per_run,
-)
+from faircil_lab.bench.sweeps import Processes, TimeParts
+from faircil_lab.bench.sweeps_page import SWEEP_TIMES, sentences, summarise_sweeps, time_per_run
 from sweep_costs import ONE, TWO, cost, sweep_results
 
 RESULTS = sweep_results()
 
 
 def test_document_and_rows_hold_everything() -> None:
-    findings = sweep_findings(RESULTS)
+    findings = SWEEP_TIMES.findings(RESULTS)
     document = json.loads(json.dumps(findings.document))
     assert document["complete"] is True
     assert len(document["runs"]) == 10
@@ -37,7 +31,7 @@ def test_document_and_rows_hold_everything() -> None:
 
 
 def test_page_has_all_parts() -> None:
-    text = page(RESULTS, {"time": "t.svg"})
+    text = SWEEP_TIMES.page(RESULTS, {"time": "t.svg"})
     for words in (
         "faircil bench sweep\n```",
         "The same 10 runs, on validation data",
@@ -54,7 +48,7 @@ def test_page_has_all_parts() -> None:
 
 def test_page_of_a_part() -> None:
     only = sweep_results(cost(ONE, 20.0), notes=("Others were busy",), complete=False)
-    text = page(only, {"time": "t.svg"})
+    text = SWEEP_TIMES.page(only, {"time": "t.svg"})
     assert "\nOthers were busy.\n" in text
     assert "fastest" not in text
     assert text.endswith("The benchmark was interrupted here.\n")
@@ -77,7 +71,7 @@ def test_sentences_say_what_the_numbers_say() -> None:
 
 def test_sentences_name_the_largest_parts_and_the_fastest() -> None:
     usual, slow = cost(ONE, 20.0), cost(TWO, 40.0)
-    idle = replace(slow, parts=Parts(1, 0, 0, 60, 0, 0, 4, 15))
+    idle = replace(slow, parts=TimeParts(1, 0, 0, 60, 0, 0, 4, 15))
     *_, two, itself, fastest = sentences(summarise_sweeps([usual, idle]))
     assert "75.0 % of the time is the runs themselves, 18.8 % idle at the end, 5.0 % all" in two
     assert "takes 4.84 times as long" in itself
@@ -86,7 +80,7 @@ def test_sentences_name_the_largest_parts_and_the_fastest() -> None:
 
 def test_disturbed_cases_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    gpu, many = Case(0, 2), Case(4)
+    gpu, many = Processes(0, 2), Processes(4)
     rows = summarise_sweeps([cost(case, 9.0, cores=0.6) for case in (ONE, TWO, gpu, many)])
     warnings = [text for text in sentences(rows) if "other programs were busy" in text]
     assert [text.split(" a process")[0] for text in warnings] == [
@@ -97,7 +91,7 @@ def test_disturbed_cases_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bars_add_up_to_the_time_per_run() -> None:
-    rows = summarise_sweeps([*RESULTS.costs, cost(Case(2, 14), 3.0)])
+    rows = summarise_sweeps([*RESULTS.costs, cost(Processes(2, 14), 3.0)])
     (axes,) = time_per_run(rows).axes
     ends = [0.0] * 3
     for bars in axes.containers:

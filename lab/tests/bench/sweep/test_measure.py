@@ -9,7 +9,7 @@ from faircil.errors import FaircilError
 from faircil.sweep.sweep import SweepOptions
 from faircil.sweep.work import Outcome, Spent, Work
 from faircil_lab.bench import sweeps as measure
-from faircil_lab.bench.sweeps import Case, measure_case, measure_sweeps
+from faircil_lab.bench.sweeps import Processes, measure_case, measure_sweeps
 from run_summaries import make_run
 from sweeps import small_work
 
@@ -40,7 +40,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[Sweep]:
 
 
 def test_real_runs_in_this_process_and_in_two_others() -> None:
-    one, two = measure_sweeps(WORKS[:2], [Case(1), Case(2)], repeats=1)
+    one, two = measure_sweeps(WORKS[:2], [Processes(1), Processes(2)], repeats=1)
     for cost, processes in ((one, 1), (two, 2)):
         assert (cost.runs, cost.processes) == (2, processes)
         assert cost.parts.total == pytest.approx(processes * cost.wall)
@@ -52,7 +52,7 @@ def test_real_runs_in_this_process_and_in_two_others() -> None:
 
 
 def test_cases_take_turns_in_new_folders(sweeps: list[Sweep]) -> None:
-    costs = list(measure_sweeps(WORKS, [Case(1), Case(0, 2), Case(1, 2)], repeats=2))
+    costs = list(measure_sweeps(WORKS, [Processes(1), Processes(0, 2), Processes(1, 2)], repeats=2))
     assert [(cost.case.jobs, cost.case.gpu_jobs, cost.repeat) for cost in costs] == [
         (1, 0, 1), (0, 2, 1), (1, 2, 1), (1, 0, 2), (0, 2, 2), (1, 2, 2),
     ]  # fmt: skip
@@ -66,7 +66,7 @@ def test_cases_take_turns_in_new_folders(sweeps: list[Sweep]) -> None:
 
 
 def test_alone_every_run_has_a_process(sweeps: list[Sweep]) -> None:
-    cost = measure_case(WORKS, Case(alone=True), 1)
+    cost = measure_case(WORKS, Processes(alone=True), 1)
     assert [asked[0] for asked in sweeps] == [[0], [1], [2]]
     assert all(asked[1] > 1 for asked in sweeps)  # else no process would be started
     assert (cost.runs, cost.processes) == (3, 1)
@@ -76,7 +76,7 @@ def test_alone_every_run_has_a_process(sweeps: list[Sweep]) -> None:
 def test_runs_that_fail_are_an_error() -> None:
     works = [small_work(0), small_work(1, lr=1e30), small_work(2, lr=1e30)]
     with pytest.raises(FaircilError, match=r"seed 1: training diverged.*\n.*seed 2: training"):
-        measure_case(works, Case(1), 1)
+        measure_case(works, Processes(1), 1)
 
 
 def test_a_process_that_died_is_an_error(
@@ -89,4 +89,4 @@ def test_a_process_that_died_is_an_error(
 
     monkeypatch.setattr(measure, "finish", finish)
     with pytest.raises(FaircilError, match="with 2 processes on the CPU a process died"):
-        measure_case(WORKS, Case(2), 1)
+        measure_case(WORKS, Processes(2), 1)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from faircil.sweep.work import Spent
-from faircil_lab.bench.sweeps import Arrival, Parts, split_time, summed
+from faircil_lab.bench.sweeps import Arrival, TimeParts, split_time, summed
 
 
 def arrival(at: float, process: int = 1, **spent: float) -> Arrival:
@@ -18,7 +18,7 @@ def arrival(at: float, process: int = 1, **spent: float) -> Arrival:
 def test_one_run() -> None:
     (parts,) = split_time([arrival(20.0, device=3.0, total=15.0)], wall=21.0).values()
     # Ready 5 seconds after the beginning; the device takes 3, the preparation of the run 1.
-    assert parts == Parts(
+    assert parts == TimeParts(
         start=9, load=2, weights=2, train=4, evaluate=1, write=0.5, rest=1.5, idle=1
     )
     assert parts.runs == 7
@@ -28,7 +28,7 @@ def test_only_the_first_preparation_of_a_process_is_its_start() -> None:
     (parts,) = split_time([arrival(12.0), arrival(25.0)], wall=25.0).values()
     assert parts.start == 1
     # 0.5 + 1 unnamed within the runs, 1 preparation of the second, 1 between the two.
-    assert parts == Parts(1, 4, 4, 8, 2, 1, rest=5, idle=0)
+    assert parts == TimeParts(1, 4, 4, 8, 2, 1, rest=5, idle=0)
 
 
 def test_a_process_that_ends_early_is_idle() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faircil_lab.bench.sweeps import PARTS, Case, Parts
+from faircil_lab.bench.sweeps import PARTS, Processes, TimeParts
 from faircil_lab.bench.sweeps_page import summarise_sweeps
 from sweep_costs import ONE, TWO, cost
 
@@ -23,7 +23,7 @@ def test_medians_rates_and_speedup() -> None:
 
 def test_shares_are_means_that_add_up_to_one() -> None:
     usual = cost(ONE, 10.0)
-    parts = Parts(0, 0, 0, 15, 0, 0, 0, 15)
+    parts = TimeParts(0, 0, 0, 15, 0, 0, 0, 15)
     other = replace(usual, repeat=2, wall=30.0, parts=parts, cores=0.5)
     (row,) = summarise_sweeps([usual, other])
     assert row.shares.total == pytest.approx(1)
@@ -33,7 +33,7 @@ def test_shares_are_means_that_add_up_to_one() -> None:
 
 
 def test_time_per_run_is_the_same_where_processes_do_not_hinder_each_other() -> None:
-    one, two, four = summarise_sweeps([cost(ONE, 20.0), cost(TWO, 10.0), cost(Case(4), 20.0)])
+    one, two, four = summarise_sweeps([cost(ONE, 20.0), cost(TWO, 10.0), cost(Processes(4), 20.0)])
     for part in PARTS:
         assert getattr(two.per_run, part) == pytest.approx(getattr(one.per_run, part))
         assert getattr(four.per_run, part) == pytest.approx(4 * getattr(one.per_run, part))

@@ -4,16 +4,15 @@ import json
 
 import pytest
 
-from faircil_lab.bench.texts import EMBEDDINGS, TRAININGS, Cost
+from faircil_lab.bench.texts import EMBEDDINGS, TRAININGS, EncoderCost
 from faircil_lab.bench.texts_page import (
+    ENCODER_TIMES,
     beyond_pass,
     embeddings_of,
     epoch_bars,
     epochs_of,
     middle,
-    page,
     sentences,
-    text_findings,
 )
 from text_costs import SIZES, embedding_rounds, epoch_round, text_results
 
@@ -34,18 +33,20 @@ def test_a_batch_that_is_not_full_and_a_small_buffer() -> None:
 
 
 def test_beyond_the_pass_is_the_larger_of_two() -> None:
-    noisy = epoch_round(statistics=Cost(1.9, 768_000, None))
+    noisy = epoch_round(statistics=EncoderCost(1.9, 768_000, None))
     assert beyond_pass([noisy]) == 0.03
     assert beyond_pass([epoch_round()]) == pytest.approx(0.05)
-    slow = epoch_round(forward=Cost(3.0, 768_000, None), statistics=Cost(3.06, 768_000, None))
+    slow = epoch_round(
+        forward=EncoderCost(3.0, 768_000, None), statistics=EncoderCost(3.06, 768_000, None)
+    )
     # Of each round its own pass is taken off, not the median of passes.
     assert beyond_pass([epoch_round(), slow, epoch_round(2)]) == pytest.approx(0.05)
 
 
 def test_medians_and_largest_peaks() -> None:
-    costs = [Cost(1.0, 10, 2.0), Cost(9.0, 10, 3.0), Cost(2.0, 10, 1.0)]
-    assert middle(costs) == Cost(2.0, 10, 3.0)
-    assert middle([Cost(1.0, 10, None)]).memory is None
+    costs = [EncoderCost(1.0, 10, 2.0), EncoderCost(9.0, 10, 3.0), EncoderCost(2.0, 10, 1.0)]
+    assert middle(costs) == EncoderCost(2.0, 10, 3.0)
+    assert middle([EncoderCost(1.0, 10, None)]).memory is None
     assert list(embeddings_of(embedding_rounds())) == list(EMBEDDINGS)
 
 
@@ -77,7 +78,7 @@ def test_a_missed_goal_is_said() -> None:
 
 
 def test_page_has_all_parts() -> None:
-    text = page(text_results(notes=("In bfloat16",)), {"epoch": "e.svg"})
+    text = ENCODER_TIMES.page(text_results(notes=("In bfloat16",)), {"epoch": "e.svg"})
     for words in (
         "faircil bench text\n```",
         ", device cuda.\n\nIn bfloat16.\n",
@@ -99,14 +100,14 @@ def test_page_has_all_parts() -> None:
 @pytest.mark.parametrize("outcomes", [[epoch_round()], embedding_rounds()])
 def test_page_of_a_part(outcomes: list) -> None:  # type: ignore[type-arg]
     results = text_results(*outcomes, complete=False)
-    findings = text_findings(results)
-    text = page(results, dict.fromkeys(findings.figures, "e.svg"))
+    findings = ENCODER_TIMES.findings(results)
+    text = ENCODER_TIMES.page(results, dict.fromkeys(findings.figures, "e.svg"))
     assert text.endswith("The benchmark was interrupted here.\n")
     assert ("frozen" in text) == ("e.svg" not in text)
 
 
 def test_document_and_rows_hold_everything() -> None:
-    findings = text_findings(text_results())
+    findings = ENCODER_TIMES.findings(text_results())
     document = json.loads(json.dumps(findings.document))
     assert document["complete"] is True
     assert document["workload"]["rows"] == 32_000

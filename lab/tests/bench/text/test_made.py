@@ -6,7 +6,7 @@ import torch
 from faircil.errors import UsageError
 from faircil.samples import group_counts
 from faircil.text.passes import Passing, encode
-from faircil_lab.bench.texts import Workload
+from faircil_lab.bench.texts import EncoderWorkload
 from faircil_lab.bench.texts_measure import (
     FIRST,
     PADDING,
@@ -15,11 +15,11 @@ from faircil_lab.bench.texts_measure import (
     shortened_rows,
 )
 
-SMALL = Workload(layers=1, hidden=8, rows=5003, tokens=12)
+SMALL = EncoderWorkload(layers=1, hidden=8, rows=5003, tokens=12)
 
 
 def test_defaults_are_bert_base_and_biasbios() -> None:
-    workload = Workload()
+    workload = EncoderWorkload()
     assert (workload.rows, workload.tokens) == (253_000, 128)
     # Of its 85 million weights in layers, each a product and a sum; attention adds 3 %.
     assert workload.flops_per_token == pytest.approx(2 * 85e6, rel=0.05)
@@ -77,7 +77,7 @@ def test_shortened_rows() -> None:
 
 def test_all_mistakes_at_once() -> None:
     with pytest.raises(UsageError) as error:
-        Workload(layers=0, hidden=100, rows=49, tokens=3, steps=0, repeats=0)
+        EncoderWorkload(layers=0, hidden=100, rows=49, tokens=3, steps=0, repeats=0)
     lines = str(error.value).splitlines()
     assert len(lines) == 6
     assert "--rows is 49, expected at least 50" in str(error.value)

@@ -16,14 +16,14 @@ from faircil_lab.bench.texts import (
     EMBEDDINGS,
     TRAININGS,
     Embedding,
-    Workload,
+    EncoderWorkload,
     cpu_seconds,
     flops,
     gauge,
 )
 from faircil_lab.bench.texts_measure import PADDING, make_corpus, make_encoder
 
-SMALL = Workload(layers=1, hidden=8, rows=2500, tokens=6, steps=3, repeats=2)
+SMALL = EncoderWorkload(layers=1, hidden=8, rows=2500, tokens=6, steps=3, repeats=2)
 CPU = torch.device("cpu")
 
 
@@ -78,7 +78,7 @@ def test_parts_of_an_epoch(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_more_steps_than_an_epoch_has(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epoch, "KNOWN", 1)
-    workload = Workload(layers=1, hidden=8, rows=2500, tokens=6, steps=99, repeats=1)
+    workload = EncoderWorkload(layers=1, hidden=8, rows=2500, tokens=6, steps=99, repeats=1)
     (one,) = epoch.measure_epochs(workload, encoder, make_corpus(workload), CPU)
     texts = 500 + 8 * 64
     assert one.training[TRAININGS[0].name].tokens == texts * 6
@@ -137,8 +137,8 @@ def test_padding_is_no_token() -> None:
 
 
 def test_time_on_a_cpu_grows_with_the_work() -> None:
-    tiny = Workload(layers=1, hidden=8, rows=500, tokens=8, steps=1, repeats=1)
+    tiny = EncoderWorkload(layers=1, hidden=8, rows=500, tokens=8, steps=1, repeats=1)
     # Twice the passes over task and buffer, three ways to train, 41 + 100 % of the corpus embedded.
     tokens = 2 * (2 * 100 * 8 + 128 * 8 * (3 + 3 + 3)) + 1.41 * 500 * 8
     assert flops(tiny) == pytest.approx(tokens * tiny.flops_per_token)
-    assert cpu_seconds(tiny) < 60 < 3600 < cpu_seconds(Workload())
+    assert cpu_seconds(tiny) < 60 < 3600 < cpu_seconds(EncoderWorkload())

@@ -1,21 +1,30 @@
-"""A benchmark of runs as files."""
+"""The benchmark of whole runs: tables, pictures and page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
-from functools import partial
 from statistics import mean, median
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from faircil.report import Cell, Table, as_markdown
+from faircil.report import Table, as_markdown
 from faircil.report.plots import COLOURS, MARKERS
 from faircil.results.record import Seconds
-from faircil_lab.bench.measuring import described, exponent, written
-from faircil_lab.bench.pages import Findings
-from faircil_lab.bench.runs import REFERENCE, EpochCost, RunCost, RunResults, ScalePoint, Workload
-from faircil_lab.bench.weights import FORWARD, LABELS
+from faircil_lab.bench.benchmark import Benchmark, sections, table_of
+from faircil_lab.bench.epoch_costs import FORWARD, LABELS
+from faircil_lab.bench.measuring import exponent
+from faircil_lab.bench.whole_runs import (
+    REFERENCE,
+    EpochCost,
+    EpochWorkload,
+    RunCost,
+    RunOutcome,
+    RunResults,
+    ScalePoint,
+)
+from faircil_lab.wording import percent, seconds_text
 
 
 @dataclass(frozen=True)
@@ -79,20 +88,19 @@ def run_tables(runs: Sequence[RunCost]) -> list[Table]:
     split = tuple(f"{field.name}, s" for field in fields(Seconds))
     header = ("method", *split, f"against {REFERENCE}", "LP share", "peak memory")
     return [
-        Table(dataset, header, tuple(_run_cells(row) for row in rows if row.dataset == dataset))
+        table_of(dataset, header, (_run_texts(row) for row in rows if row.dataset == dataset))
         for dataset in dict.fromkeys(row.dataset for row in rows)
     ]
 
 
-def _run_cells(row: MethodCost) -> tuple[Cell, ...]:
-    texts = (
+def _run_texts(row: MethodCost) -> tuple[str, ...]:
+    return (
         row.method,
         *(f"{seconds:.2f}" for seconds in astuple(row.seconds)),
         "–" if row.ratio is None else f"{row.ratio:.2f}",
-        f"{100 * row.lp_share:.1f} %",
+        percent(row.lp_share, 1),
         "–" if row.memory is None else f"{row.memory:.2f} GiB",
     )
-    return tuple(map(Cell, texts))
 
 
 def epoch_table(epochs: Sequence[EpochCost]) -> Table:
@@ -102,7 +110,7 @@ def epoch_table(epochs: Sequence[EpochCost]) -> Table:
     header = ["dataset", "tasks", "samples", "groups", FORWARD]
     for kind in kinds:
         header += [kind, f"against {FORWARD if kind == first else first}"]
-    cells = []
+    rows = []
     for dataset in dict.fromkeys(epoch.dataset for epoch in epochs):
         part = [epoch for epoch in epochs if epoch.dataset == dataset]
         texts = [
@@ -110,15 +118,15 @@ def epoch_table(epochs: Sequence[EpochCost]) -> Table:
             _span([epoch.task for epoch in part]),
             f"{mean(epoch.samples for epoch in part):,.0f}",
             _span([epoch.groups for epoch in part]),
-            written(mean(epoch.forward for epoch in part)),
+            seconds_text(mean(epoch.forward for epoch in part)),
         ]
         for kind in kinds:
             base = [e.forward if kind == first else e.statistics[first] for e in part]
             own = [epoch.statistics[kind] for epoch in part]
             ratios = [after / before for after, before in zip(own, base, strict=True)]
-            texts += [written(mean(own)), f"{mean(ratios):.2f}"]
-        cells.append(tuple(map(Cell, texts)))
-    return Table("Statistics of an epoch", tuple(header), tuple(cells))
+            texts += [seconds_text(mean(own)), f"{mean(ratios):.2f}"]
+        rows.append(texts)
+    return table_of("Statistics of an epoch", header, rows)
 
 
 def scale_tables(points: Sequence[ScalePoint]) -> list[Table]:
@@ -127,15 +135,15 @@ def scale_tables(points: Sequence[ScalePoint]) -> list[Table]:
     for factor in dict.fromkeys(point.factor for point in points):
         part = [point for point in points if point.factor == factor]
         rows = [
-            (f"{point.value:,}", *(written(seconds) for seconds in _times(point))) for point in part
+            (f"{point.value:,}", *(seconds_text(seconds) for seconds in _times(point)))
+            for point in part
         ]
         values = [point.value for point in part]
         fits = [exponent(values, column) for column in zip(*map(_times, part), strict=True)]
         if None not in fits:
             rows.append(("exponent", *(f"{fit:.2f}".replace("-", "−") for fit in fits)))
-        cells = tuple(tuple(map(Cell, row)) for row in rows)
         header = (LABELS.get(factor, factor), "statistics", "LP", "both")
-        tables.append(Table(f"Growth with {factor}", header, cells))
+        tables.append(table_of(f"Growth with {factor}", header, rows))
     return tables
 
 
@@ -206,16 +214,6 @@ def growth(points: Sequence[ScalePoint]) -> Figure:
 
 
 SPLIT, GROWTH = "split", "growth"  # names of the pictures
-HEAD = """# Time of a run
-
-Written by
-
-```
-{command}
-```
-
-on {machine}; {threads} threads.
-"""
 RUNS = """
 ## Whole runs
 
@@ -244,79 +242,36 @@ is an MLP 256-256 that was trained on the buffer for a moment.
 """
 
 
-def page(results: RunResults, pictures: Mapping[str, str]) -> str:
-    """Write the page; ``pictures`` says where each picture is, seen from the page."""
-    environment = results.environment
-    text = HEAD.format(
-        command=results.command,
-        machine=described(environment),
-        threads=environment["threads"],
-    )
-    text += "".join(f"\n{note}.\n" for note in results.notes)
+def _text(results: RunResults, pictures: Mapping[str, str]) -> str:
+    text = ""
     if results.runs:
         text += RUNS.format(repeats=results.repeats, picture=pictures[SPLIT])
-        text += _sections(run_tables(results.runs))
+        text += sections(run_tables(results.runs), level=3)
     if results.epochs:
         text += EPOCHS.format(table=as_markdown(epoch_table(results.epochs)))
     if results.points:
-        text += SCALE.format(base=Workload(), picture=pictures[GROWTH])
-        text += _sections(scale_tables(results.points))
-    return text if results.complete else f"{text}\nThe benchmark was interrupted here.\n"
+        text += SCALE.format(base=EpochWorkload(), picture=pictures[GROWTH])
+        text += sections(scale_tables(results.points), level=3)
+    return text
 
 
-def _sections(tables: list[Table]) -> str:
-    return "".join(f"\n### {table.title}\n\n{as_markdown(table)}" for table in tables)
-
-
-@dataclass(frozen=True)
-class Value:
-    """One line of ``results.csv``.
-
-    Parameters
-    ----------
-    part : str
-        ``run``, ``statistics`` or ``growth``.
-    name : str
-        The dataset, or the factor that grows.
-    case : str
-        The method, or the kind of statistics.
-    number : int
-        The repeat, the task, or the factor's value.
-    quantity : str
-    value : float or None
-    """
-
-    part: str
-    name: str
-    case: str
-    number: int
-    quantity: str
-    value: float | None
-
-
-def run_findings(results: RunResults) -> Findings:
-    """Put document, rows, tables, pictures and page together."""
-    summary = summarise_runs(results.runs)
-    document = {
-        **results.described(),
+def _document(results: RunResults) -> dict[str, Any]:
+    return {
         "repeats": results.repeats,
-        "summary": [asdict(row) for row in summary],
+        "summary": [asdict(row) for row in summarise_runs(results.runs)],
         "runs": [asdict(run) for run in results.runs],
         "epochs": [asdict(epoch) for epoch in results.epochs],
         "growth": [asdict(point) for point in results.points],
     }
+
+
+def _figures(results: RunResults) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
-    if summary:
-        figures[SPLIT] = time_split(summary)
+    if results.runs:
+        figures[SPLIT] = time_split(summarise_runs(results.runs))
     if results.points:
         figures[GROWTH] = growth(results.points)
-    return Findings(
-        document,
-        [asdict(value) for value in _values(results)],
-        _tables(results),
-        figures,
-        partial(page, results),
-    )
+    return figures
 
 
 def _tables(results: RunResults) -> list[Table]:
@@ -324,15 +279,51 @@ def _tables(results: RunResults) -> list[Table]:
     return [*run_tables(results.runs), *epochs, *scale_tables(results.points)]
 
 
-def _values(results: RunResults) -> Iterator[Value]:
+COLUMNS = ("part", "name", "case", "number", "quantity", "value")  # of results.csv
+
+
+def _rows(results: RunResults) -> Iterator[dict[str, Any]]:
+    """Yield the values: the part, a dataset or factor, a method or kind of statistics, …."""
+
+    def row(*values: Any) -> dict[str, Any]:
+        return dict(zip(COLUMNS, values, strict=True))
+
     for run in results.runs:
         values = asdict(run.seconds) | {"memory_gib": run.memory, "accuracy": run.accuracy}
         for quantity, value in values.items():
-            yield Value("run", run.dataset, run.method, run.repeat, quantity, value)
+            yield row("run", run.dataset, run.method, run.repeat, quantity, value)
     for epoch in results.epochs:
         for case, value in {FORWARD: epoch.forward, **epoch.statistics}.items():
-            yield Value("statistics", epoch.dataset, case, epoch.task, "seconds", value)
+            yield row("statistics", epoch.dataset, case, epoch.task, "seconds", value)
     for point in results.points:
         for quantity in ("statistics", "lp"):
             value = getattr(point, quantity)
-            yield Value("growth", point.factor, "generated", point.value, quantity, value)
+            yield row("growth", point.factor, "generated", point.value, quantity, value)
+
+
+def _line(outcome: RunOutcome) -> str:
+    if isinstance(outcome, RunCost):
+        total, lp = seconds_text(outcome.seconds.total), seconds_text(outcome.seconds.lp)
+        return f"{outcome.dataset} {outcome.method}, run {outcome.repeat}: {total}, LP {lp}"
+    if isinstance(outcome, EpochCost):
+        kinds = (f"{name} {seconds_text(value)}" for name, value in outcome.statistics.items())
+        return (
+            f"{outcome.dataset} task {outcome.task}: forward {seconds_text(outcome.forward)}, "
+            f"statistics by {', '.join(kinds)}"
+        )
+    return (
+        f"{outcome.value:,} {outcome.factor}: statistics {seconds_text(outcome.statistics)}, "
+        f"LP {seconds_text(outcome.lp)}"
+    )
+
+
+RUN_TIMES = Benchmark[RunResults](
+    title="Time of a run",
+    line=_line,
+    document=_document,
+    rows=_rows,
+    tables=_tables,
+    figures=_figures,
+    text=_text,
+    besides=lambda results: f"; {results.environment['threads']} threads",
+)

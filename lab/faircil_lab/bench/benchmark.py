@@ -1,20 +1,22 @@
-"""Pages and pictures of benchmarks."""
+"""One pipeline for all benchmarks: record, tables, sentences and pictures, files and page."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
 
 from faircil.errors import FaircilError
-from faircil.report import Table
+from faircil.report import Cell, Table, as_markdown
 from faircil.report.plots import save
+from faircil_lab.bench.measuring import Circumstances, described
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,18 @@ def split_bars(
 
 
 PICTURES = "images"  # folder of a page's pictures, beside the page
+HEAD = """# {title}
+
+Written by
+
+```
+{command}
+```
+
+on {machine}.
+"""
+INTERRUPTED = "\nThe benchmark was interrupted here.\n"
+Results = TypeVar("Results", bound=Circumstances)
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,79 @@ class Findings:
     tables: Sequence[Table]
     figures: Mapping[str, Figure]
     page: Callable[[Mapping[str, str]], str]
+
+
+@dataclass(frozen=True)
+class Benchmark(Generic[Results]):
+    """What a benchmark has of its own; how it is recorded and written is the same for all.
+
+    Parameters
+    ----------
+    title : str
+        Of the page.
+    line : callable
+        From one outcome to a line that says how far it is.
+    document : callable
+        What ``results.json`` holds besides the circumstances and the sentences.
+    rows : callable
+        The lines of ``results.csv``.
+    tables, figures : callable
+        To be shown, and drawn.
+    text : callable
+        ``text(results, pictures)``: the page below its head, in Markdown.
+    sentences : callable
+        What the numbers say; ``text`` puts them where they belong.
+    besides : callable
+        What to say of the machine besides its name.
+    """
+
+    title: str
+    line: Callable[[Any], str]
+    document: Callable[[Results], Mapping[str, Any]]
+    rows: Callable[[Results], Iterable[Mapping[str, Any]]]
+    tables: Callable[[Results], Sequence[Table]]
+    figures: Callable[[Results], Mapping[str, Figure]]
+    text: Callable[[Results, Mapping[str, str]], str]
+    sentences: Callable[[Results], Iterable[str]] = lambda _: ()
+    besides: Callable[[Results], str] = lambda _: ""
+
+    def page(self, results: Results, pictures: Mapping[str, str]) -> str:
+        """Write the page; ``pictures`` says where each picture is, seen from the page."""
+        machine = described(results.environment) + self.besides(results)
+        head = HEAD.format(title=self.title, command=results.command, machine=machine)
+        notes = "".join(f"\n{note}.\n" for note in results.notes)
+        end = "" if results.complete else INTERRUPTED
+        return head + notes + self.text(results, pictures) + end
+
+    def findings(self, results: Results) -> Findings:
+        """Put document, rows, tables, pictures and page together."""
+        told = list(self.sentences(results))
+        return Findings(
+            {
+                **results.described(),
+                **({"findings": told} if told else {}),
+                **self.document(results),
+            },
+            list(self.rows(results)),
+            self.tables(results),
+            self.figures(results),
+            partial(self.page, results),
+        )
+
+
+def table_of(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Make a table of texts."""
+    return Table(title, tuple(header), tuple(tuple(map(Cell, row)) for row in rows))
+
+
+def sections(tables: Iterable[Table], level: int = 2) -> str:
+    """Write tables under their titles."""
+    return "".join(f"\n{'#' * level} {t.title}\n\n{as_markdown(t)}" for t in tables)
+
+
+def items(texts: Iterable[str]) -> str:
+    """Write a list."""
+    return "\n".join(f"- {text}" for text in texts)
 
 
 def write_findings(findings: Findings, folder: Path, page: Path | None) -> list[Path]:

@@ -22,7 +22,7 @@ REFERENCE = "er"  # ratios are against it
 
 
 @dataclass(frozen=True)
-class Contender:
+class TimedMethod:
     """A method on a dataset.
 
     Parameters
@@ -61,12 +61,12 @@ class Contender:
         return method, weighting or None, [*self.settings, *own]
 
 
-def contenders(
+def timed_methods(
     datasets: Sequence[str], names: Sequence[str], settings: Sequence[str], mistakes: list[str]
-) -> list[Contender]:
+) -> list[TimedMethod]:
     """Return every method on every dataset; adds to ``mistakes`` what cannot be run, each once."""
     found = [
-        Contender(dataset, name, tuple(settings))
+        TimedMethod(dataset, name, tuple(settings))
         for dataset in dict.fromkeys(datasets)
         for name in dict.fromkeys(names)
     ]
@@ -139,7 +139,7 @@ class EpochCost:
 
 
 @dataclass(frozen=True)
-class Workload:
+class EpochWorkload:
     """An epoch's task on generated data: two new classes among old ones.
 
     Parameters
@@ -167,14 +167,14 @@ class ScalePoint:
     Parameters
     ----------
     factor : str
-        A field of :class:`Workload`.
-    workload : Workload
+        A field of :class:`EpochWorkload`.
+    workload : EpochWorkload
     statistics, lp : float
         Seconds of the statistics and of the program.
     """
 
     factor: str
-    workload: Workload
+    workload: EpochWorkload
     statistics: float
     lp: float
 
@@ -217,7 +217,7 @@ class RunResults(Circumstances):
         return [outcome for outcome in self.outcomes if isinstance(outcome, ScalePoint)]
 
 
-def measure_runs(contenders: Sequence[Contender], repeats: int, device: str) -> Iterator[RunCost]:
+def measure_runs(contenders: Sequence[TimedMethod], repeats: int, device: str) -> Iterator[RunCost]:
     """Run all methods of a dataset in turns, ``repeats`` times, then those of the next."""
     for dataset in dict.fromkeys(contender.dataset for contender in contenders):
         for repeat in range(1, repeats + 1):
@@ -226,7 +226,7 @@ def measure_runs(contenders: Sequence[Contender], repeats: int, device: str) -> 
                     yield run_once(contender, repeat, device)
 
 
-def run_once(contender: Contender, repeat: int, device: str) -> RunCost:
+def run_once(contender: TimedMethod, repeat: int, device: str) -> RunCost:
     """Run a method in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "faircil", "run", *contender.arguments]

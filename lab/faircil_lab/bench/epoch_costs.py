@@ -23,7 +23,7 @@ from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.weights import FairSampleWeights
 from faircil_lab.bench.measuring import medians
-from faircil_lab.bench.runs import EpochCost, ScalePoint, Workload
+from faircil_lab.bench.whole_runs import EpochCost, EpochWorkload, ScalePoint
 
 EPOCH_REPEATS = 15
 FORWARD = "forward"
@@ -104,18 +104,20 @@ REPEATS = 5
 def measure_growth(
     factors: Sequence[str],
     device: torch.device,
-    base: Workload | None = None,
+    base: EpochWorkload | None = None,
     repeats: int = REPEATS,
 ) -> Iterator[ScalePoint]:
     """Vary one factor at a time, the others as in ``base``."""
     for factor in factors:
         for value in FACTORS[factor]:
-            workload = replace(base or Workload(), **{factor: value})
+            workload = replace(base or EpochWorkload(), **{factor: value})
             statistics, lp = weigh_generated(workload, device, repeats)
             yield ScalePoint(factor, workload, statistics, lp)
 
 
-def weigh_generated(workload: Workload, device: torch.device, repeats: int) -> tuple[float, float]:
+def weigh_generated(
+    workload: EpochWorkload, device: torch.device, repeats: int
+) -> tuple[float, float]:
     """Weigh generated samples as at the start of an epoch.
 
     Returns
@@ -136,7 +138,7 @@ def weigh_generated(workload: Workload, device: torch.device, repeats: int) -> t
     )
 
 
-def _generate(workload: Workload, generator: torch.Generator) -> tuple[Samples, Samples]:
+def _generate(workload: EpochWorkload, generator: torch.Generator) -> tuple[Samples, Samples]:
     """Draw normal clusters around a centre per class, moved by the attribute value."""
     shape = (workload.classes, workload.features)
     centres = torch.randn(shape, generator=generator)
