@@ -119,7 +119,6 @@ def begin(arguments: argparse.Namespace, notes: Iterable[str] = ()) -> tuple[Tel
         All of them.
     """
     from faircil.files import claim
-
     from faircil_lab.bench.measuring import busy
 
     claim(arguments.out)
