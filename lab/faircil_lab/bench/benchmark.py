@@ -20,7 +20,7 @@ from faircil_lab.bench.measuring import Circumstances, described
 
 
 @dataclass(frozen=True)
-class Layer:
+class BarPart:
     """A part that all bars have: its name, its colour, and its length in each."""
 
     name: str
@@ -29,7 +29,7 @@ class Layer:
 
 
 def split_bars(
-    names: Sequence[str], layers: Sequence[Layer], words: Sequence[str], unit: str
+    names: Sequence[str], layers: Sequence[BarPart], words: Sequence[str], unit: str
 ) -> Figure:
     """Draw a bar per name from its parts.
 
@@ -37,7 +37,7 @@ def split_bars(
     ----------
     names : sequence of str, length n
         From top to bottom.
-    layers : sequence of Layer
+    layers : sequence of BarPart
         From left to right.
     words : sequence of str, length n
         To the right of the bars.

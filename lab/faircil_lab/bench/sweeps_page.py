@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from faircil.report import Table
 from faircil.report.plots import COLOURS
 from faircil_lab.bench.benchmark import (
+    BarPart,
     Benchmark,
-    Layer,
     items,
     sections,
     split_bars,
@@ -134,7 +134,7 @@ def time_per_run(rows: Sequence[CaseSummary]) -> Figure:
     Bars of the same length mean that twice as many processes make twice as many runs.
     """
     layers = [
-        Layer(part_name(part), colour, [getattr(row.per_run, part) for row in rows])
+        BarPart(part_name(part), colour, [getattr(row.per_run, part) for row in rows])
         for part, colour in zip(PARTS, (*COLOURS, IDLE), strict=True)
     ]
     names = [row.case.name.replace(" and ", "\nand ") for row in rows]

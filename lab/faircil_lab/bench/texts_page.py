@@ -13,8 +13,8 @@ from faircil.report import Table
 from faircil.report.plots import COLOURS
 from faircil.weighting.weights import AUTO_BUDGET
 from faircil_lab.bench.benchmark import (
+    BarPart,
     Benchmark,
-    Layer,
     items,
     sections,
     split_bars,
@@ -195,7 +195,7 @@ PARTS = (
 def epoch_bars(epochs: Sequence[Epoch]) -> Figure:
     """Draw a bar per epoch, split into its parts."""
     layers = [
-        Layer(name, colour, [getattr(epoch, field) for epoch in epochs])
+        BarPart(name, colour, [getattr(epoch, field) for epoch in epochs])
         for field, name, colour in PARTS
     ]
     words = [

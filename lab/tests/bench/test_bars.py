@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from faircil_lab.bench.benchmark import Layer, split_bars
+from faircil_lab.bench.benchmark import BarPart, split_bars
 
 
 def test_parts_follow_each_other_and_words_stand_at_the_end() -> None:
-    layers = [Layer("first", "#000000", [1.0, 2.0]), Layer("second", "#FF0000", [3.0, 0.5])]
+    layers = [BarPart("first", "#000000", [1.0, 2.0]), BarPart("second", "#FF0000", [3.0, 0.5])]
     (axes,) = split_bars(["a", "b"], layers, ["four", "two"], "seconds").axes
     bars = [(bar.get_x(), bar.get_width()) for bar in axes.patches]
     assert bars == [(0, 1), (0, 2), (1, 3), (2, 0.5)]
