@@ -18,6 +18,13 @@ from torch import nn
 
 from faircil.errors import FaircilError, UsageError
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
+LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
+OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
+_outside = ContextVar("outside", default=1)  # threads that were allowed outside of one_thread
+
 
 def choose_device(name: str) -> torch.device:
     """Turn ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` into a device that is there."""
@@ -86,14 +93,6 @@ class Generators:
             np.random.SeedSequence([seed, 1]).generate_state(6, np.uint64) >> 1
         ).tolist()
         return cls(init, *(torch.Generator().manual_seed(s) for s in seeds))
-
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
-LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
-OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
-_outside = ContextVar("outside", default=1)  # threads that were allowed outside of one_thread
 
 
 @contextmanager

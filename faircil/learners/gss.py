@@ -24,6 +24,8 @@ from faircil.weighting.groups import find_groups
 
 MARGIN = 0.01  # keeps chances below 1, and defined where all scores are equal
 LAST = 2.0  # above all random numbers
+FIRST_SCORE = 0.1  # of samples that find the pool empty
+GLANCE = 2  # mini-batches that are looked at first: one that points the same way is enough
 
 
 class Pool:
@@ -136,10 +138,6 @@ class Pool:
         self._inside.index_fill_(0, torch.where(which, rows, len(self._group)), True)
         self._row[place] = rows
         self._score[place] = scores
-
-
-FIRST_SCORE = 0.1  # of samples that find the pool empty
-GLANCE = 2  # mini-batches that are looked at first: one that points the same way is enough
 
 
 class GssOptions(TauOptions):

@@ -13,6 +13,8 @@ from faircil.nets import features_of
 from faircil.options import BufferOptions, Options, ReplayOptions
 from faircil.samples import Samples, concatenate
 
+GOLDEN = (5**0.5 - 1) / 2
+
 
 class FineTune(Learner):
     """Train on each task as it comes."""
@@ -76,7 +78,7 @@ def replay_loss(logits: Tensor, batch: Batch, tau: float) -> Tensor:
     return loss if batch.memory is None else tau * old.mean() + loss
 
 
-class DrawsAhead(Learner):
+class SelectsAtTaskStart(Learner):
     """Draws the task's part of the buffer when the task begins: the draw that replay makes later.
 
     The draw is blind to the weights of the task's last epoch, so there is no buffer rule to set.
@@ -96,9 +98,6 @@ class DrawsAhead(Learner):
         """Return what was drawn."""
         del train, weights, buffer
         return self.kept
-
-
-GOLDEN = (5**0.5 - 1) / 2
 
 
 def draw_by_share(group: Tensor, shares: Tensor, count: int, generator: torch.Generator) -> Tensor:
