@@ -1,4 +1,4 @@
-"""The replay buffer: a few samples of every group seen."""
+"""The replay buffer, the rules that choose its samples, and the batches drawn from it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from faircil.weighting.groups import find_groups
 
 @dataclass(frozen=True)
 class Candidates:
-    """The samples of one group, of which the buffer keeps a part.
+    """The samples of one group from which a buffer rule selects.
 
     Parameters
     ----------
     task : Samples
         Training data of the task that has ended.
     rows : Tensor of int64, shape (n,)
-        Those of the group, which have one class and attribute value.
+        Rows of the group, which share one class and attribute value.
     weights : Tensor, shape (n,)
         Their weights in the task's last epoch.
     quota : int
-        How many can stay, at most.
+        Maximum number of samples to keep.
     task_features : callable
         Returns the features of the whole task.
     generator : torch.Generator
-        Whatever a rule draws, it draws from this one, on the CPU.
+        Source of all random numbers of the rule, on the CPU.
     """
 
     task: Samples
@@ -52,9 +52,9 @@ class Candidates:
         return self.task.take(self.rows)
 
     def features(self) -> Tensor:
-        """Return their features, (n, d), as the net is when the task ends.
+        """Return their features, (n, d), under the net at the end of the task.
 
-        They are the inputs of the net's last layer, computed when a rule first asks for them.
+        They are the inputs of the net's last layer, computed on first use.
         """
         return self.task_features()[self.rows]
 
@@ -64,15 +64,15 @@ RuleFunction = Callable[[Candidates], Tensor]
 
 @dataclass(frozen=True)
 class BufferRule:
-    """Which samples of a group stay in the buffer.
+    """A rule that chooses which samples of a group stay in the buffer.
 
     Parameters
     ----------
     order : callable
-        From :class:`Candidates` to their positions, int64, each at most once, in the order in which
-        they are to stay: the first ``quota`` are kept.
+        Maps :class:`Candidates` to positions, int64, each at most once, by decreasing priority:
+        the first ``quota`` are kept.
     summary : str
-        One line for people.
+        One-line description.
     """
 
     order: Loaded[RuleFunction] = Loaded()
@@ -80,7 +80,7 @@ class BufferRule:
 
 
 def as_buffer_rule(piece: Any) -> BufferRule:
-    """Make a row of a function; its docstring is the summary."""
+    """Build a registry row from a function; its docstring is the summary."""
     if isinstance(piece, BufferRule):
         return piece
     if not callable(piece):
@@ -89,12 +89,12 @@ def as_buffer_rule(piece: Any) -> BufferRule:
 
 
 def random_order(weights: Tensor, generator: torch.Generator) -> Tensor:
-    """Return positions in random order, whatever the weights."""
+    """Return positions in random order; the weights are ignored."""
     return torch.randperm(len(weights), generator=generator).to(weights.device)
 
 
 def large_weight_first(weights: Tensor, generator: torch.Generator) -> Tensor:
-    """Return positions by falling weight, ties in random order."""
+    """Return positions by decreasing weight, ties in random order."""
     order = random_order(weights, generator)
     return order[torch.argsort(weights[order], descending=True, stable=True)]
 
@@ -134,7 +134,7 @@ class ReplayBuffer:
     samples: Samples | None = None
 
     def with_samples(self, new: Samples) -> ReplayBuffer:
-        """Return the buffer with samples added that were chosen elsewhere."""
+        """Return the buffer with given samples added."""
         samples = new if self.samples is None else concatenate([self.samples, new])
         return ReplayBuffer(self.quota, samples)
 
@@ -156,9 +156,9 @@ class ReplayBuffer:
             Weights of the task's last epoch; None: all 1.
         generator : torch.Generator
         rule : str or callable
-            A name in :data:`RULES`, or a function: which samples of a group stay.
+            A name in :data:`RULES`, or a function that chooses which samples of a group stay.
         features : callable, optional
-            Returns the features of ``train``, (n, d); called at most once, if the rule asks.
+            Returns the features of ``train``, (n, d); called at most once, if the rule needs them.
         """
         order = (RULES.find(rule) if isinstance(rule, str) else as_buffer_rule(rule)).order
         weights = torch.ones(len(train)) if weights is None else weights
@@ -182,7 +182,7 @@ def _no_features() -> Tensor:
 
 
 def _checked(order: Tensor, group: Candidates) -> Tensor:
-    """Return positions as a rule must give them; DataError if they are not such."""
+    """Check the positions that a rule returned; raise DataError if they are invalid."""
     within = isinstance(order, Tensor) and order.ndim == 1 and order.dtype == torch.int64
     counts = torch.bincount(order, minlength=len(group)) if within and (order >= 0).all() else None
     if counts is None or len(counts) > len(group) or bool((counts > 1).any()):
@@ -206,7 +206,7 @@ def shown(value: object) -> str:
 
 
 class ReplayBatches:
-    """Endless batches of a buffer: without replacement, reshuffled at each pass.
+    """Endless batches of a buffer, drawn without replacement and reshuffled after each pass.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class ReplayBatches:
 
     @property
     def per_pass(self) -> int:
-        """Number of batches that make one pass; the last may be smaller."""
+        """Number of batches in one pass; the last may be smaller."""
         return -(-len(self._memory) // self._batch_size)
 
     def next(self) -> tuple[Samples, Tensor]:

@@ -1,4 +1,4 @@
-"""Where and how to compute: devices, random numbers, threads."""
+"""Devices, random number generators, and parallel work on threads."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ from torch import nn
 
 from faircil.errors import FaircilError, UsageError
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
+LARGE_CHUNK = 65536  # on a GPU, which needs large batches
+OWN = ("torch.nn.", "faircil.")  # modules known to be stateless between calls
+_outside = ContextVar("outside", default=1)  # threads allowed outside one_thread
+
 
 def choose_device(name: str) -> torch.device:
-    """Turn ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` into a device that is there."""
+    """Turn ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` into an available device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -36,7 +43,7 @@ def choose_device(name: str) -> torch.device:
             arguments=("device",),
         )
     if device.type == "cuda":
-        # The thread of the first backward pass finds no context, says so, and makes one.
+        # The thread of the first backward pass has no CUDA context: it warns and creates one.
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
     return device
 
@@ -47,7 +54,7 @@ def enough_memory() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # torch has a class for the GPU only.
+        # torch has an exception class only for the GPU.
         gpu, cpu = isinstance(error, torch.OutOfMemoryError), "allocate memory" in str(error)
         if not (gpu or cpu or isinstance(error, MemoryError)):
             raise
@@ -60,16 +67,16 @@ def enough_memory() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Generators:
-    """One stream of random numbers per purpose, so that methods on one seed share what they can.
+    """One random number stream per purpose, so that methods with the same seed share draws.
 
     Parameters
     ----------
     init_seed : int
-        Of the net: its layers draw from torch's global generator.
+        Seed of the net, whose layers draw from torch's global generator.
     shuffle, memory, buffer, weights : torch.Generator
-        Order of the samples, batches of the buffer, choice of the buffer, draws of a weighting.
+        For the order of samples, memory batches, buffer selection and draws of a weighting.
     method : torch.Generator
-        Whatever else a method draws.
+        For all other draws of a method.
     """
 
     init_seed: int
@@ -88,17 +95,9 @@ class Generators:
         return cls(init, *(torch.Generator().manual_seed(s) for s in seeds))
 
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
-LARGE_CHUNK = 65536  # on a GPU, which wants much to do at once
-OWN = ("torch.nn.", "faircil.")  # modules known to keep nothing between calls
-_outside = ContextVar("outside", default=1)  # threads that were allowed outside of one_thread
-
-
 @contextmanager
 def one_thread() -> Iterator[int]:
-    """Let torch use one thread in the block; gives the number it had."""
+    """Restrict torch to one thread in the block; yield the number of threads before."""
     before = torch.get_num_threads()
     outside = _outside.set(max(before, _outside.get()))
     torch.set_num_threads(1)
@@ -111,11 +110,10 @@ def one_thread() -> Iterator[int]:
 
 @contextmanager
 def many_threads() -> Iterator[None]:
-    """Let torch use in the block what it might before :func:`one_thread`.
+    """Restore in the block the number of threads allowed before :func:`one_thread`.
 
-    For a large pass inside a step whose operations give whole rows to threads, so that the result
-    is the same with any number of them, unless the machine's BLAS cuts sums in parts: then up to
-    the last bits.
+    For a large pass inside a step whose operations assign whole rows to threads. The result does
+    not depend on the number of threads, except in the last bits if the machine's BLAS splits sums.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(max(before, _outside.get()))
@@ -126,7 +124,7 @@ def many_threads() -> Iterator[None]:
 
 
 def chunk_size(device: torch.device) -> int:
-    """Return how many rows to take at a time."""
+    """Return the number of rows per chunk."""
     return CHUNK if device.type == "cpu" else LARGE_CHUNK
 
 
@@ -145,25 +143,25 @@ def map_chunks(
 def map_tasks(
     work: Callable[[Task], Result], tasks: Sequence[Task], *, threads: bool
 ) -> list[Result]:
-    """Do all tasks; return the results in order.
+    """Run all tasks; return the results in order.
 
     Parameters
     ----------
     work : callable
-        On several threads it must not change what other tasks use.
+        With several threads, it must not modify data that other tasks use.
     tasks : sequence
-        Begun in order.
+        Started in order.
     threads : bool
-        Whether tasks may be shared among as many threads as torch may use: on a CPU.
+        Whether to distribute tasks over the threads that torch may use; for the CPU only.
     """
     if not threads:
         return [work(task) for task in tasks]
     results: list[Result | None] = [None] * len(tasks)
-    numbers = iter(range(len(tasks)))  # whoever is free takes the next
+    numbers = iter(range(len(tasks)))  # each free thread takes the next
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     def take_tasks() -> None:
-        # Whether gradients are recorded is a matter of the thread.
+        # Gradient recording is a thread-local setting.
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
             for number in numbers:
                 results[number] = work(tasks[number])
@@ -179,8 +177,8 @@ def map_tasks(
 
 @cache
 def _pool(workers: int) -> ThreadPoolExecutor:
-    """Keep threads: new ones would have to set up their linear algebra each time."""
-    # The number of threads inside an operation is a matter of the thread, too.
+    """Keep the threads: each new thread would initialise its linear algebra libraries again."""
+    # The number of threads inside an operation is thread-local, too.
     return ThreadPoolExecutor(workers, "faircil", torch.set_num_threads, (1,))
 
 
@@ -189,7 +187,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_safe(net: nn.Module) -> bool:
-    """Whether threads may call the net at once: it is on a CPU and made of torch's own layers."""
+    """Whether threads may call the net concurrently: on a CPU and built of torch's own layers."""
     kinds = (f"{type(module).__module__}." for module in net.modules())
     on_cpu = all(parameter.device.type == "cpu" for parameter in net.parameters())
     return on_cpu and all(kind.startswith(OWN) for kind in kinds)

@@ -1,4 +1,4 @@
-"""Counts of predictions by class, attribute value and task: all that the metrics need to know."""
+"""Counts of predictions by class, attribute value and task, from which all metrics are computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faircil.errors import DataError, raise_all
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-ENOUGH = 10  # test samples: the accuracy of a group with fewer is mostly chance
+ENOUGH = 10  # test samples; the accuracy of a smaller group is mostly noise
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class GroupAccuracy:
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of samples; C classes that occur as truth or prediction, Z values, T tasks.
+    """Sample counts for C classes (true or predicted), Z attribute values and T tasks.
 
     Parameters
     ----------
     classes : ndarray of int64, shape (C,)
         The classes, ascending.
     attributes : ndarray of int64, shape (Z,)
-        The attribute values, ascending. Without an attribute all samples share one value.
+        The attribute values, ascending; a single value if there is no attribute.
     samples, hits, predicted : ndarray of int64, shape (C, Z)
-        Samples of the class with the value; those of them predicted right; samples with the value,
-        of any class, that are predicted as the class.
+        For each class and attribute value: its samples; those predicted correctly; samples of any
+        class with this value that are predicted as the class.
     members : ndarray of bool, shape (T, C)
-        Which classes each task has, tasks ascending.
+        Which classes belong to each task, tasks ascending.
     before : Counts or None
-        The counts after the task before this one; None after the first, or where it is not known.
+        The counts after the previous task; None after the first task, or if unknown.
     """
 
     classes: Integers
@@ -62,7 +62,7 @@ class Counts:
 
     @property
     def history(self) -> tuple[Counts, ...]:
-        """The counts after each task so far, these last."""
+        """The counts after each task so far, ending with these."""
         return (self,) if self.before is None else (*self.before.history, self)
 
     @property
@@ -73,12 +73,12 @@ class Counts:
 
     @property
     def class_accuracies(self) -> Floats:
-        """Share of each class's samples predicted right, NaN for a class without any, (C,)."""
+        """Accuracy of each class, NaN for a class without samples, (C,)."""
         return share(self.hits.sum(axis=1), self.samples.sum(axis=1))
 
     @property
     def group_accuracies(self) -> Floats:
-        """Share of each group's samples predicted right, NaN for a group without any, (C, Z)."""
+        """Accuracy of each group, NaN for a group without samples, (C, Z)."""
         return share(self.hits, self.samples)
 
     def by_class(self) -> tuple[ClassAccuracy, ...]:
@@ -108,7 +108,7 @@ def count(
     sensitive: ArrayLike | None = None,
     before: Counts | None = None,
 ) -> Counts:
-    """Count predictions; each array holds integers and has shape (n,).
+    """Count predictions by class, attribute value and task.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def count(
     task, sensitive : array of int, shape (n,), optional
         Task of the true class, and attribute value.
     before : Counts, optional
-        The counts after the task before; they have one task less.
+        The counts after the previous task, which have one task less.
 
     Raises
     ------
@@ -169,10 +169,10 @@ def share(part: Integers, whole: Integers) -> Floats:
 
 
 def deviations(values: Floats) -> Floats:
-    """Distance of each value from the mean of its row; NaN entries take no part.
+    """Return the distance of each value from the mean of its row; NaN entries are ignored.
 
-    The row's minimum is taken off first: rounding then cannot make equal values look unequal, and
-    two values lie at exactly half their difference from the mean.
+    The row's minimum is subtracted first, so that rounding cannot make equal values differ, and
+    two values are exactly half their difference away from the mean.
     """
     shifted = values - np.nanmin(values, axis=-1, keepdims=True)
     distances: Floats = np.abs(shifted - np.nanmean(shifted, axis=-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Types of settings: ranges, names in a table, and the sentences for values that do not fit."""
+"""Types of settings: numeric ranges, names in a registry, and messages for invalid values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 
-# Of every class of settings. The docstring below a field is its help text.
+# Shared by all classes of settings. The docstring below a field is its help text.
 SETTINGS = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 _UNKNOWN = "unknown_name"
@@ -24,18 +24,18 @@ _NOT_THERE = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def one_of(kind: str, table: Iterable[str], *others: str) -> AfterValidator:
-    """Return a check that a value is a name in a table of pieces.
+    """Return a validator that accepts only names in a table.
 
-    The table is read when a value is checked, so pieces may be added to it later.
+    The table is read when a value is validated, so entries may be added later.
 
     Parameters
     ----------
     kind : str
         What the error calls the value.
     table : iterable of str
-        Usually a mapping from names to pieces.
+        Usually a mapping keyed by name.
     *others : str
-        Names that are allowed besides.
+        Further allowed names.
     """
 
     def check(name: str) -> str:
@@ -56,9 +56,9 @@ def fields_of(kind: type) -> dict[str, FieldInfo]:
 
 
 def documented(kind: type) -> str:
-    """Return the docstring of a class of settings with a section of its parameters.
+    """Return the docstring of a class of settings with a parameters section added.
 
-    Their help texts are written once, below the fields.
+    The help texts are written once, below the fields.
     """
     lines = ["Parameters", "----------"]
     for name, field in fields_of(kind).items():
@@ -70,14 +70,14 @@ def documented(kind: type) -> str:
 
 
 def setting_mistakes(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
-    """Return one sentence for each setting that does not fit.
+    """Return one sentence for each invalid setting.
 
     Parameters
     ----------
     error : ValidationError
-        Of a class of settings.
+        Raised by a class of settings.
     values : mapping
-        What was given, by name.
+        The given values, by name.
     """
     expected: dict[str, list[str]] = {}
     sentences: dict[str, str] = {}

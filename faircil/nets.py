@@ -1,4 +1,4 @@
-"""Nets: what faircil asks of a classifier, its head, and its features."""
+"""Networks: the interface that a classifier must have, an MLP, and access to head and features."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from faircil.errors import UsageError
 
 @dataclass(frozen=True)
 class NetTraits:
-    """What a run has to know about a net beyond calling it; the defaults fit a small net.
+    """Properties of a net that a run must know; the defaults fit a small net.
 
     Parameters
     ----------
     large : bool
-        Whether one training step is enough work for many threads. Methods that compare gradients
-        of all layers compare those of the last layer of a large net.
+        Whether one training step is worth several threads. For a large net, methods that compare
+        gradients of all layers use only those of the last layer.
     graphable : bool
         Whether a step runs the same kernels for every batch of the same shape, so that a GPU can
         record it as a CUDA graph.
     trained_tokens : int, Tensor or None
-        Tokens trained on so far, where inputs are tokens; recorded for each epoch.
+        Tokens trained on so far, if inputs are tokens; recorded for each epoch.
     restart : callable or None
-        ``restart(seed)`` puts the net back to its state before training, in place. None: every
-        layer draws new weights, which is wrong for a net that starts from pre-trained ones.
+        ``restart(seed)`` resets the net to its state before training, in place. None: every layer
+        draws new weights, which is wrong for a net that starts from pre-trained weights.
     """
 
     large: bool = False
@@ -49,14 +49,14 @@ class Net(Protocol):
 
     @property
     def traits(self) -> NetTraits:
-        """How the net departs from a small one, now."""
+        """The current traits of the net."""
 
     def __call__(self, x: Tensor, /) -> Tensor:
         """Return logits, (n, classes), for inputs (n, ...)."""
 
 
 def traits_of(net: nn.Module) -> NetTraits:
-    """Return the traits of a net; the defaults where it declares none."""
+    """Return the traits of a net, or the defaults if it declares none."""
     traits = getattr(net, "traits", None)
     return traits if isinstance(traits, NetTraits) else NetTraits()
 
@@ -87,7 +87,7 @@ class MLP(nn.Module):
 
 
 def build_mlp(n_inputs: int, n_classes: int, hidden: Sequence[int], seed: int) -> MLP:
-    """Make an MLP with initial weights from the seed, without touching the global generator."""
+    """Build an MLP with initial weights from the seed; the global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return MLP(n_inputs, n_classes, hidden)
@@ -96,7 +96,7 @@ def build_mlp(n_inputs: int, n_classes: int, hidden: Sequence[int], seed: int) -
 def last_linear(net: nn.Module) -> nn.Linear:
     """Return the linear layer defined last: the head of most nets.
 
-    For a net that has no input yet; :func:`find_head` checks it on the first one.
+    Use it when no input is available yet; :func:`find_head` checks the result on an input.
     """
     layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
     if not layers:
@@ -117,7 +117,7 @@ def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) ->
     x : Tensor, shape (n, ...)
         Inputs; one row of them is passed through the net.
     head : Linear or str, optional
-        The layer, or its name in the net; by default the last one that runs is taken.
+        The layer, or its name in the net; by default the last one that runs.
     """
     if isinstance(head, str):
         named = dict(net.named_modules())
@@ -162,7 +162,7 @@ def evaluating(net: nn.Module) -> Iterator[None]:
 
 
 def with_features(net: nn.Module, head: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits, (n, classes), and features, (n, d), of inputs in one pass, with gradients.
+    """Return logits, (n, classes), and features, (n, d), from one pass, with gradients.
 
     Parameters
     ----------

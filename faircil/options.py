@@ -1,4 +1,4 @@
-"""Settings of the learners: every learner has a class of its own, with a field per setting."""
+"""Base classes of the learners' settings; each learner extends one with a field per setting."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from faircil.fields import Share as Share
 
 
 class Options(BaseModel):
-    """Settings of every learner.
+    """Settings shared by all learners.
 
-    A docstring below a field is its help text, which ``faircil list settings`` shows.
+    The docstring below a field is its help text, shown by ``faircil list settings``.
     """
 
     model_config = SETTINGS
@@ -29,7 +29,7 @@ class Options(BaseModel):
 
 
 class BufferOptions(Options):
-    """Settings of learners whose buffer is a part of each group, drawn by a rule."""
+    """Settings of learners with a buffer filled from each group by a rule."""
 
     buffer_rule: Annotated[str, one_of("buffer rule", RULES)] = "random"
     """which samples of a group stay in the buffer, see `faircil list buffers`"""
@@ -43,4 +43,4 @@ class TauOptions(Options):
 
 
 class ReplayOptions(TauOptions, BufferOptions):
-    """Settings of learners that replay such a buffer."""
+    """Settings of learners that replay a buffer filled by a rule."""

@@ -1,4 +1,4 @@
-"""Labelled samples, the one thing that travels everywhere."""
+"""Labelled samples (inputs, classes, attribute values) and how they are grouped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from faircil.errors import DataError, raise_all
 
 
 def unique_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct rows, sorted, and the number of each row among them.
+    """Return the distinct rows, sorted, and the index of each row among them.
 
-    Column by column, since numbers are told apart much faster than rows.
+    It works column by column: comparing scalars is much faster than comparing rows.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def unique_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rows_of_groups(index: Tensor, groups: int) -> tuple[Tensor, ...]:
-    """Return the row numbers of each group's samples, given each sample's group (none below 0)."""
+    """Return the rows of each group, given each sample's group (negative: none)."""
     order = torch.argsort(index, stable=True)
     order = order[int((index < 0).sum()) :]
     sizes = torch.bincount(index[order], minlength=groups)
@@ -39,7 +39,7 @@ def rows_of_groups(index: Tensor, groups: int) -> tuple[Tensor, ...]:
 
 
 def _numbered(values: Tensor) -> tuple[Tensor, int]:
-    """Return the place of each value among the distinct ones, (n,), and how many these are."""
+    """Return the rank of each value among the distinct values, (n,), and their number."""
     if not len(values):
         return values, 0
     shifted = values - values.min()
@@ -47,14 +47,14 @@ def _numbered(values: Tensor) -> tuple[Tensor, int]:
     if reach > 4 * len(values) + 1024:
         distinct, place = torch.unique(values, return_inverse=True)
         return place, len(distinct)
-    # Values that lie close together need no sorting: mark those there are, and count the marks.
+    # A small range of values needs no sorting: mark the values that occur and count the marks.
     number = (torch.bincount(shifted, minlength=reach) > 0).cumsum(0)
     return number[shifted] - 1, int(number[-1])
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs with their classes and, where there are any, sensitive attribute values.
+    """Inputs with their classes and, if there is one, their sensitive attribute.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Samples:
         Classes.
     z : Tensor of int64, shape (n,) or (n, attributes), optional
         Values of the sensitive attribute. Several columns are several attributes: a group is
-        then a class with a combination of their values. None: there is no attribute.
+        then a class with a combination of their values. None means no attribute.
     """
 
     x: Tensor
@@ -110,17 +110,17 @@ class Samples:
         return Samples(part(self.x), part(self.y), None if self.z is None else part(self.z))
 
     def to(self, device: torch.device | str) -> Samples:
-        """Return the samples on ``device`` (the same tensors if they are there already)."""
+        """Return the samples on ``device`` (the same tensors if they are already there)."""
         z = None if self.z is None else self.z.to(device)
         return Samples(self.x.to(device), self.y.to(device), z)
 
     def keys(self, by_attribute: bool = True) -> Tensor:
-        """Return what makes a group, one row per sample: the class and its attribute values.
+        """Return the group key of each sample: its class and attribute values.
 
         Returns
         -------
         Tensor of int64, shape (n, 1 + attributes)
-            Only the class column where there is no attribute or ``by_attribute`` is false.
+            Only the class column if there is no attribute or ``by_attribute`` is false.
         """
         columns = [self.y[:, None]]
         if by_attribute and self.z is not None:
@@ -129,7 +129,7 @@ class Samples:
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:
-    """Join samples in order; either all of them or none carry an attribute."""
+    """Concatenate samples in order; either all or none of them have an attribute."""
     attributes = [part.z for part in parts if part.z is not None]
     if attributes and len(attributes) < len(parts):
         raise DataError(

@@ -10,7 +10,7 @@ from faircil.cli.console import say, show_columns
 from faircil.errors import DataError, raise_all, unknown_name
 
 if TYPE_CHECKING:
-    from faircil.data.sources import ByHand
+    from faircil.data.sources import ManualFiles
 
 EPILOG = """examples:
   faircil data list
@@ -46,16 +46,16 @@ def command(arguments: argparse.Namespace) -> None:
     else:
         from faircil.data.fetch import fetch
 
-        sources, by_hand = _chosen(arguments.names)
+        sources, manual_files = _chosen(arguments.names)
         for source in sources:
             folder = fetch(source, local=arguments.local, force=arguments.force, report=say)
             say(f"{source} is in {folder}")
-        raise_all(_to_do(by_hand), DataError)
-        for name in by_hand:
+        raise_all(_to_do(manual_files), DataError)
+        for name in manual_files:
             say(f"{name}: its files are in place")
 
 
-def _chosen(names: list[str]) -> tuple[list[str], dict[str, ByHand]]:
+def _chosen(names: list[str]) -> tuple[list[str], dict[str, ManualFiles]]:
     """Turn names of datasets or sources into sources and what a user puts in place.
 
     Without names it is everything, but for what the user has not put in place.
@@ -63,20 +63,20 @@ def _chosen(names: list[str]) -> tuple[list[str], dict[str, ByHand]]:
     from faircil.data.datasets import DATASETS
     from faircil.data.sources import SOURCES
 
-    by_hand = {name: row.by_hand for name, row in DATASETS.items() if row.by_hand}
+    manual_files = {name: row.manual_files for name, row in DATASETS.items() if row.manual_files}
     known = {name: row.source for name, row in DATASETS.items()} | {name: name for name in SOURCES}
     raise_all([unknown_name("dataset", name, known) for name in names if name not in known])
-    names = names or [*SOURCES, *(n for n in by_hand if not DATASETS[n].missing_files())]
+    names = names or [*SOURCES, *(n for n in manual_files if not DATASETS[n].missing_files())]
     for name in names:
-        if known[name] is None and name not in by_hand:
+        if known[name] is None and name not in manual_files:
             say(f"{name} is embedded and needs no file")
     sources = list(dict.fromkeys(source for name in names if (source := known[name])))
-    return sources, {name: by_hand[name] for name in names if name in by_hand}
+    return sources, {name: manual_files[name] for name in names if name in manual_files}
 
 
-def _to_do(by_hand: dict[str, ByHand]) -> list[str]:
+def _to_do(manual_files: dict[str, ManualFiles]) -> list[str]:
     """Say what a user has to do about files that nothing fetches."""
-    files = [file for row in by_hand.values() for file in row.check()]
+    files = [file for row in manual_files.values() for file in row.check()]
     return list(dict.fromkeys(file.message for file in files if file.state != "ok"))
 
 
@@ -88,17 +88,17 @@ def _list() -> None:
     for name, row in DATASETS.items():
         states: set[str] = {file.state for file in row.check_files()} or {"embedded"}
         state = next((s for s in ("missing", "corrupt") if s in states), states.pop())
-        files = row.by_hand or SOURCES.get(row.source or "")
+        files = row.manual_files or SOURCES.get(row.source or "")
         rows.append((name, state, files.about if files else row.summary))
     show_columns(f"datasets, files in {data_folder()}", ("name", "state", "what"), rows)
 
 
-def _check(sources: list[str], by_hand: dict[str, ByHand]) -> None:
+def _check(sources: list[str], manual_files: dict[str, ManualFiles]) -> None:
     """Show the state of every file; say what to do about those that are not in order."""
     from faircil.data.sources import check_source
 
     statuses = {source: check_source(source) for source in sources}
-    shown = [*statuses.values(), *(row.check() for row in by_hand.values())]
+    shown = [*statuses.values(), *(row.check() for row in manual_files.values())]
     rows = [(str(file.path), file.state) for files in shown for file in files]
     if rows:
         show_columns("files", ("file", "state"), rows)
@@ -110,4 +110,4 @@ def _check(sources: list[str], by_hand: dict[str, ByHand]) -> None:
                 f"{source}: {missing} of {len(files)} files missing: run `faircil data fetch "
                 f"{source}`, or set FAIRCIL_DATA to the folder that has {source}/"
             )
-    raise_all(mistakes + _to_do(by_hand), DataError)
+    raise_all(mistakes + _to_do(manual_files), DataError)

@@ -79,9 +79,9 @@ def command(arguments: argparse.Namespace) -> None:
         for method in scene.methods:
             config = resolve(dataset=scene.dataset, method=method, measure=scene.measure)
             folder = arguments.out / scene.dataset / method
-            made = run_seeds(config, parse_seeds(arguments.seeds), folder, options)
-            runs += made
-            planes += planes_of(config, made[0])
+            summaries = run_seeds(config, parse_seeds(arguments.seeds), folder, options)
+            runs += summaries
+            planes += planes_of(config, summaries[0])
         for table in compare(runs):
             show_table(table)
         # Accuracy and the worst group first: a model that has forgotten everything is "fair".

@@ -28,6 +28,11 @@ from faircil.results.record import spread
 
 PREDICTION = "prediction"  # the column that is added
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+NEAR = 0.04  # of the figure: points so close share a label
+HEADER = (
+    *("epsilon", heading("accuracy"), "cost", heading("final_accuracy"), heading("worst_group")),
+    *("dp", "largest gap", "eo_gap"),
+)
 
 
 @dataclass(frozen=True)
@@ -145,11 +150,6 @@ def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
 # Of a configuration: for each of its runs, without post-processing and then with each ε.
 Series = Sequence[Sequence[ProcessedRun]]
 Processed = list[tuple[Row, Series]]
-NEAR = 0.04  # of the figure: points so close share a label
-HEADER = (
-    *("epsilon", heading("accuracy"), "cost", heading("final_accuracy"), heading("worst_group")),
-    *("dp", "largest gap", "eo_gap"),
-)
 
 
 def cost_table(row: Row, runs: Series) -> Table:

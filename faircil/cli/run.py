@@ -15,6 +15,20 @@ from faircil.errors import UsageError, collecting
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
 
+MOST_SEEDS = 1000  # more is a slip of the fingers
+EPILOG = """examples:
+  faircil run --dataset biased-digits --method fsw
+  faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
+  faircil run --dataset biased-mnist --method er --weighting random --measure eo
+  faircil run --dataset biased-mnist --postprocess eps-fair --epsilon 0.05 --held-out 100
+  faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
+  faircil run --data bios.csv --text bio --label job --sensitive gender --set finetune=true
+
+`faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
+Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
+time: a seed is run by the one that comes first.
+"""
+
 
 def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
     """Declare the options; those that are not given are None."""
@@ -63,9 +77,6 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
     )
 
 
-MOST_SEEDS = 1000  # more is a slip of the fingers
-
-
 def parse_seeds(text: str) -> list[int]:
     """Read ``0-4``, ``3`` or ``0,2,5-7``; sorted, each once.
 
@@ -89,20 +100,6 @@ def parse_seeds(text: str) -> list[int]:
             )
         seeds.update(range(first, last + 1))
     return sorted(seeds)
-
-
-EPILOG = """examples:
-  faircil run --dataset biased-digits --method fsw
-  faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
-  faircil run --dataset biased-mnist --method er --weighting random --measure eo
-  faircil run --dataset biased-mnist --postprocess eps-fair --epsilon 0.05 --held-out 100
-  faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
-  faircil run --data bios.csv --text bio --label job --sensitive gender --set finetune=true
-
-`faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
-Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
-time: a seed is run by the one that comes first.
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

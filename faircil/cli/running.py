@@ -97,7 +97,7 @@ class SeedsRun:
             with tallying(todo, quiet) as tally:
 
                 def take(outcome: Outcome) -> None:
-                    tally.made(outcome)
+                    tally.ended(outcome)
                     self._take(outcome)
 
                 finish(todo, replace(sweep, jobs=jobs), take, waiting=tally.waiting)

@@ -75,7 +75,7 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
 
     with tallying(works, quiet) as tally:
         try:
-            outcomes = finish(works, options, tally.made, tally.found, waiting=tally.waiting)
+            outcomes = finish(works, options, tally.ended, tally.found, waiting=tally.waiting)
         except (FaircilError, KeyboardInterrupt):
             kept = f"{tally.finished} of {tally.total} runs are finished and kept in {options.root}"
             say(f"{kept}; the same command continues with the others")
@@ -105,7 +105,7 @@ class Tally:
         self.reused += 1
         self._count(outcome)
 
-    def made(self, outcome: Outcome) -> None:
+    def ended(self, outcome: Outcome) -> None:
         """Count a run that was made, or given up; the time of the latter does not count."""
         if outcome.run is not None:
             self._done += self._efforts[outcome.work.key]

@@ -25,6 +25,19 @@ SAMPLE = DataFile(
     "bios_sample.csv", "f4de636c7207a5216e5a9c44ed2482894e2be5f4d34615bc8cd0ade423159bd0"
 )
 SHARD = re.compile(r"-(\d+)-of-(\d+)")  # as in train-00000-of-00002-0ab65b32c47407e8.parquet
+COLUMNS = ("hard_text", "profession", "gender")
+# Professions and genders, in the order of their numbers in the files.
+PROFESSIONS = (
+    "accountant", "architect", "attorney", "chiropractor", "comedian", "composer", "dentist",
+    "dietitian", "dj", "filmmaker", "interior_designer", "journalist", "model", "nurse", "painter",
+    "paralegal", "pastor", "personal_trainer", "photographer", "physician", "poet", "professor",
+    "psychologist", "rapper", "software_engineer", "surgeon", "teacher", "yoga_teacher",
+)  # fmt: skip
+GENDERS = ("male", "female")
+CLASSES = 25
+IN_SAMPLE = ("accountant", "dentist", "nurse", "physician", "psychologist", "surgeon")
+TEST_SHARE = 0.3  # of each group of the sample
+GUESSED = "label = classifier top-1"  # in the column that says where a row is from
 
 
 def bios_folder() -> Path:
@@ -115,17 +128,6 @@ def check_sample() -> list[FileStatus]:
     return [FileStatus(path, "ok", f"{path} is there and intact")]
 
 
-COLUMNS = ("hard_text", "profession", "gender")
-PROFESSIONS = (
-    "accountant", "architect", "attorney", "chiropractor", "comedian", "composer", "dentist",
-    "dietitian", "dj", "filmmaker", "interior_designer", "journalist", "model", "nurse", "painter",
-    "paralegal", "pastor", "personal_trainer", "photographer", "physician", "poet", "professor",
-    "psychologist", "rapper", "software_engineer", "surgeon", "teacher", "yoga_teacher",
-)  # fmt: skip
-GENDERS = ("male", "female")
-# Both in the order of their numbers in the files.
-
-
 @dataclass(frozen=True)
 class Biographies:
     """Texts, and for each the number of a profession and of a gender, int64 (n,)."""
@@ -196,12 +198,6 @@ def _numbers(column: pd.Series, names: Sequence[str], mistakes: list[str]) -> In
         )
     mistakes += missing_mistakes(column)
     return np.append(number_of, -1)[values.codes]  # a missing value has code -1
-
-
-CLASSES = 25
-IN_SAMPLE = ("accountant", "dentist", "nurse", "physician", "psychologist", "surgeon")
-TEST_SHARE = 0.3  # of each group of the sample
-GUESSED = "label = classifier top-1"  # in the column that says where a row is from
 
 
 def biasbios(_: int) -> Parts:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faircil.data.sources import ByHand, FileStatus, check_source, data_folder, find_source
+from faircil.data.sources import FileStatus, ManualFiles, check_source, data_folder, find_source
 from faircil.registry import Loaded, Registry, summary_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Dataset:
         Unless the user says otherwise.
     texts : bool
         Whether its inputs are texts, for an encoder.
-    by_hand : ByHand or None
+    manual_files : ManualFiles or None
         Its files, where a user has to put them in place. With neither these nor a source, the
         dataset comes with its code.
     """
@@ -43,23 +43,23 @@ class Dataset:
     source: str | None = None
     classes_per_task: int = 2
     texts: bool = False
-    by_hand: ByHand | None = None
+    manual_files: ManualFiles | None = None
 
     @property
     def folder(self) -> str | None:
         """Name of the folder of its files; None if it is embedded."""
-        return self.by_hand.folder if self.by_hand else self.source
+        return self.manual_files.folder if self.manual_files else self.source
 
     def check_files(self) -> list[FileStatus]:
         """Return the state of each of its files, with their content where a hash is known."""
-        if self.by_hand:
-            return self.by_hand.check()
+        if self.manual_files:
+            return self.manual_files.check()
         return check_source(self.source) if self.source else []
 
     def missing_files(self) -> list[Path]:
         """Return those of its files that are not there; what was fetched is not read for it."""
-        if self.by_hand:
-            return [file.path for file in self.by_hand.check() if file.state == "missing"]
+        if self.manual_files:
+            return [file.path for file in self.manual_files.check() if file.state == "missing"]
         files = find_source(self.source).files if self.source else ()
         paths = (data_folder() / (self.source or "") / file.name for file in files)
         return [path for path in paths if not path.is_file()]
@@ -109,7 +109,7 @@ _BUILT_IN = {
         attribute="gender",
         classes_per_task=5,
         texts=True,
-        by_hand=ByHand(
+        manual_files=ManualFiles(
             "biasbios",
             "De-Arteaga et al. 2019, without the 1 % that Ravfogel et al. 2020 could not get, MIT",
             f"{_BIOS}:check_splits",
@@ -120,7 +120,7 @@ _BUILT_IN = {
         "a small sample of these biographies, six professions",
         attribute="gender",
         texts=True,
-        by_hand=ByHand(
+        manual_files=ManualFiles(
             "biasbios",
             "rows of public samples of Bias in Bios, MIT",
             f"{_BIOS}:check_sample",

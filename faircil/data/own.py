@@ -41,6 +41,8 @@ from faircil.data.stream import (
 from faircil.data.tables import read_table
 from faircil.errors import DataError, Mistake, raise_all, shortened, unknown_name
 
+MAX_MISTAKES = 20
+
 
 def named_tasks(text: str | None, classes: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the names of each task's classes; without ``text``, two of ``classes`` per task.
@@ -77,9 +79,6 @@ def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
     if len(times.keys() - {""}) < 2:
         mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
     return mistakes
-
-
-MAX_MISTAKES = 20
 
 
 @dataclass(frozen=True)

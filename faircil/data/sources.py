@@ -91,6 +91,28 @@ class FileStatus:
     message: str
 
 
+@dataclass(frozen=True)
+class ManualFiles:
+    """Where such files belong, and whether they are there.
+
+    Parameters
+    ----------
+    folder : str
+        Name of their folder, in the folder of all datasets.
+    about : str
+        Citation and licence.
+    check : callable
+        Returns the state of each file; where one is not in order, its message says what to do.
+    """
+
+    folder: str
+    about: str
+    check: Loaded[Callable[[], list[FileStatus]]] = Loaded()
+
+
+Found = list[tuple[DataFile, bytes]]  # files with their content, packed or not
+
+
 def _idx_files(
     train_images: str, train_labels: str, test_images: str, test_labels: str
 ) -> tuple[DataFile, ...]:
@@ -232,9 +254,6 @@ def check_source(source: str) -> list[FileStatus]:
     return [status(file) for file in find_source(source).files]
 
 
-Found = list[tuple[DataFile, bytes]]
-
-
 def files_in_tar(archive: bytes, files: Iterable[DataFile]) -> Found:
     """Return those of ``files`` that a tar archive has, packed or not, as they are in it."""
     wanted = by_spelling(files)
@@ -285,22 +304,3 @@ def _readable(kind: str) -> Iterator[None]:
     # zipfile raises RuntimeError for encrypted members and for unknown compression.
     except (*damage, RuntimeError) as error:
         raise DataError(f"not an intact {kind} archive: {error}") from error
-
-
-@dataclass(frozen=True)
-class ByHand:
-    """Where such files belong, and whether they are there.
-
-    Parameters
-    ----------
-    folder : str
-        Name of their folder, in the folder of all datasets.
-    about : str
-        Citation and licence.
-    check : callable
-        Returns the state of each file; where one is not in order, its message says what to do.
-    """
-
-    folder: str
-    about: str
-    check: Loaded[Callable[[], list[FileStatus]]] = Loaded()

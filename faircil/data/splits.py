@@ -13,6 +13,8 @@ from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 from faircil.weighting.groups import find_groups
 
 SHARE = 0.1
+MOST_NAMED = 12  # small groups
+SMALLEST_PART = 4  # at most every fourth sample of a group is held out
 
 
 def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> TaskStream:
@@ -53,9 +55,6 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
     return replace(stream, tasks=tasks)
 
 
-MOST_NAMED = 12  # small groups
-
-
 def small_groups(stream: TaskStream, quota: int) -> list[str]:
     """Say which groups have no training sample, or fewer than the buffer's quota (0: no buffer)."""
     absent, small = [], []
@@ -84,9 +83,6 @@ def small_groups(stream: TaskStream, quota: int) -> list[str]:
             f"of them are kept: {shortened(small, MOST_NAMED)}"
         )
     return notes
-
-
-SMALLEST_PART = 4  # at most every fourth sample of a group is held out
 
 
 def hold_out(train: Samples, per_group: int, seed: int) -> tuple[Samples, Samples | None]:

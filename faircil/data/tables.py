@@ -23,6 +23,8 @@ from pandas.api.types import is_numeric_dtype
 from faircil.errors import MOST_NAMES, DataError, FaircilError, raise_all, shortened
 
 SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
 def read_columns(
@@ -86,10 +88,6 @@ def _package(name: str) -> Any:
             f"parquet files need the pyarrow package ({error}): pip install 'faircil[text]', or "
             "save the table as .csv"
         ) from None
-
-
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
-DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:

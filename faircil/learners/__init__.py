@@ -1,4 +1,4 @@
-"""Methods by name: a row says what a learner is, and its class loads on first use."""
+"""The registry of methods; a learner's class is imported on first use."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def __getattr__(name: str) -> object:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to learn class after class.
+    """A class-incremental learning method and its properties.
 
     Parameters
     ----------
     learner : type of Learner
-        Its class.
+        The class that implements it.
     summary : str
-        One line for people.
+        One-line description.
     source : str
-        Who proposed it.
+        Authors and year.
     replays : bool
         Whether it keeps a replay buffer.
     uses_attribute : bool
-        Whether a sensitive attribute, where there is one, changes how it trains.
+        Whether training depends on the sensitive attribute.
     no_weighting : str or None
         Why its current samples cannot be weighted; None if they can.
     """
@@ -60,7 +60,7 @@ class Method:
 
     @property
     def options(self) -> type[Options]:
-        """The class of its settings."""
+        """The class of the method's settings."""
         return self.learner.options
 
     @property
@@ -69,15 +69,15 @@ class Method:
         return self.learner.graphable
 
     def __call__(self, net: nn.Module, settings: Options, generators: Generators) -> Learner:
-        """Make the learner."""
+        """Create the learner."""
         return self.learner(net, settings, generators)
 
 
 def as_method(piece: Any) -> Method:
-    """Make a row of a learner's class, from its class attributes and its docstring.
+    """Build a registry row from a learner's class, its class attributes and its docstring.
 
-    What the class does not say it has from the method whose class it extends. It keeps a buffer if
-    it overrides ``remember``.
+    Attributes that the class does not define are inherited from the method whose class it extends.
+    It keeps a buffer if it overrides ``remember``.
     """
     if isinstance(piece, Method):
         return piece
@@ -96,9 +96,9 @@ def as_method(piece: Any) -> Method:
 
 
 def _stated(learner: type[Learner], name: str, *, inherited: bool = False) -> Any:
-    """Return an attribute of the class or of those it extends; of a built-in one, that of its row.
+    """Return an attribute of the class or its bases; for a built-in class, that of its row.
 
-    A summary and a source are of one method: those of a built-in class do not pass on.
+    Summary and source describe a single method, so those of a built-in class are not inherited.
     """
     rows = {row.learner: row for row in _BUILT_IN.values()} if inherited else {}
     for kind in learner.__mro__:
@@ -130,50 +130,50 @@ _BUILT_IN = {
     ),
     "icarl": Method(
         f"{_HERE}.icarl:Icarl",
-        summary="distillation by sigmoid outputs, herded exemplars, nearest mean of exemplars",
+        summary="distillation with sigmoid outputs, herding, nearest-mean-of-exemplars classifier",
         source="Rebuffi et al. 2017",
         replays=True,
     ),
     "wa": Method(
         f"{_HERE}.wa:WeightAligning",
-        summary="distillation + new rows of the last layer scaled to the length of the old",
+        summary="distillation + weights of new classes rescaled to the norm of the old",
         source="Zhao et al. 2020",
         replays=True,
     ),
     "bic": Method(
         f"{_HERE}.bic:BiasCorrection",
-        summary="distillation + a scale and an offset for the new classes' logits",
+        summary="distillation + a learned scale and offset for the new classes' logits",
         source="Wu et al. 2019",
         replays=True,
     ),
     "clad": Method(
         f"{_HERE}.clad:Clad",
-        summary="er + cosine term that parts new features from the old classes they resemble",
+        summary="er + cosine term that separates new features from similar old classes",
         source="Xu et al. 2024, reconstructed",
         replays=True,
     ),
     "der++": Method(
         f"{_HERE}.derpp:DarkReplay",
-        summary="dark experience replay: er + squared error to the buffer's earlier logits",
+        summary="dark experience replay: er + squared error to earlier logits of the buffer",
         source="Buzzega et al. 2020",
         replays=True,
     ),
     "er-ace": Method(
         f"{_HERE}.er_ace:AsymmetricReplay",
-        summary="replay where current samples leave the logits of old classes alone",
+        summary="replay whose current samples do not change the logits of old classes",
         source="Caccia et al. 2022",
         replays=True,
     ),
     "gdumb": Method(
         f"{_HERE}.gdumb:Dumb",
-        summary="a new net for each task, trained on the buffer alone (what replay must beat)",
+        summary="a new net for each task, trained on the buffer alone (baseline for replay)",
         source="Prabhu et al. 2020",
         replays=True,
         no_weighting="it trains on the buffer alone, so there are no current samples to weigh",
     ),
     "fairl": Method(
         f"{_HERE}.fairl:Fairl",
-        summary="features by rate reduction, against an adversary that looks for the attribute",
+        summary="features trained by rate reduction against an adversary for the attribute",
         source="Chowdhury and Chaturvedi 2023",
         replays=True,
         uses_attribute=True,
@@ -181,7 +181,7 @@ _BUILT_IN = {
     ),
     "group-dro": Method(
         f"{_HERE}.group_dro:GroupDro",
-        summary="group-DRO on replay: groups with a large loss get a large weight",
+        summary="group-DRO with replay: groups with a large loss get a large weight",
         source="Sagawa et al. 2020",
         replays=True,
         uses_attribute=True,
@@ -189,7 +189,7 @@ _BUILT_IN = {
     ),
     "fairbatch": Method(
         f"{_HERE}.fairbatch:FairBatch",
-        summary="FairBatch-style sampling: shares of groups in a batch follow their losses",
+        summary="FairBatch-style sampling: group shares in a batch follow the losses",
         source="Roh et al. 2021",
         replays=True,
         uses_attribute=True,
@@ -197,29 +197,29 @@ _BUILT_IN = {
     ),
     "logit-adjustment": Method(
         f"{_HERE}.logit_adjustment:LogitAdjustment",
-        summary="replay with log frequencies of the classes added to the logits in training",
+        summary="replay with log class frequencies added to the logits in training",
         source="Menon et al. 2021",
         replays=True,
     ),
     "gss": Method(
         f"{_HERE}.gss:Gss",
-        summary="replay of samples whose gradients point apart",
+        summary="replay of samples with diverse gradients",
         source="Aljundi et al. 2019",
         replays=True,
     ),
     "ocs": Method(
         f"{_HERE}.ocs:Ocs",
-        summary="replay, trained on the part of each batch that suits batch and buffer best",
+        summary="replay, trained on a coreset of each batch",
         source="Yoon et al. 2022",
         replays=True,
     ),
     "agem": Method(
         f"{_HERE}.agem:AGem",
-        summary="a step may not raise the loss of a memory batch: its gradient is projected",
+        summary="gradients projected so that the loss of a memory batch does not increase",
         source="Chaudhry et al. 2019",
         replays=True,
     ),
 }
 LEARNERS: Registry[Method] = Registry("method", "faircil.learners", as_method, _BUILT_IN)
-# Another name for a learner with a weighting switched on.
+# Short names for a learner with a weighting.
 ALIASES: dict[str, tuple[str, str]] = {"fsw": ("er", "fsw")}

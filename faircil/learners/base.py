@@ -1,4 +1,4 @@
-"""What every learner does: begin a task, begin an epoch, step, end the task, predict."""
+"""The learner interface: begin a task, begin an epoch, step, end the task, predict."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from faircil.samples import Samples
 
 @dataclass(frozen=True)
 class Material:
-    """What the steps of a task draw their batches from.
+    """The data that batches of a task are drawn from.
 
     Parameters
     ----------
     current : Samples
-        The samples that an epoch passes through, n.
+        n samples; an epoch is one pass over them.
     memory : Samples or None
-        The samples that are replayed beside them, m.
+        m samples to replay.
     """
 
     current: Samples
@@ -33,22 +33,22 @@ class Material:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step trains on.
+    """The data of one training step.
 
     Parameters
     ----------
     current : Samples
-        b samples; may be none where there is memory.
+        b samples; b may be 0 if there is memory.
     rows : Tensor of int64, shape (b,)
-        Their rows in the material, to look up what was prepared for them.
+        Their rows in the material, to look up precomputed values.
     weight : Tensor, shape (b,), or None
-        Their weights; None: all 1.
+        Their weights; None means all 1.
     memory : Samples or None
         k replayed samples.
     memory_rows : Tensor of int64, shape (k,), or None
         Their rows in the material's memory.
     noise : Tensor or None
-        Random numbers that the learner has drawn for the step, see ``Learner.prepared``.
+        Random numbers drawn for the step, see ``Learner.prepared``.
     """
 
     current: Samples
@@ -69,13 +69,13 @@ class Batch:
         return self.current.y if self.memory is None else torch.cat([self.current.y, self.memory.y])
 
     def split(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Part values of ``x``, (b + k, ...), into those of current and of replayed samples."""
+        """Split values of ``x``, (b + k, ...), into those of current and replayed samples."""
         return values[: len(self.current)], values[len(self.current) :]
 
     def weighted_mean(self, losses: Tensor) -> Tensor:
-        """Return ``mean(w · loss)`` of losses of the current samples, (b,); 0 if there is none.
+        """Return ``mean(w · loss)`` over the current samples' losses, (b,); 0 if there are none.
 
-        The mean is over the batch, whatever its weights add up to.
+        The divisor is the batch size, not the sum of the weights.
         """
         if len(losses) == 0:
             return losses.sum()
@@ -85,9 +85,9 @@ class Batch:
 class Learner:
     """Trains on the current task alone; most methods override :meth:`loss` and nothing else.
 
-    The verbs are called in this order: for every task :meth:`begin_task`; for every epoch
-    :meth:`begin_epoch` and for every batch :meth:`step`; at the end of the task :meth:`remember`
-    and :meth:`end_task`, then :meth:`predict`. What a method is called and needs is in its row,
+    A run calls :meth:`begin_task` for every task, :meth:`begin_epoch` for every epoch, :meth:`step`
+    for every batch, and :meth:`remember`, :meth:`end_task` and :meth:`predict` at the end of the
+    task. The name and the properties of a method are in its registry row,
     :class:`faircil.learners.Method`.
 
     Parameters
@@ -97,13 +97,13 @@ class Learner:
     settings : Options
         An instance of the learner's ``options``.
     generators : Generators
-        Whatever the learner draws, it draws from these.
+        Sources of all random numbers of the learner.
     """
 
     options: ClassVar[type[Options]] = Options
-    graphable: ClassVar[bool] = True  # a step is the same kernels for every batch of a shape
-    # Measures that a method with a fairness criterion of its own follows; None: it has none, and
-    # only a weighting follows the measure of the run.
+    graphable: ClassVar[bool] = True  # a step runs the same kernels for every batch of a shape
+    # Measures supported by a method with its own fairness criterion; None: it has none, and only
+    # a weighting uses the measure of the run.
     follows: ClassVar[tuple[str, ...] | None] = None
     # Whether the groups of the run's measure are split by the attribute; set by the run.
     by_attribute: bool = True
@@ -115,11 +115,11 @@ class Learner:
         self.settings = settings
         self.generators = generators
         self.optimizer = self.new_optimizer()
-        self.old: tuple[int, ...] = ()  # classes of the tasks before
-        self.new: tuple[int, ...] = ()  # classes of the current task that are none of them
+        self.old: tuple[int, ...] = ()  # classes of earlier tasks
+        self.new: tuple[int, ...] = ()  # classes of the current task that did not occur before
 
     def new_optimizer(self) -> torch.optim.Optimizer:
-        """Make the optimizer of a task."""
+        """Create the optimizer of a task."""
         return torch.optim.SGD(
             self.net.parameters(),
             lr=self.settings.lr,
@@ -128,14 +128,14 @@ class Learner:
         )
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Start a task with a fresh optimizer; say what it trains on.
+        """Start a task with a new optimizer; return its training data.
 
         Parameters
         ----------
         train : Samples
             Training data of the task.
         buffer : ReplayBuffer
-            Of the tasks before; empty in the first.
+            Buffer of earlier tasks; empty in the first.
         """
         self.optimizer = self.new_optimizer()
         self.old += self.new
@@ -148,8 +148,8 @@ class Learner:
         Returns
         -------
         Tensor of int64, or None
-            Rows of the material's current samples in training order, where the method chooses
-            them itself; None: all of them, shuffled.
+            Rows of the material's current samples in training order, if the method chooses them;
+            None: all of them, shuffled.
         """
         del epoch, epochs
         return None
@@ -162,7 +162,7 @@ class Learner:
     def prepared(self, batch: Batch) -> Batch:
         """Return the batch with the random numbers that its step needs, drawn on the host.
 
-        A step that is recorded must not draw: it would repeat the draws.
+        A step recorded as a CUDA graph must not draw: replays would repeat the draws.
         """
         count = self.draws_for(batch)
         if batch.noise is not None or count is None:
@@ -171,7 +171,7 @@ class Learner:
         return replace(batch, noise=noise.to(batch.rows.device))
 
     def draws_for(self, batch: Batch) -> int | None:
-        """Return how many random numbers the step of a batch needs; None if it draws nothing."""
+        """Return the number of random numbers that a step needs; None if it draws nothing."""
         del batch
         return None
 
@@ -185,34 +185,34 @@ class Learner:
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Return the buffer with a part of the task that ends; unchanged if none is kept.
+        """Return the buffer with samples of the finished task added, if the method keeps any.
 
         Parameters
         ----------
         train : Samples
             Training data of the task, n samples.
         weights : Tensor, shape (n,), or None
-            Weights of the task's last epoch; None: all 1.
+            Weights of the task's last epoch; None means all 1.
         buffer : ReplayBuffer
-            Of the tasks before.
+            Buffer of earlier tasks.
         """
         del train, weights
         return buffer
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Do what is to be done before the net is evaluated; the buffer holds the task already."""
+        """Finish the task before evaluation; the buffer already contains its samples."""
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return scores, (n, classes), of inputs (n, ...) that are few enough to pass at once.
+        """Return scores, (n, classes), for one chunk of inputs, (n, ...).
 
-        The largest is the prediction, and their softmax are probabilities; −inf for a class that
-        cannot be. Called without gradients and with the net in eval mode; on several threads.
+        The largest score is the prediction and the softmax gives probabilities; −inf for an
+        impossible class. Called without gradients, in eval mode, on several threads.
         """
         scores: Tensor = self.net(x)
         return scores
 
     def scores(self, x: Tensor) -> Tensor:
-        """Return :meth:`logits` of any number of inputs, (n, ...)."""
+        """Return :meth:`logits` for any number of inputs, (n, ...)."""
         self.net.eval()
         with torch.no_grad():
             size, threads = chunk_size(x.device), thread_safe(self.net)
@@ -220,5 +220,5 @@ class Learner:
             return torch.cat(parts) if parts else self.logits(x)
 
     def predict(self, x: Tensor) -> Tensor:
-        """Return the predicted class, (n,), of inputs (n, ...)."""
+        """Return the predicted classes, (n,), of inputs (n, ...)."""
         return self.scores(x).argmax(dim=1)

@@ -1,4 +1,4 @@
-"""CLAD: keep the new task's features apart from those of the old classes it is taken for.
+"""CLAD: separate the new task's features from those of the old classes it is confused with.
 
 Reconstructed from descriptions of the method, not from the code of its authors.
 """
@@ -23,12 +23,12 @@ from faircil.samples import Samples
 
 @dataclass(frozen=True)
 class Conflicts:
-    """The old classes that the old net takes new samples for, as that net saw them.
+    """The old classes that the previous net confuses with the new task, and their features.
 
     Parameters
     ----------
     head : Linear
-        Last layer of the net; its inputs are the features, d of them.
+        Last layer of the net; its inputs are the d features.
     new : Tensor of int64, shape (a,)
         Classes of the current task.
     old : Tensor of int64, shape (q,)
@@ -36,7 +36,7 @@ class Conflicts:
     in_conflict : Tensor, shape (m,)
         1 for samples of conflict classes in the memory, 0 for others.
     centre : Tensor, shape (d,)
-        Mean feature of the former.
+        Mean feature of these samples.
     prototypes : Tensor, shape (q, d)
         Mean feature of each conflict class.
     """
@@ -54,18 +54,18 @@ def find_conflicts(
 ) -> Conflicts | None:
     """Find the old classes with the highest mean score over the new task.
 
-    None: the memory has no class that is not in the task.
+    Return None if all classes in memory belong to the task.
 
     Parameters
     ----------
     net : Module
-        As the last task left it.
+        The net at the end of the previous task.
     scores : Tensor, shape (n, classes)
-        Its scores of the task.
+        Its scores on the task.
     train, memory : Samples
         The task, n samples, and the buffer, m samples.
     share : float
-        Of the old classes, rounded down; at least one is taken.
+        Share of the old classes to return, rounded down; at least one.
     """
     new, known = torch.unique(train.y), torch.unique(memory.y)
     candidates = known[torch.isin(known, new, invert=True)]
@@ -92,20 +92,21 @@ class CladOptions(ReplayOptions):
     tau: NonNegative = 1.0
     """weight of the replay loss"""
     eta: NonNegative = 1.0
-    """weight of the term that keeps features apart"""
+    """weight of the separation term"""
     conflicts: Share = 0.5
-    """share of the old classes to keep apart from, those that the new task looks most like"""
+    """share of the old classes to separate from: those most similar to the new task"""
     variant: Literal["batch", "class"] = "batch"
-    """what is kept apart: batch, the mean feature of a batch; class, that of each of its classes
-    (our variant)"""
+    """features that are separated: batch, the mean feature of a batch; class, the mean feature of
+    each of its classes (our variant)"""
 
 
 class Clad(Replay):
     """Minimise ``mean(w · CE) + τ · mean(CE of memory) + η · (1 + cos(u, v) + 1 + cos(u, c))``.
 
     u and v are the mean features of the current batch and of the conflict classes in the memory
-    batch, and c is the old net's mean feature of all conflict samples in the buffer. A batch with
-    no conflict sample has no term in v. Weights are for the cross-entropy: u is a plain mean.
+    batch, and c is the previous net's mean feature of all conflict samples in the buffer. A batch
+    without conflict samples has no term in v. Weights apply to the cross-entropy; u is an
+    unweighted mean.
     """
 
     options = CladOptions
@@ -117,7 +118,7 @@ class Clad(Replay):
         self.conflicts: Conflicts | None = None
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Ask the old net what it takes the new samples for."""
+        """Find the conflict classes under the previous net."""
         material = super().begin_task(train, buffer)
         memory = material.memory
         if memory is not None:
@@ -126,7 +127,7 @@ class Clad(Replay):
         return material
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once, for logits and features."""
+        """Compute logits and features of both batches in one forward pass."""
         conflicts = self.conflicts
         if conflicts is None or batch.memory_rows is None or len(batch.current) == 0:
             return super().loss(batch)
@@ -143,7 +144,7 @@ class Clad(Replay):
 def batch_similarity(
     current: Tensor, replayed: Tensor, in_conflict: Tensor, centre: Tensor
 ) -> Tensor:
-    """Return ``1 + cos(u, v) + 1 + cos(u, c)``; the first half only if the batch has conflicts.
+    """Return ``1 + cos(u, v) + 1 + cos(u, c)``; the first two terms only if the batch has conflicts.
 
     Parameters
     ----------
@@ -167,7 +168,7 @@ def class_similarity(current: Tensor, y: Tensor, conflicts: Conflicts) -> Tensor
     current : Tensor, shape (b, d)
         Features of the current batch.
     y : Tensor of int64, shape (b,)
-        Classes; those of the task that are not among them do not count.
+        Classes; classes of the task that are not in the batch are ignored.
     conflicts : Conflicts
     """
     of_class = (y[:, None] == conflicts.new).to(current.dtype)  # (b, a)

@@ -1,4 +1,4 @@
-"""Cross-entropy on the joined batch, and the old net's answers for the classes that it knew."""
+"""Knowledge distillation: cross-entropy plus the previous net's soft targets for old classes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from faircil.samples import Samples
 
 @dataclass(frozen=True)
 class Teacher:
-    """Logits of the old net.
+    """Logits of the previous net.
 
     Parameters
     ----------
     current : Tensor, shape (n, classes)
-        For the material's current samples.
+        For the current samples.
     memory : Tensor, shape (m, classes), or None
-        For its memory.
+        For the memory.
     """
 
     current: Tensor
@@ -40,7 +40,7 @@ class Teacher:
 
 
 def teach(learner: Learner, material: Material) -> Teacher:
-    """Ask the learner as it is for its scores on the material of the task that begins."""
+    """Compute the learner's current scores on the data of the new task."""
     memory = material.memory
     return Teacher(
         learner.scores(material.current.x), None if memory is None else learner.scores(memory.x)
@@ -48,19 +48,19 @@ def teach(learner: Learner, material: Material) -> Teacher:
 
 
 class DistillationOptions(BufferOptions):
-    """Settings of learners that distil the old net."""
+    """Settings of learners with knowledge distillation."""
 
     temperature: Positive = 2.0
-    """what the logits of the old classes are divided by before they are compared"""
+    """temperature of the softmax over the old classes' logits"""
 
 
 class Distilling(Buffered):
     """Minimise ``mean((1 − λ) · w · CE + λ · KD)`` over the current and the memory batch together.
 
     λ is the share of old classes among those seen. KD is the cross-entropy between softmax(logits
-    of the old classes / temperature) of the net that began the task and of the net now, without
-    the factor temperature² that other methods have. There is one mean over both batches, so
-    nothing but the size of the memory batch says how much replay counts. Weights w are of the
+    of the old classes / temperature) of the net at the start of the task and of the current net,
+    without the factor temperature² that other methods have. There is one mean over both batches, so
+    only the size of the memory batch sets the weight of replay. Weights w apply to the
     cross-entropy of current samples.
     """
 
@@ -79,7 +79,7 @@ class Distilling(Buffered):
         return len(self.old) / (len(self.old) + len(self.new))
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Ask the net as it is for the old classes' probabilities."""
+        """Compute the current probabilities of the old classes."""
         material = super().begin_task(train, buffer)
         self.old_columns = torch.tensor(self.old, dtype=torch.int64, device=train.y.device)
         if self.old:
@@ -89,7 +89,7 @@ class Distilling(Buffered):
         return material
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once."""
+        """Compute both batches in one forward pass."""
         logits = self.net(batch.x)
         current, memory = batch.split(cross_entropy(logits, batch.y, reduction="none"))
         weighted = current if batch.weight is None else batch.weight * current
@@ -100,6 +100,6 @@ class Distilling(Buffered):
         return (1 - self.distilled) * classified + self.distilled * kept
 
     def _softened(self, logits: Tensor) -> Tensor:
-        """Return log-probabilities, (n, old classes), of logits (n, classes)."""
+        """Return log-probabilities, (n, old classes), from logits (n, classes)."""
         old = logits.index_select(1, self.old_columns)
         return torch.log_softmax(old / self.settings.temperature, dim=1)

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from faircil.buffer import ReplayBuffer
 from faircil.learners.base import Batch, Material
-from faircil.learners.replay import DrawsAhead
+from faircil.learners.replay import SelectsAtTaskStart
 from faircil.options import NonNegative, Options
 from faircil.samples import Samples
 
@@ -20,7 +20,7 @@ class AsymmetricOptions(Options):
     """weight of the replay loss"""
 
 
-class AsymmetricReplay(DrawsAhead):
+class AsymmetricReplay(SelectsAtTaskStart):
     """Minimise ``mean(w · CE of current, old classes left out) + τ · mean(CE of memory)``.
 
     In the first term the softmax runs over the classes of the batch and those that no earlier task

@@ -18,17 +18,18 @@ from faircil.nets import MLP, build_mlp, evaluating, find_head, last_linear, wit
 from faircil.options import Count, NonNegative, Positive, ReplayOptions
 from faircil.samples import Samples
 
+DISTORTION = 0.5  # ε²
+BATCH = 64
 
-def with_projector(
-    net: nn.Module, reader: str, generator: torch.Generator
-) -> tuple[nn.Module, MLP]:
+
+def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tuple[nn.Module, MLP]:
     """Replace the net's last linear layer; return the net and its reader.
 
     Parameters
     ----------
     net : Module
         Is changed, unless it is nothing but a linear layer.
-    reader : str
+    kind : str
         ``linear``, or ``mlp`` for one hidden layer.
     generator : torch.Generator
         Of the initial weights.
@@ -36,15 +37,15 @@ def with_projector(
     head = last_linear(net)
     width = head.in_features
     projector = normalised_mlp(width, generator)
-    hidden = (width,) if reader == "mlp" else ()
-    read = build_mlp(width, head.out_features, hidden, _seed(generator))
-    tail = nn.Sequential(projector, read).to(head.weight.device)
+    hidden = (width,) if kind == "mlp" else ()
+    classifier = build_mlp(width, head.out_features, hidden, _seed(generator))
+    tail = nn.Sequential(projector, classifier).to(head.weight.device)
     for module in net.modules():
         for name, child in module.named_children():
             if child is head:
                 setattr(module, name, tail)
-                return net, read
-    return tail, read
+                return net, classifier
+    return tail, classifier
 
 
 def normalised_mlp(width: int, generator: torch.Generator) -> nn.Module:
@@ -55,9 +56,6 @@ def normalised_mlp(width: int, generator: torch.Generator) -> nn.Module:
 
 def _seed(generator: torch.Generator) -> int:
     return int(torch.randint(2**62, (), generator=generator))
-
-
-DISTORTION = 0.5  # ε²
 
 
 def rate(features: Tensor) -> Tensor:
@@ -123,11 +121,8 @@ def same_group(keys: Tensor) -> Tensor:
     return (keys[:, None] == keys).all(dim=2)
 
 
-BATCH = 64
-
-
-def fit_reader(
-    reader: nn.Module,
+def fit_classifier(
+    classifier: nn.Module,
     current: Samples,
     memory: Samples | None,
     generator: torch.Generator,
@@ -140,7 +135,7 @@ def fit_reader(
 
     Parameters
     ----------
-    reader : Module
+    classifier : Module
         Returns logits; trained from the weights that it has.
     current, memory : Samples, Samples or None
         Features, (n, d) and (m, d), in place of inputs.
@@ -149,7 +144,7 @@ def fit_reader(
     lr, tau, passes : float, float, int
         Learning rate, weight of the buffer, and how often to pass over the task.
     """
-    adam = torch.optim.Adam(reader.parameters(), lr, fused=True)
+    adam = torch.optim.Adam(classifier.parameters(), lr, fused=True)
     replay = None if memory is None else ReplayBatches(memory, BATCH, generator)
     with one_thread():
         for _ in range(passes):
@@ -158,7 +153,7 @@ def fit_reader(
                 old, old_rows = (None, None) if replay is None else replay.next()
                 batch = Batch(current.take(rows), rows, None, old, old_rows)
                 adam.zero_grad()
-                loss = replay_loss(reader(batch.x), batch, tau)
+                loss = replay_loss(classifier(batch.x), batch, tau)
                 loss.backward()  # type: ignore[no-untyped-call]
                 adam.step()
 
@@ -189,7 +184,7 @@ class FairlOptions(ReplayOptions):
 
 
 class Fairl(Buffered):
-    """Shape the features by rate reduction (see :mod:`faircil.learners.fairl`), then read them.
+    """Shape the features by rate reduction (see :mod:`faircil.learners.fairl`), then fit a classifier.
 
     The net's last layer gives way to a projector, an MLP of three layers with a normalised output,
     and a reader. ``Z`` are the projected features of the current batch, ``Z_M`` those of the memory
@@ -212,7 +207,7 @@ class Fairl(Buffered):
     settings: FairlOptions
 
     def __init__(self, net: nn.Module, settings: FairlOptions, generators: Generators) -> None:
-        net, self.reader = with_projector(net, settings.reader, generators.method)
+        net, self.classifier = with_projector(net, settings.reader, generators.method)
         super().__init__(net, settings, generators)
         self.material: Material | None = None
         self.before: Tensor | None = None  # features of the buffer when the task began
@@ -221,8 +216,8 @@ class Fairl(Buffered):
 
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Make the optimizer of all weights but the reader's."""
-        read = list(self.reader.parameters())
-        return self._adam(w for w in self.net.parameters() if all(w is not r for r in read))
+        classified = list(self.classifier.parameters())
+        return self._adam(w for w in self.net.parameters() if all(w is not r for r in classified))
 
     def _adam(self, weights: Iterable[nn.Parameter]) -> torch.optim.Adam:
         weights, betas = list(weights), (self.settings.momentum, 0.999)
@@ -234,11 +229,11 @@ class Fairl(Buffered):
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Keep the features of the buffer as they are now, and make the adversary."""
         material = super().begin_task(train, buffer)
-        find_head(self.net, train.x, self.reader.head)  # says so where the net ends otherwise
+        find_head(self.net, train.x, self.classifier.head)  # says so where the net ends otherwise
         self.material = material
         self.before = None if material.memory is None else self._frozen(material.memory).x
         if train.z is not None:
-            width = self.reader.head.in_features
+            width = self.classifier.head.in_features
             self.adversary = normalised_mlp(width, self.generators.method).to(train.x.device)
             self.adversary_optimizer = self._adam(self.adversary.parameters())
         return material
@@ -286,8 +281,8 @@ class Fairl(Buffered):
         if self.material is None:
             return
         settings, memory = self.settings, self.material.memory
-        fit_reader(
-            self.reader,
+        fit_classifier(
+            self.classifier,
             self._frozen(self.material.current),
             None if memory is None else self._frozen(memory),
             self.generators.method,
@@ -305,5 +300,5 @@ class Fairl(Buffered):
 
     def features(self, x: Tensor) -> Tensor:
         """Return what the reader gets, (n, d), for inputs (n, ...)."""
-        entry = next(layer for layer in self.reader.modules() if isinstance(layer, nn.Linear))
+        entry = next(layer for layer in self.classifier.modules() if isinstance(layer, nn.Linear))
         return with_features(self.net, entry, x)[1]

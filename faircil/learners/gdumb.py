@@ -10,7 +10,7 @@ from torch import nn
 
 from faircil.buffer import ReplayBuffer
 from faircil.learners.base import Material
-from faircil.learners.replay import DrawsAhead
+from faircil.learners.replay import SelectsAtTaskStart
 from faircil.nets import traits_of
 from faircil.options import Options, Positive
 from faircil.samples import Samples
@@ -28,7 +28,7 @@ class DumbOptions(Options):
     """smallest learning rate"""
 
 
-class Dumb(DrawsAhead):
+class Dumb(SelectsAtTaskStart):
     """Train a new net on the buffer, the current task's part included.
 
     It sees none of the other samples of a task, so what a method gains over it is what these are

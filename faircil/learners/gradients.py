@@ -1,4 +1,6 @@
-"""The gradient of a whole buffer, and how the gradients of a task's samples lie to it."""
+"""Per-sample gradients of a net in training, and their cosines with the gradient of a buffer.
+
+GSS and OCS select samples by them."""
 
 from __future__ import annotations
 
@@ -19,18 +21,18 @@ from faircil.weighting.layer_factors import Factors, Layer, layer_factors, linea
 
 @dataclass(frozen=True)
 class SampleGradients:
-    """Gradients of n samples, as unit vectors and lengths.
+    """Gradients of n samples as norms and factored unit vectors.
 
     Parameters
     ----------
     norms : Tensor, shape (n,)
-        Their lengths.
+        Gradient norms.
     deltas : tuple of Tensor, shapes (n, out)
-        Of each layer; ``δ_i h̃_iᵀ`` over all layers has length 1, or is zero.
+        For each layer; ``δ_i h̃_iᵀ`` over all layers has norm 1, or is zero.
     inputs : tuple of Tensor, shapes (n, in)
-        Of each layer, without the constant 1; in = 0 where its weight is not trained.
+        For each layer, without the constant 1; in = 0 if its weight is not trained.
     biases : tuple of bool
-        Whether h̃ of a layer has the constant.
+        Whether h̃ of a layer includes the constant 1.
     """
 
     norms: Tensor
@@ -39,11 +41,11 @@ class SampleGradients:
     biases: tuple[bool, ...]
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, bool]]:
-        """Go through the layers."""
+        """Iterate over the layers."""
         return zip(self.deltas, self.inputs, self.biases, strict=True)
 
     def gram(self) -> Tensor:
-        """Return the cosine of each gradient with each, (n, n); 0 where one vanishes."""
+        """Return the pairwise cosines of the gradients, (n, n); 0 for a zero gradient."""
         return sum(
             ((delta @ delta.T) * (h @ h.T).add_(bias) for delta, h, bias in self),
             start=self.norms.new_zeros(()),
@@ -51,16 +53,18 @@ class SampleGradients:
 
 
 class GradientMeter:
-    """Measures gradients of a net while it trains; made once per task, since it tries the net out.
+    """Computes per-sample gradients of a net during training.
+
+    Create it once per task: the constructor passes inputs through the net to inspect it.
 
     Parameters
     ----------
     net : Module
     x : Tensor, shape (n, ...)
-        Inputs, a few of which are passed through the net.
+        Inputs; a few of them are passed through the net.
     training : bool
-        Whether to measure the net in training mode where that can be done, that is where its
-        layers are linear and do not mix samples; otherwise it is measured in eval mode.
+        Whether to use training mode if possible, that is, if all layers are linear and do not mix
+        samples; otherwise eval mode is used.
     """
 
     def __init__(self, net: nn.Module, x: Tensor, *, training: bool = False) -> None:
@@ -68,7 +72,7 @@ class GradientMeter:
         with evaluating(net):
             self.layers = linear_layers(net, x)
             if training and linear_layers(deepcopy(net).train(), x) is None:
-                self.layers = None  # such as batch normalisation, which is linear in eval mode only
+                self.layers = None  # such as batch normalisation, linear only in eval mode
             self._kind = FunctionalNet if self.layers is not None else type(functional_net(net, x))
         self._training = training and self.layers is not None
 
@@ -84,7 +88,7 @@ class GradientMeter:
             return _from_vectors(net.gradients(x, at.direction), at.length)
 
     def of_sum(self, x: Tensor, y: Tensor) -> SampleGradients:
-        """Measure what :meth:`of_samples` does, or else their sum as if it were one sample."""
+        """Return :meth:`of_samples` if cheap, else the summed gradient as a single row."""
         if self.layers is not None:
             return self.of_samples(x, y)
         with evaluating(self._net):
@@ -94,12 +98,12 @@ class GradientMeter:
             return _from_vectors(net.split(total), total.new_ones(1))
 
     def write(self, parts: Sequence[tuple[SampleGradients, Tensor, Tensor]]) -> None:
-        """Make a sum of gradients the gradient of the net's parameters; there must be layers.
+        """Write a weighted sum of gradients to the parameters' ``grad``; needs factored layers.
 
         Parameters
         ----------
         parts : sequence of (gradients, rows, coefficients)
-            Which samples, (k,), and what each one's gradient counts, (k,).
+            Row indices, (k,), and the coefficient of each gradient, (k,).
         """
         assert self.layers is not None
         for number, layer in enumerate(self.layers):
@@ -123,9 +127,9 @@ def cosines(gram: Tensor, one: Tensor, other: Tensor) -> Tensor:
     gram : Tensor, shape (n, n)
         Products of the unit gradients.
     one, other : Tensor, shapes (p, n) and (q, n)
-        Coefficients; of a mean of gradients, their norms. Zeros give the cosine 0.
+        Coefficients; for a mean of gradients, their norms. Zeros give cosine 0.
     """
-    # Only ratios matter: with 1 as the largest, squares of tiny coefficients do not underflow.
+    # Only ratios matter: scaled to maximum 1, squares of tiny coefficients do not underflow.
     one, other = (
         row / row.abs().amax(dim=1, keepdim=True).clamp(min=1e-37) for row in (one, other)
     )
@@ -144,7 +148,7 @@ def _from_factors(factors: Factors, layers: tuple[Layer, ...]) -> SampleGradient
 
 
 def _from_vectors(parts: tuple[Tensor, ...], length: Tensor) -> SampleGradients:
-    """Take gradients of each parameter, (n, size), times a length, (n,)."""
+    """Build from gradients of each parameter, (n, size), times a length, (n,)."""
     norms = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts])
     norms = torch.linalg.vector_norm(norms, dim=0)
     scale = torch.where(norms == 0, 0.0, 1 / norms)[:, None]
@@ -154,10 +158,10 @@ def _from_vectors(parts: tuple[Tensor, ...], length: Tensor) -> SampleGradients:
 
 
 class HeadMeter(GradientMeter):
-    """Measures gradients of the last linear layer, in eval mode.
+    """Computes gradients of the last linear layer, in eval mode.
 
-    ``layers`` is None as for nets whose layers are not all linear: what it measures is no gradient
-    to train by.
+    ``layers`` is None, as for nets with other than linear layers: these gradients cannot be used
+    for an update.
 
     Parameters
     ----------
@@ -180,15 +184,15 @@ class HeadMeter(GradientMeter):
         return SampleGradients(at.length * length, (at.direction * scale,), (features,), (bias,))
 
     def of_sum(self, x: Tensor, y: Tensor) -> SampleGradients:
-        """Measure what :meth:`of_samples` does: that is less than their sum would be."""
+        """Return :meth:`of_samples`, which takes less memory than the sum."""
         return self.of_samples(x, y)
 
 
 def meter_of(net: nn.Module, x: Tensor, *, training: bool = False) -> GradientMeter:
-    """Return what measures a net: all its layers, or the last one where it is large.
+    """Return the meter of a net: of all layers, or of the last one if the net is large.
 
-    Parameters are those of :class:`faircil.learners.gradients.GradientMeter`; for nets that
-    are large see :class:`faircil.nets.NetTraits`.
+    Parameters as for :class:`faircil.learners.gradients.GradientMeter`; for large nets see
+    :class:`faircil.nets.NetTraits`.
     """
     if traits_of(net).large:
         return HeadMeter(net, x)
@@ -197,14 +201,14 @@ def meter_of(net: nn.Module, x: Tensor, *, training: bool = False) -> GradientMe
 
 @dataclass(frozen=True)
 class InputProducts:
-    """Products ``h̃_i·h̃_j`` of the inputs of a layer that do not change while the net trains.
+    """Products ``h̃_i·h̃_j`` of layer inputs that stay constant during training.
 
     Parameters
     ----------
     cross : Tensor, shape (n, m)
-        Of the task's samples with those of the buffer.
+        Task samples times buffer samples.
     within : Tensor, shape (m, m)
-        Of those of the buffer.
+        Buffer samples times buffer samples.
     """
 
     cross: Tensor
@@ -212,19 +216,20 @@ class InputProducts:
 
 
 class BufferGradient:
-    """Compares n samples of a task with the sum ``r = Σ_j g_j`` of the gradients of a buffer.
+    """Computes cosines of n task samples with the gradient sum ``r = Σ_j g_j`` of a buffer.
 
     In a layer, ``⟨g_i, r⟩ = δ_iᵀ R h̃_i`` and ``‖r‖ = ‖R‖`` with the matrix ``R = Σ_j δ_j h̃_jᵀ``, or
-    ``Σ_j (δ_i·δ_j)(h̃_i·h̃_j)`` and ``Σ_jk (δ_j·δ_k)(h̃_j·h̃_k)``. The first layer of most nets sees
-    the samples themselves: its products of inputs are made once, which saves the largest matrix.
+    ``Σ_j (δ_i·δ_j)(h̃_i·h̃_j)`` and ``Σ_jk (δ_j·δ_k)(h̃_j·h̃_k)``. The inputs of the
+    first layer are usually the samples themselves; their products are computed once, which avoids
+    the largest matrix.
 
     Parameters
     ----------
     meter : GradientMeter
     memory : Samples
-        m of them.
+        m samples.
     current : Samples
-        Training data of the task, n of them.
+        Training data of the task, n samples.
     """
 
     def __init__(self, meter: GradientMeter, memory: Samples, current: Samples) -> None:
@@ -240,25 +245,25 @@ class BufferGradient:
         """Whether the input of a layer, (m, in), is the samples themselves, and m is small."""
         x = self._memory.x
         same = h.data_ptr() == x.data_ptr() and h.shape == (len(x), x[0].numel())
-        return same and 2 * len(x) < h.shape[1]  # then products are smaller than the data
+        return same and 2 * len(x) < h.shape[1]  # then the products are smaller than the data
 
     def measure(self) -> SampleGradients:
-        """Return the gradients of the buffer with the net as it is; or one row, their sum."""
+        """Return the buffer's gradients under the current net, or one row with their sum."""
         return self._meter.of_sum(self._memory.x, self._memory.y)
 
     def cosines(self, memory: SampleGradients, batch: SampleGradients, rows: Tensor) -> Tensor:
-        """Return ``cos(g_i, r)``, (b,), of b samples; 0 where a gradient vanishes.
+        """Return ``cos(g_i, r)``, (b,), of b samples; 0 for a zero gradient.
 
         Parameters
         ----------
         memory : SampleGradients
-            What :meth:`measure` gave.
+            Result of :meth:`measure`.
         batch : SampleGradients
-            Of the b samples.
+            Gradients of the b samples.
         rows : Tensor of int64, shape (b,)
             Their rows in the task.
         """
-        # Only the direction of r matters: with 1 as the largest norm no square underflows.
+        # Only the direction of r matters: scaled to maximum norm 1, no square underflows.
         share = (memory.norms / memory.norms.max().clamp(min=1e-37))[:, None]
         inner, square = batch.norms.new_zeros(len(rows)), batch.norms.new_zeros(())
         for (delta, h, bias), (old_delta, old_h, _), products in zip(
@@ -268,7 +273,7 @@ class BufferGradient:
             if products is not None:
                 cross = products.cross.index_select(0, rows)
                 inner += torch.linalg.vecdot(delta @ old_delta.T, cross)
-                # By rows first: a sum over all would depend on the number of threads.
+                # Row sums first: one sum over all entries would depend on the number of threads.
                 square += torch.linalg.vecdot(old_delta @ old_delta.T, products.within).sum()
                 continue
             matrix = old_delta.T @ old_h

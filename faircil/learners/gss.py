@@ -1,10 +1,10 @@
-"""GSS-greedy: a buffer of samples whose gradients point apart, chosen while the task is learned.
+"""GSS-greedy: a buffer of samples with diverse gradients, selected during training.
 
 After each step every sample of the batch is compared with mini-batches of the pool, the samples
-that the task has kept so far. Its score is the largest cosine of its gradient with theirs. While
-there is room it enters. Then, if the batch as a whole points against all mini-batches, its samples
-may take the places of others, rather of those whose score is large. Gradients are those of all
-layers; of the last one where an encoder of texts is trained.
+of the task kept so far. Its score is the maximum cosine of its gradient with theirs. While the pool
+has room, samples enter. Once it is full, and if the batch gradient has a negative cosine with all
+mini-batches, samples of the batch may replace others, preferably those with a large score.
+Gradients are those of all layers; of the last layer if a text encoder is trained.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from faircil.options import TauOptions
 from faircil.samples import Samples, concatenate
 from faircil.weighting.groups import find_groups
 
-MARGIN = 0.01  # keeps chances below 1, and defined where all scores are equal
-LAST = 2.0  # above all random numbers
+MARGIN = 0.01  # keeps probabilities below 1, and defined if all scores are equal
+LAST = 2.0  # larger than any random number
+FIRST_SCORE = 0.1  # of samples that enter an empty pool
+GLANCE = 2  # mini-batches compared first: one with a nonnegative cosine is enough
 
 
 class Pool:
-    """Places for samples of one task, sorted by group.
+    """Slots for samples of one task, sorted by group.
 
     Parameters
     ----------
     group : Tensor of int64, shape (n,)
         The group of each sample of the task, one of G.
     places : Tensor of int64, shape (G,)
-        How many places each group has; P in all.
+        Number of slots of each group; P in total.
     """
 
     def __init__(self, group: Tensor, places: Tensor) -> None:
@@ -42,18 +44,18 @@ class Pool:
         self._first = places.cumsum(0) - places
         self._taken = torch.zeros_like(places)
         self._owner = torch.repeat_interleave(places)
-        # Each with one more, the spare one.
+        # Each with one spare slot.
         self._row = self._owner.new_full((len(self._owner) + 1,), -1)
         self._score = torch.zeros(len(self._owner) + 1, device=group.device)
         self._inside = torch.zeros(len(group) + 1, dtype=torch.bool, device=group.device)
 
     def __len__(self) -> int:
-        """Return the number of places P, free or not."""
+        """Return the number of slots P, free or occupied."""
         return len(self._owner)
 
     @property
     def filled(self) -> Tensor:
-        """Whether there is a sample at each place, (P,)."""
+        """Whether each slot is occupied, (P,)."""
         return self._row[:-1] >= 0
 
     @property
@@ -63,44 +65,43 @@ class Pool:
 
     @property
     def scores(self) -> Tensor:
-        """Their scores."""
+        """Scores of the samples in the pool."""
         return self._score[:-1][self.filled]
 
     def shuffled(self, noise: Tensor) -> Tensor:
-        """Return the rows at all places, (P,), in the order of noise in [0, 1); −1, free, last."""
+        """Return the rows in all slots, (P,), ordered by noise in [0, 1); free slots, −1, last."""
         return self._row[torch.argsort(torch.where(self.filled, noise, LAST))]
 
     def candidates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Say which of the samples, (b,), would get a free place, and which would have to compete.
+        """Return which of the samples, (b,), get a free slot, and which have to compete.
 
         Returns
         -------
         enters, competes : Tensor of bool, shape (b,)
-            Neither holds for a sample that is in the pool.
+            Both are false for a sample that is in the pool.
         """
         new = ~self._inside[rows]
         free = self._rank(rows, new) < (self._places - self._taken)[self._group[rows]]
         return new & free, new & ~free
 
     def enter(self, rows: Tensor, enters: Tensor, scores: Tensor) -> None:
-        """Give free places to samples: rows, whether they are meant, and scores, each (b,)."""
+        """Put samples into free slots, given rows, a mask and scores, (b,) each."""
         group = self._group[rows]
         place = (self._first + self._taken)[group] + self._rank(rows, enters)
         self._put(place, enters, rows, scores)
         self._taken.index_add_(0, group, enters.to(self._taken))
 
     def compete(self, rows: Tensor, competes: Tensor, scores: Tensor, noise: Tensor) -> None:
-        """Let samples take the places of others of their group, by chance.
+        """Replace samples of the same group at random.
 
-        Each one draws a place, without replacement, with probability proportional to the score
-        there above the smallest of the group. The larger that score against its own, the likelier
-        it takes the place.
+        Each sample draws a slot, without replacement, with probability proportional to the score
+        there minus the smallest of the group. The larger that score is relative to its own, the
+        more likely it takes the slot.
 
         Parameters
         ----------
         rows, competes, scores : Tensor, shape (b,)
-            Rows, whether they are meant, and scores of the samples; their groups have no free
-            place.
+            Rows, mask and scores of the samples; their groups have no free slot.
         noise : Tensor, shape (P + b,)
             Uniform in [0, 1).
         """
@@ -113,7 +114,7 @@ class Pool:
         )
         chance = (score - low[self._owner]) / (high - low + MARGIN)[self._owner]
         wait, luck = noise[: len(self)], noise[len(self) :]
-        # Falling chance/E, with E exponential, is an order of draws without replacement.
+        # Decreasing chance/E, with E exponential, is an order of draws without replacement.
         key = chance / -torch.log1p(-wait).clamp(max=-1e-30)
         order = torch.argsort(key, descending=True)
         order = order[torch.argsort(self._owner[order], stable=True)]
@@ -125,7 +126,7 @@ class Pool:
         self._put(place, wins, rows, scores)
 
     def _rank(self, rows: Tensor, which: Tensor) -> Tensor:
-        """Count, for each sample, those of its group that are meant and come before it, (b,)."""
+        """Count, for each sample, the masked samples of its group before it, (b,)."""
         group = self._group[rows]
         numbers = torch.arange(len(self._places), device=group.device)
         among = ((group[:, None] == numbers) & which[:, None]).long()
@@ -138,16 +139,12 @@ class Pool:
         self._score[place] = scores
 
 
-FIRST_SCORE = 0.1  # of samples that find the pool empty
-GLANCE = 2  # mini-batches that are looked at first: one that points the same way is enough
-
-
 class GssOptions(TauOptions):
     """Settings of GSS."""
 
     quota: Literal["group", "task"] = "group"
-    """who shares places in the buffer: each group has buffer_size of its own, or the groups of a
-    task have as many together, in any proportion (the original rule)"""
+    """how the buffer is divided: group, buffer_size slots for each group; task, the same total shared
+    by the groups of a task in any proportion (the original rule)"""
 
 
 class Gss(Learner):
@@ -161,7 +158,7 @@ class Gss(Learner):
     pool: Pool
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Begin with an empty pool."""
+        """Start with an empty pool."""
         self.train, self.meter = train, meter_of(self.net, train.x)
         group = find_groups(train, None, by_attribute=train.z is not None).current
         size = torch.bincount(group)
@@ -177,7 +174,7 @@ class Gss(Learner):
         return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
     def draws_for(self, batch: Batch) -> int | None:
-        """Return what a step needs: an order of the pool, and the luck of those who compete."""
+        """Return the number of draws: an order of the pool and the competition."""
         return 2 * len(self.pool) + len(batch.current) if len(batch.current) else None
 
     def step(self, batch: Batch) -> None:
@@ -191,8 +188,8 @@ class Gss(Learner):
         order, chances = batch.noise[: len(self.pool)], batch.noise[len(self.pool) :]
         enters, competes = self.pool.candidates(batch.rows)
         parts = self._mini_batches(len(batch.current), order)
-        # The batch is against all mini-batches, or else it does not matter against how many. The
-        # host of a GPU does not wait to know.
+        # Samples compete only if the cosines with all mini-batches are negative, so one other is
+        # enough to stop. On a GPU this early exit would make the host wait.
         if not (batch.noise.is_cuda or enters.any()):
             _, whole = self._scores(batch, competes, parts[:GLANCE])
             if whole >= 0:
@@ -202,9 +199,9 @@ class Gss(Learner):
         self.pool.compete(batch.rows, competes & (whole < 0), scores, chances)
 
     def _mini_batches(self, size: int, order: Tensor) -> Tensor:
-        """Draw up to 2 · size mini-batches of the pool that share no sample, (k, size); −1: none.
+        """Draw up to 2 · size disjoint mini-batches of the pool, (k, size); −1: no sample.
 
-        They are complete, but for the first where the pool has fewer samples.
+        They are complete, except the first if the pool has fewer samples.
         """
         size = max(1, min(size, len(self.pool)))
         rows = self.pool.shuffled(order)
@@ -221,16 +218,16 @@ class Gss(Learner):
         batch : Batch
             b current samples.
         competes : Tensor of bool, shape (b,)
-            Those that count as the batch as a whole.
+            Samples that make up the batch gradient.
         parts : Tensor of int64, shape (k, size)
-            Rows of the mini-batches; −1: none.
+            Rows of the mini-batches; −1: no sample.
 
         Returns
         -------
         scores : Tensor, shape (b,)
-            The largest cosine of each sample's gradient with the gradient of a mini-batch.
+            The maximum cosine of each sample's gradient with the gradient of a mini-batch.
         whole : Tensor, shape ()
-            That of the mean gradient of those that compete; 0 if none does.
+            The same for the mean gradient of the competing samples; 0 if there are none.
         """
         b, (k, size) = len(competes), parts.shape
         there = parts >= 0
@@ -251,7 +248,7 @@ class Gss(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Add the pool; a place that is still free takes a sample that never came up."""
+        """Add the pool; free slots are filled with samples that were not selected."""
         del weights
         chosen = torch.zeros(len(train), device=train.y.device)
         chosen[self.pool.rows] = 1

@@ -1,10 +1,10 @@
-"""OCS: each step trains on the part of its batch that suits the batch and the buffer best.
+"""OCS: each step trains on a coreset of its batch, selected by gradient similarity.
 
 With g_i the gradient of sample i, ḡ their mean and r that of the whole buffer, a sample scores
-``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: typical of the batch, unlike the
-other samples, and of use for what was learned before. The gradient of the step is put together from
-the factors of the gradients that were compared, so it takes no further pass; where an encoder of
-texts is trained, those of its last layer are compared, and the step takes a pass of its own.
+``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: representative of the batch, diverse,
+and in line with earlier tasks. The gradient of the step is assembled from the factors of the
+compared gradients, without another pass. For a text encoder that is trained, only last-layer
+gradients are compared, and the step needs a separate pass.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from faircil.learners.replay import replay_loss
 from faircil.options import Count, NonNegative, TauOptions
 from faircil.samples import Samples, concatenate, rows_of_groups, unique_rows
 
-CANDIDATES = 1000  # picks of a task's last epoch that may stay in the buffer
+CANDIDATES = 1000  # selected samples of a task's last epoch that may enter the buffer
 
 
 class OcsOptions(TauOptions):
     """Settings of OCS."""
 
     pick: Count = 32
-    """how many samples of each batch are trained on"""
+    """number of samples selected from each batch"""
     affinity: NonNegative = 1000.0
-    """how much the buffer's gradient counts in the choice; the batch's own counts 1"""
+    """weight of the buffer's gradient in the selection score; the batch's own has weight 1"""
     warm_up: Annotated[int, Field(ge=0)] = 100
-    """steps at the start of each task that pick at random"""
+    """steps at the start of each task that select at random"""
     quota: Literal["group", "total"] = "group"
-    """how the buffer is divided: buffer_size for each group, or as much as all groups of all tasks
-    will need for the tasks so far, equally per task and class (the original rule)"""
+    """how the buffer is divided: group, buffer_size samples for each group; total, the same total
+    size shared equally by the tasks and classes so far (the original rule)"""
 
 
 class Ocs(Learner):
-    """Replay with a choice: of what to train on, and of what may stay."""
+    """Replay with selection of the samples to train on and to keep."""
 
     options = OcsOptions
 
     settings: OcsOptions
     meter: GradientMeter
     buffer_gradient: BufferGradient | None
-    steps: Tensor  # number of those of the task so far, counted where the net is
-    picked: Tensor  # rows that the steps of the epoch have picked, and a spare place
-    count: Tensor  # how many
-    sizes: tuple[int, ...] = ()  # how many samples of the buffer are of each task
+    steps: Tensor  # number of steps of the task so far, on the net's device
+    picked: Tensor  # rows selected in the epoch, and a spare slot
+    count: Tensor  # number of selected rows
+    sizes: tuple[int, ...] = ()  # number of buffer samples of each task
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Get ready to compare gradients."""
+        """Prepare the gradient comparison."""
         self.meter, old = meter_of(self.net, train.x, training=True), buffer.samples
         self.buffer_gradient = None if old is None else BufferGradient(self.meter, old, train)
         self.steps, self.count = train.y.new_zeros(()), train.y.new_zeros(())
@@ -68,7 +68,7 @@ class Ocs(Learner):
         return super().begin_task(train, buffer)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Forget the picks of the epoch before."""
+        """Discard the selection of the previous epoch."""
         del epoch, epochs
         self.count.zero_()
 
@@ -78,21 +78,21 @@ class Ocs(Learner):
 
     @property
     def picks(self) -> Tensor:
-        """Rows that the steps of the epoch have picked, the first of them."""
+        """Rows selected in the epoch, up to the limit."""
         return self.picked[: min(int(self.count), CANDIDATES)]
 
     def draws_for(self, batch: Batch) -> int | None:
-        """Return what a step that picks at random needs: an order of the batch."""
+        """Return the size of the batch, for a random order of it."""
         return len(batch.current)
 
     def step(self, batch: Batch) -> None:
-        """Pick, and update the net."""
+        """Select samples and update the net."""
         batch, size = self.prepared(batch), self.settings.pick
         assert batch.noise is not None
         self.steps += 1
         small = len(batch.current) <= size
-        # The host of a GPU does not wait to know the number of the step: there, scores that are not
-        # needed are measured as well.
+        # On a GPU the host does not wait for the step number, so scores are computed even if they
+        # are not needed.
         if small or not (batch.noise.is_cuda or self.steps > self.settings.warm_up):
             self._train_on(batch, torch.argsort(batch.noise)[:size])
             return
@@ -113,13 +113,13 @@ class Ocs(Learner):
             self._train_by(batch, picked, new, old)
 
     def _note(self, rows: Tensor) -> None:
-        """Note what a step has picked; once there are enough, in the spare place."""
+        """Record the selected rows; once the limit is reached, in the spare slot."""
         place = self.count + torch.arange(len(rows), device=rows.device)
         self.picked[place.clamp(max=CANDIDATES)] = rows
         self.count += len(rows)
 
     def _train_on(self, batch: Batch, picked: Tensor) -> None:
-        """Step with a pass of its own."""
+        """Update with a separate forward and backward pass."""
         rows = batch.rows[picked]
         self._note(rows)
         weight = None if batch.weight is None else batch.weight[picked]
@@ -129,7 +129,7 @@ class Ocs(Learner):
     def _train_by(
         self, batch: Batch, picked: Tensor, new: SampleGradients, old: SampleGradients | None
     ) -> None:
-        """Step by gradients that are known: those of the batch, and of the whole buffer."""
+        """Update with gradients already computed, of the batch and of the whole buffer."""
         self._note(batch.rows[picked])
         weight = torch.ones_like(new.norms) if batch.weight is None else batch.weight
         parts = [(new, picked, weight[picked] / len(picked))]
@@ -142,7 +142,7 @@ class Ocs(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Add samples picked in the last epoch, at random; others where these are too few."""
+        """Add random samples from those selected in the last epoch; others if these are too few."""
         del weights
         candidate = torch.zeros(len(train), device=train.y.device)
         candidate[self.picks] = 1
@@ -161,7 +161,7 @@ class Ocs(Learner):
         return ReplayBuffer(buffer.quota, concatenate(parts))
 
     def _shrunk(self, task: Samples, size: int) -> Samples:
-        """Keep what is typical of an earlier task and not alike."""
+        """Keep representative and diverse samples of an earlier task."""
         score = typicality(self.meter.of_samples(task.x, task.y))
         return task.take(balanced(task.y, torch.argsort(score, descending=True), size))
 

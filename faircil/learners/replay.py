@@ -1,4 +1,4 @@
-"""Fine-tuning, joint training and experience replay; what several replay methods share."""
+"""Fine-tuning, joint training, experience replay, and base classes of replay methods."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from faircil.nets import features_of
 from faircil.options import BufferOptions, Options, ReplayOptions
 from faircil.samples import Samples, concatenate
 
+GOLDEN = (5**0.5 - 1) / 2
+
 
 class FineTune(Learner):
-    """Train on each task as it comes."""
+    """Train on each task in turn, without replay."""
 
 
 class Joint(Learner):
-    """Train on everything seen so far, from the weights reached (warm start)."""
+    """Train on all data seen so far, starting from the current weights (warm start)."""
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
         self.seen: list[Samples] = []
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Add the task to all that was seen."""
+        """Add the task to the data seen so far."""
         super().begin_task(train, buffer)
         self.seen.append(train)
         return Material(concatenate(self.seen))
 
 
 class Buffered(Learner):
-    """Keeps a part of each group that it has seen."""
+    """Keeps samples of each group in a buffer filled by a rule."""
 
     options = BufferOptions
 
@@ -42,7 +44,7 @@ class Buffered(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Add as many samples of each group as the quota allows, chosen by the rule."""
+        """Add up to ``quota`` samples of each group, chosen by the rule."""
         rule = self.settings.buffer_rule
         return buffer.with_task(
             train, weights, self.generators.buffer, rule, lambda: features_of(self.net, train.x)
@@ -57,7 +59,7 @@ class Replay(Buffered):
     settings: ReplayOptions
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once."""
+        """Compute both terms in one forward pass."""
         return replay_loss(self.net(batch.x), batch, self.settings.tau)
 
 
@@ -76,16 +78,17 @@ def replay_loss(logits: Tensor, batch: Batch, tau: float) -> Tensor:
     return loss if batch.memory is None else tau * old.mean() + loss
 
 
-class DrawsAhead(Learner):
-    """Draws the task's part of the buffer when the task begins: the draw that replay makes later.
+class SelectsAtTaskStart(Learner):
+    """Selects the task's buffer samples when the task begins instead of when it ends.
 
-    The draw is blind to the weights of the task's last epoch, so there is no buffer rule to set.
+    The selection equals the random one that replay makes at the end of the task.
+    It cannot depend on the weights of the last epoch, so there is no buffer rule to set.
     """
 
-    kept: ReplayBuffer  # with the part of the current task
+    kept: ReplayBuffer  # including the samples of the current task
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Let the task's part of the buffer be memory at once."""
+        """Select buffer samples of the task and replay them from the start."""
         material = super().begin_task(train, buffer)
         self.kept = buffer.with_task(train, None, self.generators.buffer)
         return Material(material.current, self.kept.samples)
@@ -93,28 +96,26 @@ class DrawsAhead(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Return what was drawn."""
+        """Return the buffer selected at the start of the task."""
         del train, weights, buffer
         return self.kept
 
 
-GOLDEN = (5**0.5 - 1) / 2
-
-
 def draw_by_share(group: Tensor, shares: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw rows with replacement: first the group, by its share, then any of its rows.
+    """Draw rows with replacement: first a group by its share, then one of its rows.
 
-    Steps of the golden ratio, modulo 1, fill the unit interval evenly: of *any* k in a row, a part
-    of length s gets k·s, give or take one or two. So with the interval cut by the shares, every
-    batch has its share of every group, whatever the batch size. Independent draws would be off by
-    about √(k·s).
+    Multiples of the golden ratio, modulo 1, are a low-discrepancy sequence: of *any* k consecutive
+    ones, a subinterval of length s contains k·s, plus or minus one or two. With the unit interval
+    divided by the shares, every batch has its share of every group for any batch size.
+    Independent draws would deviate by about √(k·s).
 
     Parameters
     ----------
     group : Tensor of int64, shape (n,)
         Group of each row.
     shares : Tensor, shape (G,)
-        Of the groups, at least 0, up to a common factor. A group with a share has a row.
+        Shares of the groups, at least 0, up to a common factor; a group with a positive share has
+        at least one row.
     count : int
         Rows to draw.
     generator : torch.Generator
@@ -128,7 +129,7 @@ def draw_by_share(group: Tensor, shares: Tensor, count: int, generator: torch.Ge
     chance = torch.rand(1 + count, generator=generator, dtype=torch.float64).to(device)
     steps = GOLDEN * torch.arange(count, dtype=torch.float64, device=device)
     ends = shares.to(torch.float64).cumsum(0)
-    # Right of all ends that it reaches: a share of 0 is an empty interval, and is never hit.
+    # right=True: a share of 0 is an empty interval that is never hit.
     drawn = torch.searchsorted(ends / ends[-1], (chance[0] + steps) % 1, right=True)
     size = torch.bincount(group, minlength=len(shares))
     place = (size.cumsum(0) - size)[drawn] + (chance[1:] * size[drawn]).long()

@@ -26,6 +26,7 @@ from faircil.postprocess.pool import (
 from faircil.postprocess.program import solve
 
 TIE = 1e-7  # scores that differ by less are tied
+FEW = 30  # samples of a group, counted by their weights, below which its rates are a guess
 
 
 @dataclass(frozen=True)
@@ -168,9 +169,6 @@ def draw(chances: Floats, generator: np.random.Generator) -> Integers:
     last = chances.shape[1] - 1 - (chances[:, ::-1] > 0).argmax(axis=1)
     drawn: Integers = np.minimum(below, last)  # rounding may leave the sum a little below 1
     return drawn
-
-
-FEW = 30  # samples of a group, counted by their weights, below which its rates are a guess
 
 
 @dataclass(frozen=True)

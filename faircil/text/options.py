@@ -15,7 +15,7 @@ FOR_TRAINED = {"token_budget", "trainable_layers"}
 FOR_FROZEN = {"hidden"}  # of the net behind it
 
 
-def way_of(finetune: bool) -> str:
+def encoder_mode(finetune: bool) -> str:
     """Return what shipped tables of settings call a trained encoder, or one that is not."""
     return "fine-tuned" if finetune else "frozen"
 
@@ -45,9 +45,9 @@ class TextOptions(BaseModel):
     """how many of the encoder's last layers to train; default: all"""
 
     @property
-    def way(self) -> str:
+    def mode(self) -> str:
         """What shipped tables of settings call it."""
-        return way_of(self.finetune)
+        return encoder_mode(self.finetune)
 
     @property
     def pool(self) -> str:

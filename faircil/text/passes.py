@@ -21,6 +21,12 @@ from faircil.compute import map_tasks
 from faircil.errors import raise_all, unknown_name
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
+FINE_TUNED = "cls"  # what training can make of the first token, it makes of it
+FROZEN = "mean"  # without training, the first token of most encoders says little
+STEP = 16  # tokens: widths of steady chunks are multiples of it
+TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
+CPU_CHUNK = 1024  # tokens: a CPU gains nothing from larger chunks, which have more padding
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -44,11 +50,6 @@ def mean_token(hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 POOLINGS: dict[str, Pooling] = {"cls": first_token, "mean": mean_token}
-FINE_TUNED = "cls"  # what training can make of the first token, it makes of it
-FROZEN = "mean"  # without training, the first token of most encoders says little
-
-
-STEP = 16  # tokens: widths of steady chunks are multiples of it
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,6 @@ def in_order(parts: Sequence[Tensor], chunks: Sequence[Chunk]) -> Tensor:
     place = torch.argsort(torch.cat([chunk.rows for chunk in chunks]))
     joined = torch.cat(list(parts))
     return joined.index_select(0, place.to(joined.device))
-
-
-TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
-CPU_CHUNK = 1024  # tokens: a CPU gains nothing from larger chunks, which have more padding
-PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def encoded(
         later tasks are still unknown when the first is learned.
     """
     encoder = kept_encoder(options.encoder)
-    if options.pool == FIRST_TOKEN and not encoder.reads_ahead:
+    if options.pool == FIRST_TOKEN and not encoder.bidirectional:
         raise UsageError(
             f"encoder '{options.encoder}' reads from left to right, so its first token, which "
             "pooling=cls takes for the text, knows nothing of it; use pooling=mean",

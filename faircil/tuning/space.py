@@ -100,7 +100,7 @@ def shipped_space(config: RunConfig) -> Space:
         "weighting": config.weighting,
         "measure": config.measure,
         "attribute": has_attribute(config.dataset, config.own),
-        "texts": config.text.way if config.text else None,
+        "texts": config.text.mode if config.text else None,
     }
     values: dict[str, list[Any]] = {}
     for row in shipped_rows("faircil.tuning", "grids.toml", str):  # 0.00002 stays as it is written

@@ -85,7 +85,7 @@ def solve_on_device(rows: Rows, offsets: Floats, gaps: int) -> Solution:
 
 
 @dataclass(frozen=True)
-class Question:
+class ProgramInputs:
     """What a program is made of: G groups, n samples.
 
     Parameters
@@ -146,7 +146,7 @@ class Choice:
 
 
 def choose(
-    question: Question,
+    inputs: ProgramInputs,
     granularity: Granularity,
     clustering: Clustering,
     solver: str | SolverFunction,
@@ -156,7 +156,7 @@ def choose(
 
     Parameters
     ----------
-    question : Question
+    inputs : ProgramInputs
     granularity : Granularity
     clustering : callable
         Finds clusters, if the granularity asks for them.
@@ -164,9 +164,9 @@ def choose(
     generator : torch.Generator, optional
         Draws samples, if the granularity does.
     """
-    alignment = question.statistics.alignment
-    variables = granularity(alignment, question.membership, clustering)
-    formulation = question.formulate(variables.columns)
+    alignment = inputs.statistics.alignment
+    variables = granularity(alignment, inputs.membership, clustering)
+    formulation = inputs.formulate(variables.columns)
     solution = solve(formulation.program, solver)
     weights = variables.sample_weights(solution.weights, generator)
     expected = variables.spread(solution.weights)
@@ -174,11 +174,11 @@ def choose(
     if granularity.approximates:
         # Of the expected weights, which keep the floors; drawn ones may break them, and so fall
         # below what is proven about all weights that do not.
-        whole = question.formulate(alignment).program
+        whole = inputs.formulate(alignment).program
         objective, bound = whole.objective(expected), whole.bound(solution.dual)
     return Choice(
         weights,
-        question.statistics.progress(expected),
+        inputs.statistics.progress(expected),
         variables.shares(solution.weights),
         objective + formulation.constant,
         bound + formulation.constant,
@@ -186,11 +186,11 @@ def choose(
     )
 
 
-def choose_on_device(question: Question, statistics: LastLayerStatistics) -> Choice:
+def choose_on_device(inputs: ProgramInputs, statistics: LastLayerStatistics) -> Choice:
     """Solve by sample where the gradients are, without the matrix of the program."""
     # A program whose variables are the groups says what each row takes of each group.
     unmixed = np.eye(len(statistics.losses))
-    formulation = question.formulate(unmixed)
+    formulation = inputs.formulate(unmixed)
     program, constant = formulation.program, formulation.constant
     rows = factor_rows(statistics, program.stacked())
     solution = solve_on_device(rows, program.offsets, len(program.gap_offsets))

@@ -22,6 +22,8 @@ from faircil.weighting.losses import LossFunction, cross_entropy
 logger = logging.getLogger(__name__)
 
 Named = dict[str, Tensor]
+ENTRIES = 2**22  # numbers in the gradients of a chunk of samples, which then stay in cache
+TANGENTS = 256  # rows of a forward-mode product: samples of a chunk times directions
 
 
 class FunctionalNet:
@@ -147,10 +149,6 @@ def _plain_attention() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-ENTRIES = 2**22  # numbers in the gradients of a chunk of samples, which then stay in cache
-TANGENTS = 256  # rows of a forward-mode product: samples of a chunk times directions
 
 
 @dataclass(frozen=True)

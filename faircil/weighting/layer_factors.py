@@ -18,6 +18,7 @@ from faircil.weighting.losses import LossFunction, cross_entropy
 
 PROBE = 8  # samples that show how a net uses its layers
 ROUNDING = 1e-3  # relative difference between factors and autograd that is no difference
+KEPT = 2**27  # numbers kept of the first pass for the second; beyond that, factors are made anew
 
 
 @dataclass(frozen=True)
@@ -280,9 +281,6 @@ def _by_layer(flat: Tensor, layers: Sequence[Layer]) -> list[Tensor]:
     shapes = [(layer.module.out_features, layer.columns) for layer in layers]
     parts = torch.split(flat, [out * columns for out, columns in shapes], dim=1)
     return [part.view(len(flat), *shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-KEPT = 2**27  # numbers kept of the first pass for the second; beyond that, factors are made anew
 
 
 def factored_cosines(

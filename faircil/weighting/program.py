@@ -13,6 +13,8 @@ from faircil.errors import DataError, raise_all
 if TYPE_CHECKING:  # torch is not needed to list solvers
     from faircil.weighting.groups import Floats, Groups
 
+PROOF = 1e-9  # distance to the bound, relative to 1 + |objective|, that counts as proof
+
 
 @dataclass(frozen=True)
 class Dual:
@@ -203,9 +205,6 @@ def formulate(
         floor_offsets=offsets[k:kept],
     )
     return Formulation(program, constant=lam * float(offsets[k:].mean()))
-
-
-PROOF = 1e-9  # distance to the bound, relative to 1 + |objective|, that counts as proof
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from faircil.fields import (
 )
 from faircil.samples import Samples
 from faircil.weighting.all_layers import all_layer_statistics
-from faircil.weighting.choice import MANY, Choice, Question, choose, choose_on_device
+from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
 from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
 from faircil.weighting.last_layer import GroupStatistics, LastLayerStatistics, group_statistics
@@ -35,6 +35,9 @@ from faircil.weighting.program import program_rows
 from faircil.weighting.solver import SOLVERS
 
 WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
+AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
+GRADIENTS = ("last", "all")
+Function = Callable[..., Any]  # a piece given as it is, not by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +97,6 @@ class WeightResult:
     def partial(self) -> int:
         """Number of weights between 0 and 1."""
         return len(self.weights) - self.kept - self.dropped
-
-
-AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
-GRADIENTS = ("last", "all")
-
-
-Function = Callable[..., Any]  # a piece given as it is, not by name
 
 
 @settings_dataclass(config=ConfigDict({**SETTINGS, "arbitrary_types_allowed": True}))
@@ -189,8 +185,10 @@ class FairSampleWeights:
         measured = time.perf_counter()
         alpha = AUTO_BUDGET / len(current) if self.alpha == "auto" else float(self.alpha)
         every = self.gradient == "all"
-        question = Question(statistics, membership, disparity, alpha, self.lam, self.floor, every)
-        choice = self._choose(question, generator)
+        inputs = ProgramInputs(
+            statistics, membership, disparity, alpha, self.lam, self.floor, every
+        )
+        choice = self._choose(inputs, generator)
         dtype = next(net.parameters()).dtype
         return WeightResult(
             weights=torch.from_numpy(choice.weights).to(device=current.y.device, dtype=dtype),
@@ -230,11 +228,11 @@ class FairSampleWeights:
         plain = (self.granularity, self.gradient, self.solver) == ("sample", "last", "auto")
         return plain and membership.current.is_cuda and len(membership.current) >= MANY
 
-    def _choose(self, question: Question, generator: torch.Generator | None) -> Choice:
+    def _choose(self, inputs: ProgramInputs, generator: torch.Generator | None) -> Choice:
         """Solve the program and read its solution."""
-        statistics, member = question.statistics, question.membership
+        statistics, member = inputs.statistics, inputs.membership
         if self._on_device(member) and isinstance(statistics, LastLayerStatistics):
-            return choose_on_device(question, statistics)
+            return choose_on_device(inputs, statistics)
 
         def clustering() -> Tensor:
             assert isinstance(statistics, LastLayerStatistics)  # as was checked when it was made
@@ -242,7 +240,7 @@ class FairSampleWeights:
             return cluster(statistics.factors, member.current, count, self.clusters, draw)
 
         granularity = GRANULARITIES[self.granularity]
-        return choose(question, granularity, clustering, self.solver, generator)
+        return choose(inputs, granularity, clustering, self.solver, generator)
 
 
 def _by_name(given: Any) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from faircil.compute import Generators
 from faircil.errors import UsageError
 from faircil.learners import LEARNERS, Batch
-from faircil.learners.fairl import Fairl, FairlOptions, fit_reader
+from faircil.learners.fairl import Fairl, FairlOptions, fit_classifier
 from faircil.samples import Samples
 from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 
@@ -30,7 +30,7 @@ def without_attribute(samples: Samples) -> Samples:
 
 
 def features_of(learner: Fairl, x: Tensor) -> Tensor:
-    """All layers of the net before the reader, one after the other."""
+    """All layers of the net before the classifier, one after the other."""
     projector = learner.net.head[0]  # type: ignore[index]
     features: Tensor = projector(learner.net.features(x))  # type: ignore[operator]
     return features
@@ -104,16 +104,16 @@ def test_the_features_before_are_those_of_the_rows_in_the_memory() -> None:
     torch.testing.assert_close(still, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_reader_is_fitted_to_the_task_and_the_buffer_when_the_task_ends() -> None:
+def test_the_classifier_is_fitted_to_the_task_and_the_buffer_when_the_task_ends() -> None:
     learner, twin = begun(passes=2, lr=0.01), begun(passes=2, lr=0.01)
-    before = parameters(learner.reader)
+    before = parameters(learner.classifier)
     learner.step(batch_of(CURRENT, None, MEMORY))
     twin.step(batch_of(CURRENT, None, MEMORY))
-    assert torch.equal(parameters(learner.reader), before)
+    assert torch.equal(parameters(learner.classifier), before)
     encoder = parameters(learner.net.head[0])  # type: ignore[index]
     learner.end_task(buffer_of(MEMORY))
-    fit_reader(
-        twin.reader,
+    fit_classifier(
+        twin.classifier,
         Samples(features_of(twin, CURRENT.x).detach(), CURRENT.y),
         Samples(features_of(twin, MEMORY.x).detach(), MEMORY.y),
         twin.generators.method,
@@ -121,7 +121,7 @@ def test_the_reader_is_fitted_to_the_task_and_the_buffer_when_the_task_ends() ->
         tau=3.0,
         passes=2,
     )
-    torch.testing.assert_close(parameters(learner.reader), parameters(twin.reader))
+    torch.testing.assert_close(parameters(learner.classifier), parameters(twin.classifier))
     assert torch.equal(parameters(learner.net.head[0]), encoder)  # type: ignore[index]
 
 

@@ -277,10 +277,10 @@ def test_models_that_read_from_left_to_right_are_told_apart(
 ) -> None:
     from transformers import GPT2Config, GPT2Model
 
-    assert tiny_encoder.reads_ahead
+    assert tiny_encoder.bidirectional
     config = GPT2Config(vocab_size=17, n_embd=8, n_layer=1, n_head=1, n_positions=32)
     GPT2Model(config).save_pretrained(folder)
-    assert not load_encoder(folder).reads_ahead
+    assert not load_encoder(folder).bidirectional
 
 
 def test_a_link_to_a_file_that_is_gone_is_a_message(folder: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_coordinate_that_only_rounding_changes_is_not_blown_up() -> None:
 def test_the_first_token_stands_for_a_text_only_where_it_knows_the_text(
     tiny_encoder: Encoder, stream: TaskStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = replace(tiny_encoder, reads_ahead=False)
+    blind = replace(tiny_encoder, bidirectional=False)
     monkeypatch.setattr(streams, "kept_encoder", lambda _: blind)
     with pytest.raises(UsageError, match=r"reads from left to right.*use pooling=mean"):
         encoded(stream, options(tiny_encoder, finetune=True))

@@ -7,7 +7,7 @@ import torch
 from faircil.errors import FaircilError
 from faircil.samples import Samples
 from faircil.weighting import FairSampleWeights, weights
-from faircil.weighting.choice import Question, choose_on_device
+from faircil.weighting.choice import ProgramInputs, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES
 from faircil.weighting.groups import find_groups
 from faircil.weighting.last_layer import group_statistics
@@ -56,8 +56,8 @@ def test_a_program_that_is_never_stored_has_the_same_solution(
         alpha=0.01, lam=0.5, floor=floor,
     )  # fmt: skip
     expected = solve(formulation.program)
-    question = Question(statistics, membership, disparity, 0.01, 0.5, floor, False)
-    choice = choose_on_device(question, statistics)
+    inputs = ProgramInputs(statistics, membership, disparity, 0.01, 0.5, floor, False)
+    choice = choose_on_device(inputs, statistics)
     assert np.allclose(choice.weights, expected.weights, atol=1e-9)
     assert choice.objective == pytest.approx(expected.objective + formulation.constant, abs=1e-10)
     assert choice.bound == pytest.approx(expected.bound + formulation.constant, abs=1e-10)

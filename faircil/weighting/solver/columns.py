@@ -24,6 +24,7 @@ from faircil.weighting.groups import Floats, Integers
 CHUNK = 8192  # columns at a time: a dozen rows of them stay in the second-level cache
 NONE = np.zeros(0, dtype=np.int64)
 OPEN = 2  # state of a column that is neither fixed at 0 nor at 1
+COMPUTED_CHUNK = 1 << 16  # computed columns at a time
 
 
 @dataclass(frozen=True)
@@ -180,9 +181,6 @@ class HostColumns:
         return np.concatenate(
             [self.gap_rows[:, rows] @ weights, -(self.floor_rows[:, rows] @ weights)]
         )
-
-
-COMPUTED_CHUNK = 1 << 16  # computed columns at a time
 
 
 class Rows(Protocol):

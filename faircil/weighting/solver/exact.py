@@ -21,6 +21,8 @@ ROUNDS = 100
 NEGLIGIBLE = 0.1 * PROOF  # distance from zero, over all columns on the wrong side
 TIED = 1e-14  # relative to the largest cost: a band this narrow is rounding
 HIGHEST = 100.0  # a floor's price is at most this many times what turns any column around
+PERTURBATION = 0.1 * PROOF  # of all costs together
+MANY = 20_000  # columns from which on HiGHS' interior point is faster than its simplex
 
 
 @dataclass(frozen=True)
@@ -181,10 +183,6 @@ def _spread(n: int, size: int, generator: np.random.Generator) -> Integers:
         return np.arange(n)
     drawn = (np.arange(size) + generator.random(size)) * (n / size)
     return np.minimum(drawn.astype(np.int64), n - 1)  # rounding may reach n
-
-
-PERTURBATION = 0.1 * PROOF  # of all costs together
-MANY = 20_000  # columns from which on HiGHS' interior point is faster than its simplex
 
 
 def solve_exactly(program: WeightProgram) -> Solution:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from faircil.learners.replay import DrawsAhead
+from faircil.learners.replay import SelectsAtTaskStart
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import Samples
@@ -30,7 +30,7 @@ def test_a_part_of_the_task_is_memory_from_its_start(first: bool) -> None:
     one, two, _ = (task.train for task in small_stream(attribute=True).tasks)
     old = None if first else one.take(slice(0, None, 8))
     learner = new_learner("er-ace")
-    assert isinstance(learner, DrawsAhead)
+    assert isinstance(learner, SelectsAtTaskStart)
     buffer = buffer_of(old, quota=5)
     material = learner.begin_task(two, buffer)
     assert material.current is two

@@ -3,37 +3,37 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from faircil.learners.fairl import fit_reader
+from faircil.learners.fairl import fit_classifier
 from faircil.nets import build_mlp
 from faircil.samples import Samples
 from learning import parameters, random_samples
 
 
-def mean_loss(reader: nn.Module, samples: Samples) -> Tensor:
+def mean_loss(classifier: nn.Module, samples: Samples) -> Tensor:
     """One sample at a time."""
     total = torch.zeros(())
     for x, y in zip(samples.x, samples.y, strict=True):
-        total = total - torch.log_softmax(reader(x[None])[0], dim=0)[y]
+        total = total - torch.log_softmax(classifier(x[None])[0], dim=0)[y]
     return total / len(samples)
 
 
 def fitted(current: Samples, memory: Samples | None, hidden: tuple[int, ...] = ()) -> nn.Module:
-    reader = build_mlp(6, 5, hidden, seed=0)
+    classifier = build_mlp(6, 5, hidden, seed=0)
     generator = torch.Generator().manual_seed(0)
-    fit_reader(reader, current, memory, generator, lr=0.03, tau=2.0, passes=100)
-    return reader
+    fit_classifier(classifier, current, memory, generator, lr=0.03, tau=2.0, passes=100)
+    return classifier
 
 
 def test_passes_are_steps_of_adam_over_task_and_buffer() -> None:
     current, memory = random_samples(40), random_samples(30, seed=1)
-    reader = build_mlp(6, 5, (), seed=0)
-    adam = torch.optim.Adam(reader.parameters(), 0.03)
+    classifier = build_mlp(6, 5, (), seed=0)
+    adam = torch.optim.Adam(classifier.parameters(), 0.03)
     for _ in range(100):  # both fit in one batch: their order does not matter
         adam.zero_grad()
-        (mean_loss(reader, current) + 2 * mean_loss(reader, memory)).backward()  # type: ignore[no-untyped-call]
+        (mean_loss(classifier, current) + 2 * mean_loss(classifier, memory)).backward()  # type: ignore[no-untyped-call]
         adam.step()
     torch.testing.assert_close(
-        parameters(fitted(current, memory)), parameters(reader), rtol=1e-3, atol=1e-3
+        parameters(fitted(current, memory)), parameters(classifier), rtol=1e-3, atol=1e-3
     )
 
 
