@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from faircil.buffer import ReplayBuffer as ReplayBuffer
-    from faircil.data.stream import Task as Task
-    from faircil.data.stream import TaskStream as TaskStream
+    from faircil.data.stream import Task as Task, TaskStream as TaskStream
     from faircil.errors import FaircilError as FaircilError
     from faircil.metrics import evaluate as evaluate
     from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair
@@ -22,8 +21,10 @@ if TYPE_CHECKING:
     from faircil.weighting.measures import Measure as Measure
     from faircil.weighting.program import WeightProgram as WeightProgram
     from faircil.weighting.solver import solve as solve
-    from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
-    from faircil.weighting.weights import WeightResult as WeightResult
+    from faircil.weighting.weights import (
+        FairSampleWeights as FairSampleWeights,
+        WeightResult as WeightResult,
+    )
 
 __version__ = "0.1.0"
 _PUBLIC = {

@@ -13,9 +13,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.counts import ENOUGH, Counts, Floats, count, deviations
-from faircil.counts import ClassAccuracy as ClassAccuracy
-from faircil.counts import GroupAccuracy as GroupAccuracy
+from faircil.counts import (
+    ENOUGH,
+    ClassAccuracy as ClassAccuracy,
+    Counts,
+    Floats,
+    GroupAccuracy as GroupAccuracy,
+    count,
+    deviations,
+)
 from faircil.errors import DataError
 
 

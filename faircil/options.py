@@ -7,11 +7,14 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from faircil.buffer import RULES
-from faircil.fields import SETTINGS, one_of
-from faircil.fields import Count as Count
-from faircil.fields import NonNegative as NonNegative
-from faircil.fields import Positive as Positive
-from faircil.fields import Share as Share
+from faircil.fields import (
+    SETTINGS,
+    Count as Count,
+    NonNegative as NonNegative,
+    Positive as Positive,
+    Share as Share,
+    one_of,
+)
 
 
 class Options(BaseModel):

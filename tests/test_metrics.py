@@ -6,8 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from fairlearn.metrics import demographic_parity_difference, equalized_odds_difference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from faircil.errors import DataError
 from faircil.metrics import (

@@ -102,7 +102,7 @@ def planes_of(config: RunConfig, run: RunSummary) -> list[Plane]:
 
     from faircil.report.plots import Plane
     from faircil.results.folder import read_final_predictions
-    from faircil.runs.loading import load_stream
+    from faircil.runs.state import load_stream
 
     stream = load_stream(config, run.seed)
     x = np.concatenate([task.test.x.numpy() for task in stream.tasks])

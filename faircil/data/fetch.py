@@ -229,7 +229,7 @@ def fetch(
 
 
 def _use(provider: Provider, pending: list[DataFile], folder: Path) -> str:
-    """Store what the provider has of ``pending``, strike it off there, and return what went wrong."""
+    """Store what the provider has of ``pending``, remove it there, and return what went wrong."""
     troubles = []
     try:
         for file, content in provider.get(tuple(pending)):

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from faircil.compute import Generators
-    from faircil.learners.base import Batch as Batch
-    from faircil.learners.base import Learner as Learner
-    from faircil.learners.base import Material as Material
+    from faircil.learners.base import Batch as Batch, Learner as Learner, Material as Material
     from faircil.options import Options as Options
 
 _HERE = "faircil.learners"

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.base import Batch
+from faircil.learners.base import Batch, Samples
 from faircil.learners.replay import Buffered
-from faircil.samples import Samples
 
 
 class AGem(Buffered):

@@ -9,10 +9,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators, chunk_size, map_chunks, thread_safe
-from faircil.options import Options
-from faircil.samples import Samples
+# With the classes below, what the file of a learner needs, from one place.
+from faircil.buffer import ReplayBuffer as ReplayBuffer
+from faircil.compute import Generators as Generators, chunk_size, map_chunks, thread_safe
+from faircil.options import (
+    BufferOptions as BufferOptions,
+    Count as Count,
+    NonNegative as NonNegative,
+    Options as Options,
+    Positive as Positive,
+    ReplayOptions as ReplayOptions,
+    Share as Share,
+    TauOptions as TauOptions,
+)
+from faircil.samples import (
+    Samples as Samples,
+    concatenate as concatenate,
+    rows_of_groups as rows_of_groups,
+    unique_rows as unique_rows,
+)
 
 
 @dataclass(frozen=True)

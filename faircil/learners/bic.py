@@ -6,12 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Material
+from faircil.learners.base import Generators, Material, NonNegative, Options, ReplayBuffer, Samples
 from faircil.learners.distillation import DistillationOptions, Distilling
-from faircil.options import NonNegative, Options
-from faircil.samples import Samples
 
 LEAST_DECAY = 1e-4  # where classes can be told apart without error, no finite scale is best
 TOLERANCE = 1e-12  # of the objective

@@ -12,13 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Batch, Material
+from faircil.learners.base import (
+    Batch,
+    Generators,
+    Material,
+    NonNegative,
+    Options,
+    ReplayBuffer,
+    ReplayOptions,
+    Samples,
+    Share,
+)
 from faircil.learners.replay import Replay, replay_loss
 from faircil.nets import features_of, find_head, with_features
-from faircil.options import NonNegative, Options, ReplayOptions, Share
-from faircil.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ class Clad(Replay):
 def batch_similarity(
     current: Tensor, replayed: Tensor, in_conflict: Tensor, centre: Tensor
 ) -> Tensor:
-    """Return ``1 + cos(u, v) + 1 + cos(u, c)``; the first two terms only if the batch has conflicts.
+    """Return ``1 + cos(u, v) + 1 + cos(u, c)``, without the first two terms if nothing conflicts.
 
     Parameters
     ----------

@@ -12,12 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Batch, Material
+from faircil.learners.base import (
+    Batch,
+    Generators,
+    Material,
+    NonNegative,
+    Options,
+    ReplayBuffer,
+    ReplayOptions,
+    Samples,
+)
 from faircil.learners.replay import Replay, replay_loss
-from faircil.options import NonNegative, Options, ReplayOptions
-from faircil.samples import Samples
 
 
 class DarkReplayOptions(ReplayOptions):

@@ -8,12 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Batch, Learner, Material
+from faircil.learners.base import (
+    Batch,
+    BufferOptions,
+    Generators,
+    Learner,
+    Material,
+    Options,
+    Positive,
+    ReplayBuffer,
+    Samples,
+)
 from faircil.learners.replay import Buffered
-from faircil.options import BufferOptions, Options, Positive
-from faircil.samples import Samples
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.buffer import ReplayBuffer
-from faircil.learners.base import Batch, Material
+from faircil.learners.base import Batch, Material, NonNegative, Options, ReplayBuffer, Samples
 from faircil.learners.replay import SelectsAtTaskStart
-from faircil.options import NonNegative, Options
-from faircil.samples import Samples
 
 
 class AsymmetricOptions(Options):

@@ -6,12 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Material
+from faircil.learners.base import (
+    BufferOptions,
+    Generators,
+    Material,
+    Options,
+    ReplayBuffer,
+    Samples,
+    Share,
+    concatenate,
+    rows_of_groups,
+    unique_rows,
+)
 from faircil.learners.replay import Buffered, draw_by_share
-from faircil.options import BufferOptions, Options, Share
-from faircil.samples import Samples, concatenate, rows_of_groups, unique_rows
 
 
 class FairBatchOptions(BufferOptions):

@@ -10,13 +10,21 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from faircil.buffer import ReplayBatches, ReplayBuffer
-from faircil.compute import Generators, chunk_size, chunks_of, one_thread
-from faircil.learners.base import Batch, Material
+from faircil.buffer import ReplayBatches
+from faircil.compute import chunk_size, chunks_of, one_thread
+from faircil.learners.base import (
+    Batch,
+    Count,
+    Generators,
+    Material,
+    NonNegative,
+    Positive,
+    ReplayBuffer,
+    ReplayOptions,
+    Samples,
+)
 from faircil.learners.replay import Buffered, replay_loss
 from faircil.nets import MLP, build_mlp, evaluating, find_head, last_linear, with_features
-from faircil.options import Count, NonNegative, Positive, ReplayOptions
-from faircil.samples import Samples
 
 DISTORTION = 0.5  # ε²
 BATCH = 64
@@ -184,7 +192,7 @@ class FairlOptions(ReplayOptions):
 
 
 class Fairl(Buffered):
-    """Shape the features by rate reduction (see :mod:`faircil.learners.fairl`), then fit a classifier.
+    """Shape the features by rate reduction (see the top of this file), then fit a classifier.
 
     The net's last layer gives way to a projector, an MLP of three layers with a normalised output,
     and a reader. ``Z`` are the projected features of the current batch, ``Z_M`` those of the memory

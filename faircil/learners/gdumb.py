@@ -8,12 +8,9 @@ from math import cos, frexp, pi
 import torch
 from torch import nn
 
-from faircil.buffer import ReplayBuffer
-from faircil.learners.base import Material
+from faircil.learners.base import Material, Options, Positive, ReplayBuffer, Samples
 from faircil.learners.replay import SelectsAtTaskStart
 from faircil.nets import traits_of
-from faircil.options import Options, Positive
-from faircil.samples import Samples
 
 WARM_UP = 0.1  # of the learning rate, in the first epoch
 

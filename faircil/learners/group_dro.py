@@ -6,12 +6,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Batch, Material
+from faircil.learners.base import (
+    Batch,
+    BufferOptions,
+    Generators,
+    Material,
+    NonNegative,
+    Options,
+    ReplayBuffer,
+    Samples,
+    unique_rows,
+)
 from faircil.learners.replay import Buffered, draw_by_share
-from faircil.options import BufferOptions, NonNegative, Options
-from faircil.samples import Samples, unique_rows
 
 
 class GroupDroOptions(BufferOptions):

@@ -14,12 +14,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from faircil.buffer import ReplayBuffer, large_weight_first
-from faircil.learners.base import Batch, Learner, Material
+from faircil.buffer import large_weight_first
+from faircil.learners.base import (
+    Batch,
+    Learner,
+    Material,
+    ReplayBuffer,
+    Samples,
+    TauOptions,
+    concatenate,
+)
 from faircil.learners.gradients import GradientMeter, cosines, meter_of
 from faircil.learners.replay import replay_loss
-from faircil.options import TauOptions
-from faircil.samples import Samples, concatenate
 from faircil.weighting.groups import find_groups
 
 MARGIN = 0.01  # keeps probabilities below 1, and defined if all scores are equal
@@ -143,8 +149,8 @@ class GssOptions(TauOptions):
     """Settings of GSS."""
 
     quota: Literal["group", "task"] = "group"
-    """how the buffer is divided: group, buffer_size slots for each group; task, the same total shared
-    by the groups of a task in any proportion (the original rule)"""
+    """how the buffer is divided: group, buffer_size slots for each group; task, the same total
+    shared by the groups of a task in any proportion (the original rule)"""
 
 
 class Gss(Learner):

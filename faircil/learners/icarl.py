@@ -8,13 +8,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators, chunk_size
-from faircil.learners.base import Batch, Learner, Material
+from faircil.compute import chunk_size
+from faircil.learners.base import (
+    Batch,
+    Generators,
+    Learner,
+    Material,
+    NonNegative,
+    Options,
+    ReplayBuffer,
+    Samples,
+    rows_of_groups,
+    unique_rows,
+)
 from faircil.learners.distillation import Teacher, teach
 from faircil.nets import features_of, find_head, with_features
-from faircil.options import NonNegative, Options
-from faircil.samples import Samples, rows_of_groups, unique_rows
 
 
 def herd(features: Tensor, count: int) -> Tensor:

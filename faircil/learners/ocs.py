@@ -1,9 +1,9 @@
 """OCS: each step trains on a coreset of its batch, selected by gradient similarity.
 
 With g_i the gradient of sample i, ḡ their mean and r that of the whole buffer, a sample scores
-``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: representative of the batch, diverse,
-and in line with earlier tasks. The gradient of the step is assembled from the factors of the
-compared gradients, without another pass. For a text encoder that is trained, only last-layer
+``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: representative of the batch,
+diverse, and in line with earlier tasks. The gradient of the step is assembled from the factors
+of the compared gradients, without another pass. For a text encoder that is trained, only last-layer
 gradients are compared, and the step needs a separate pass.
 """
 
@@ -15,9 +15,21 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from faircil.buffer import ReplayBuffer, large_weight_first
+from faircil.buffer import large_weight_first
 from faircil.compute import many_threads
-from faircil.learners.base import Batch, Learner, Material
+from faircil.learners.base import (
+    Batch,
+    Count,
+    Learner,
+    Material,
+    NonNegative,
+    ReplayBuffer,
+    Samples,
+    TauOptions,
+    concatenate,
+    rows_of_groups,
+    unique_rows,
+)
 from faircil.learners.gradients import (
     BufferGradient,
     GradientMeter,
@@ -26,8 +38,6 @@ from faircil.learners.gradients import (
     meter_of,
 )
 from faircil.learners.replay import replay_loss
-from faircil.options import Count, NonNegative, TauOptions
-from faircil.samples import Samples, concatenate, rows_of_groups, unique_rows
 
 CANDIDATES = 1000  # selected samples of a task's last epoch that may enter the buffer
 

@@ -6,12 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Batch, Learner, Material
+from faircil.learners.base import (
+    Batch,
+    BufferOptions,
+    Generators,
+    Learner,
+    Material,
+    Options,
+    ReplayBuffer,
+    ReplayOptions,
+    Samples,
+    concatenate,
+)
 from faircil.nets import features_of
-from faircil.options import BufferOptions, Options, ReplayOptions
-from faircil.samples import Samples, concatenate
 
 GOLDEN = (5**0.5 - 1) / 2
 

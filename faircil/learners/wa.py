@@ -5,13 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners.base import Batch, Material
+from faircil.learners.base import Batch, Generators, Material, Options, ReplayBuffer, Samples
 from faircil.learners.distillation import DistillationOptions, Distilling
 from faircil.nets import find_head
-from faircil.options import Options
-from faircil.samples import Samples
 
 
 class WeightAligningOptions(DistillationOptions):

@@ -1,7 +1,6 @@
 """Predictions changed after training so that groups are treated alike: numpy and HiGHS only."""
 
-from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair
-from faircil.postprocess.epsilon_fair import FittedRule as FittedRule
+from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair, FittedRule as FittedRule
 
 # By the names that ``faircil run --postprocess`` takes.
 POSTPROCESSES: dict[str, type[EpsilonFair]] = {"eps-fair": EpsilonFair}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faircil.metrics import METRICS
-from faircil.report import cautions
+from faircil.report import table as cautions
 from faircil.report.statistics import Ranking, best_of
 from faircil.report.table import Cell, Table, format_value, heading
 from faircil.results.record import RunSummary, over_seeds

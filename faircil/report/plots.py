@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from faircil.errors import FaircilError
 from faircil.metrics import METRICS
 from faircil.report import Row
-from faircil.report.cautions import LEVELS, levels_down
+from faircil.report.table import LEVELS, levels_down
 from faircil.results.record import spread
 
 # Okabe and Ito's palette: told apart by people with any colour vision.
@@ -53,7 +53,7 @@ def over_tasks(
 
     A line is the mean over seeds, its band one standard deviation; it has a gap where a metric
     does not apply. In the panel of a disparity, a hollow marker is levelling down: lower than
-    another line, but nobody gains by it (:func:`faircil.report.cautions.levels_down`).
+    another line, but nobody gains by it (:func:`faircil.report.table.levels_down`).
 
     Parameters
     ----------

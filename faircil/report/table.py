@@ -1,10 +1,13 @@
-"""A table as data, how its values are written, and the meaning of its marks."""
+"""Tables as data: how values are written, what the marks mean, and notes that caution readers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from faircil.metrics import METRICS
+from faircil.counts import ENOUGH
+from faircil.metrics import METRICS, Metric, Part
+from faircil.results.record import GroupResult, RunSummary
 
 AMONG_BEST = "°"
 TOO_SMALL = "†"
@@ -124,3 +127,169 @@ def _marked(cell: Cell) -> str:
     text = cell.text.replace("|", r"\|")
     bold = replace(cell, text=f"**{text}**" if cell.best else text)
     return bold.marked("")
+
+
+MOST_NAMED = 6
+MARGIN = 0.01  # a smaller difference of means is not named
+LEVELS = ("worst_group", "final_accuracy")  # that are lower where a method levels down
+CHANCE = 1.1  # times the accuracy of predicting always the same class
+PLURALS: Mapping[Part, str] = {
+    "class": "classes",
+    "task": "classes",  # whose mean is the accuracy of a task
+    "group": "groups",
+    "value": "attribute values",
+}
+
+
+def summary_note(names: Sequence[str]) -> str:
+    """Say which metrics are means over tasks, and which are of the final model."""
+    at_end = [heading(name) for name in names if METRICS[name].at_end]
+    if len(at_end) in (0, len(names)):
+        return ""
+    return f"{', '.join(at_end)}: after the last task; all other metrics: mean over tasks"
+
+
+def direction_note(names: Sequence[str]) -> str:
+    """Say of which metrics more is better."""
+    higher = [heading(name) for name in names if METRICS[name].higher_is_better]
+    return f"higher is better for {', '.join(higher)}; lower is better for all other metrics"
+
+
+Sizes = Mapping[str, int]  # test samples by name of the part
+
+
+def part_sizes(runs: Sequence[RunSummary], part: Part) -> Sizes:
+    """Return the test samples of each class, attribute value or group that a metric compares.
+
+    Where they differ between runs, the fewest count. A group of a class that has no other is
+    compared with none. Empty where no run has recorded its groups.
+    """
+    fewest: dict[str, int] = {}
+    for run in runs:
+        for name, n in _sizes(run.groups or (), part).items():
+            fewest[name] = min(n, fewest.get(name, n))
+    return fewest
+
+
+def _sizes(groups: Sequence[GroupResult], part: Part) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    labels = [group.label for group in groups]
+    for group in groups:
+        if part in ("class", "task"):
+            name = group.label
+        elif group.attribute is None or (part == "group" and labels.count(group.label) == 1):
+            continue
+        else:
+            name = f"{group.label}/{group.attribute}" if part == "group" else group.attribute
+        sizes[name] = sizes.get(name, 0) + group.n
+    return sizes
+
+
+def too_small(sizes: Sizes) -> Sizes:
+    """Return the parts that are too small to judge."""
+    return {name: n for name, n in sizes.items() if n < ENOUGH}
+
+
+def compares_too_small(metric: Metric, runs: Sequence[RunSummary]) -> bool:
+    """Whether a disparity rests on parts of the test data that are too small to judge."""
+    if metric.compares is None or not metric.is_disparity:
+        return False
+    return bool(too_small(part_sizes(runs, metric.compares)))
+
+
+def small_note(runs: Sequence[RunSummary], names: Sequence[str]) -> str:
+    """Say how many parts are too small to judge, and which; empty if none is."""
+    parts = [METRICS[name].compares for name in names if METRICS[name].is_disparity]
+    found = {}
+    for part in parts:
+        if part is not None and (few := too_small(sizes := part_sizes(runs, part))):
+            shown = [f"{name} n={n}" for name, n in sorted(few.items(), key=lambda item: item[1])]
+            if len(shown) > MOST_NAMED:
+                shown[MOST_NAMED:] = [f"and {len(shown) - MOST_NAMED} more"]
+            kind = PLURALS[part]
+            found[kind] = f"{len(few)} of {len(sizes)} {kind} ({', '.join(shown)})"
+    if not found:
+        return ""
+    return (
+        f"{TOO_SMALL}: rests on parts with fewer than {ENOUGH} test samples, too few to judge: "
+        f"{'; '.join(found.values())}"
+    )
+
+
+Means = Mapping[str, float | None]
+
+
+def levelling_note(means: Mapping[str, Means], references: frozenset[str]) -> str:
+    """Name the rows whose disparity is lower than another's only because some fare worse.
+
+    See :func:`levels_down`. Of several rows that one levels down against, that with the best worst
+    group is named, of equals the most accurate.
+
+    Parameters
+    ----------
+    means : mapping from row to mean of each metric
+    references : frozenset of str
+        Rows that others are not held against.
+    """
+    found = []
+    shown = [name for name, metric in METRICS.items() if metric.in_tables and metric.is_disparity]
+    for name, own in means.items():
+        rivals = {
+            other: columns
+            for other, values in means.items()
+            if other not in references
+            and (columns := [metric for metric in shown if levels_down(own, values, metric)])
+        }
+        if rivals:
+            best = max(rivals, key=lambda other: [means[other].get(key) or 0.0 for key in LEVELS])
+            lower = ", ".join(map(heading, rivals[best]))
+            found.append(f"{name} against {best} in {lower} ({_levels(own, means[best])})")
+    if not found:
+        return ""
+    return (
+        "levelling down, not fairness (a lower disparity, but the worst group fares no better, and "
+        f"it or the final accuracy is worse, by {format_value(MARGIN)} or more): {'; '.join(found)}"
+    )
+
+
+def _levels(own: Means, other: Means) -> str:
+    return ", ".join(
+        f"{heading(key)} {format_value(own.get(key))} against {format_value(other.get(key))}"
+        for key in LEVELS
+    )
+
+
+def levels_down(own: Means, other: Means, disparity: str) -> bool:
+    """Whether a disparity is lower here than there although nobody gains by it.
+
+    That is so if the disparity is lower by :data:`MARGIN` or more, the accuracy of the worst group
+    is not higher, and it or the final accuracy is lower by :data:`MARGIN` or more.
+    """
+    less = _lost(own, other, disparity)
+    worst, final = (_lost(own, other, key) for key in LEVELS)
+    if less is None or less < MARGIN or worst is None or worst < 0:
+        return False
+    return max(worst, 0.0 if final is None else final) >= MARGIN
+
+
+def _lost(own: Means, other: Means, name: str) -> float | None:
+    """Return by how much a value is lower here than there; None where one is missing."""
+    here, there = own.get(name), other.get(name)
+    return None if here is None or there is None else there - here
+
+
+def at_chance(means: Means, runs: Sequence[RunSummary]) -> bool:
+    """Whether the final model is no better than one that always predicts the same class."""
+    accuracy, classes = means.get("final_accuracy"), len(part_sizes(runs, "class"))
+    return accuracy is not None and classes > 1 and accuracy <= CHANCE / classes
+
+
+def chance_note(means: Mapping[str, Means], rows: Sequence[str]) -> str:
+    """Name the rows at chance."""
+    if not rows:
+        return ""
+    names = ", ".join(f"{name} ({format_value(means[name]['final_accuracy'])})" for name in rows)
+    return (
+        f"at chance, so that its disparities mean nothing and are not ranked (final accuracy of at "
+        f"most {CHANCE:g} / number of classes, as by always predicting one class): {names}"
+    )

@@ -30,14 +30,15 @@ from faircil.files import (
 )
 from faircil.postprocess.pool import Integers
 from faircil.postprocess.tasks import TaskProbabilities
-from faircil.results.identity import PARTS as IDENTITY
-from faircil.results.identity import identity, version
 from faircil.results.record import (
+    PARTS as IDENTITY,
     EpochRecord,
     Names,
     RunResult,
     RunSummary,
+    identity,
     summarise_run,
+    version,
 )
 
 PREDICTION_COLUMNS = ("after_task", "task", "y_true", "y_pred", "attribute")
@@ -240,7 +241,7 @@ def write_run(
     folder : Path
     result : RunResult
     environment : mapping
-        Where the run was made, see :func:`faircil.results.identity.environment`.
+        Where the run was made, see :func:`faircil.results.record.environment`.
     code : str
         Hash of the code that made it; a run without one is never reused.
 

@@ -23,8 +23,7 @@ from faircil.results.record import EpochRecord, GroupWeights, Names, RunResult, 
 from faircil.runs.config import RunConfig
 from faircil.runs.evaluation import evaluate_task
 from faircil.runs.graphs import GraphedStep
-from faircil.runs.loading import load_stream, start_run
-from faircil.runs.state import RunState, TaskInProgress
+from faircil.runs.state import RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, group_counts
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult

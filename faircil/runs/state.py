@@ -1,21 +1,32 @@
-"""All that a run carries from one epoch to the next."""
+"""The state of a run: how it starts, what it carries from epoch to epoch, how it is saved."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.compute import Generators
-from faircil.learners import Learner, Material
+from faircil.data.datasets import load_dataset
+from faircil.data.own import load_own
+from faircil.data.splits import small_groups, validation_stream
+from faircil.data.stream import TaskStream
+from faircil.learners import LEARNERS, Learner, Material
 from faircil.metrics import TaskMetrics
+from faircil.nets import build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
+from faircil.runs.config import RunConfig, default_measure
 from faircil.samples import Samples
+from faircil.text.embeddings import EmbeddingProgress
+from faircil.text.streams import encoded, kept_encoder
+from faircil.text.text_net import TextNet
+from faircil.weighting.measures import find_measure
 
 
 @dataclass
@@ -96,3 +107,88 @@ def load_state(file: Path | BinaryIO) -> RunState:
     """Read a state; only from a file of your own, since reading it can run code."""
     state: RunState = torch.load(file, weights_only=False)
     return state
+
+
+def load_stream(
+    config: RunConfig,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+) -> TaskStream:
+    """Load the data of a run as inputs of a net.
+
+    For an evaluation on validation data, held-out training data takes the place of the test data.
+    Texts become tokens or embeddings; new embeddings are computed on the device, and ``progress``
+    is told how far they are.
+    """
+    if config.own is not None:
+        stream = load_own(config.own, seed)
+    else:
+        stream = load_dataset(
+            config.dataset,
+            seed,
+            shuffle_classes=config.settings.data.class_order == "shuffled",
+            classes_per_task=config.settings.data.classes_per_task,
+        )
+    if config.evaluate_on == "validation":
+        stream = validation_stream(stream, seed)
+    if config.text is None:
+        return stream
+    return encoded(stream, config.text, device=device, progress=progress)
+
+
+def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
+    """Make the state of a run before its first task.
+
+    Parameters
+    ----------
+    config : RunConfig
+    seed : int
+    stream : TaskStream
+        Its first sample tells the size of the net.
+    device : torch.device
+        Where the net is.
+    """
+    settings = config.settings
+    generators = Generators.from_seed(seed)
+    net = _build_net(config, stream, generators.init_seed).to(device)
+    learner = LEARNERS[config.method](net, settings.learner, generators)
+    learner.by_attribute = find_measure(config.measure).by_attribute
+    buffer_size = settings.training.buffer_size
+    quota = buffer_size if LEARNERS[config.method].replays else 0
+    return RunState(
+        learner,
+        ReplayBuffer(buffer_size),
+        generators,
+        notes=[*stream.notes, *small_groups(stream, quota), *_measure_notes(config, learner)],
+    )
+
+
+def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
+    """Say that the method has a criterion of its own, where the user asked for another measure."""
+    asked = config.measure != default_measure(config.dataset, config.own)
+    if not asked or learner.follows is None or config.measure in learner.follows:
+        return []
+    follows = f" (it can follow {' or '.join(learner.follows)})" if learner.follows else ""
+    return [
+        f"method '{config.method}' has a fairness criterion of its own and does not follow measure "
+        f"'{config.measure}'{follows}: the measure changes what is reported, not the training"
+    ]
+
+
+def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
+    """Make the net of a run: an MLP, or the encoder of its texts with a head."""
+    text = config.text
+    if text is not None and text.finetune:
+        return TextNet(
+            kept_encoder(text.encoder),
+            stream.n_classes,
+            seed=seed,
+            pooling=text.pool,
+            token_budget=text.token_budget,
+            precision=text.precision,
+            trainable_layers=text.trainable_layers,
+        )
+    n_inputs = stream.tasks[0].train.x[0].numel()
+    return build_mlp(n_inputs, stream.n_classes, config.settings.training.hidden, seed)

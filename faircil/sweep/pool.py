@@ -21,8 +21,8 @@ from faircil.compute import choose_device
 from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError, SweepError
 from faircil.runs.config import RunConfig
-from faircil.runs.loading import load_stream
 from faircil.runs.pieces import code_digest
+from faircil.runs.state import load_stream
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
 from faircil.sweep.work import Outcome, Unwatched, Watch, Watcher, Work, make_run

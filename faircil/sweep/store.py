@@ -28,8 +28,7 @@ from faircil.results.folder import (
     seed_folder,
     seed_folders,
 )
-from faircil.results.identity import differing, identity
-from faircil.results.record import RunSummary
+from faircil.results.record import RunSummary, differing, identity
 from faircil.sweep.work import Outcome, Work
 
 ROOT = Path("runs")

@@ -20,8 +20,7 @@ from faircil.errors import FaircilError
 from faircil.files import claim
 from faircil.learners import LEARNERS
 from faircil.results.folder import seed_folder, write_run
-from faircil.results.identity import environment, identity
-from faircil.results.record import RunSummary
+from faircil.results.record import RunSummary, environment, identity
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import Event, run
 from faircil.runs.pieces import code_digest

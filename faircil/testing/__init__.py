@@ -5,8 +5,10 @@ every broken promise, and returns nothing if all are kept. No test framework is 
 """
 
 from faircil.testing.learners import check_learner as check_learner
-from faircil.testing.pieces import check_buffer_rule as check_buffer_rule
-from faircil.testing.pieces import check_dataset as check_dataset
-from faircil.testing.pieces import check_loss as check_loss
-from faircil.testing.pieces import check_measure as check_measure
-from faircil.testing.pieces import check_solver as check_solver
+from faircil.testing.pieces import (
+    check_buffer_rule as check_buffer_rule,
+    check_dataset as check_dataset,
+    check_loss as check_loss,
+    check_measure as check_measure,
+    check_solver as check_solver,
+)

@@ -17,8 +17,7 @@ from faircil.errors import StorageError
 from faircil.metrics import METRICS
 from faircil.report import format_value, heading
 from faircil.report.plots import COLOURS, save
-from faircil.results.identity import version
-from faircil.results.record import over_seeds
+from faircil.results.record import over_seeds, version
 from faircil.sweep.command import data_words, run_line
 from faircil.tuning.objective import ACCURACY
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from faircil.registry import load_reference
 
 if TYPE_CHECKING:
-    from faircil.weighting.program import Solution as Solution
-    from faircil.weighting.program import WeightProgram as WeightProgram
+    from faircil.weighting.program import Solution as Solution, WeightProgram as WeightProgram
     from faircil.weighting.solver import solve as solve
-    from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
-    from faircil.weighting.weights import WeightResult as WeightResult
+    from faircil.weighting.weights import (
+        FairSampleWeights as FairSampleWeights,
+        WeightResult as WeightResult,
+    )
 
 _PUBLIC = {
     "FairSampleWeights": "faircil.weighting.weights",

@@ -35,7 +35,6 @@ def test_the_laboratory_imports_itself_little_and_no_name_recurs(house: ModuleTy
     assert counts.recurring == ()
 
 
-@pytest.mark.xfail(reason="30 per 1,000 lines before the pieces of a run are merged", strict=False)
 def test_the_product_imports_itself_little(house: ModuleType) -> None:
     assert house.counts_of("faircil").imports <= house.MOST_IMPORTS
 

@@ -1,4 +1,3 @@
 from __future__ import annotations
 
-from cli_fixtures import cli as cli
-from cli_fixtures import write_table as write_table
+from cli_fixtures import cli as cli, write_table as write_table

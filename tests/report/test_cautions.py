@@ -4,7 +4,7 @@ import pytest
 
 from faircil.metrics import METRICS
 from faircil.report import Table, compare, legend, seed_table
-from faircil.report.cautions import (
+from faircil.report.table import (
     chance_note,
     levelling_note,
     part_sizes,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import faircil
-from faircil.results.identity import environment
+from faircil.results.record import environment
 
 
 def test_environment_says_what_is_needed_to_run_again() -> None:

@@ -20,12 +20,10 @@ from faircil.learners.replay import Replay
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
 from faircil.results.record import EpochRecord
-from faircil.runs import experiment
-from faircil.runs import loading as start
+from faircil.runs import experiment, state as start
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
-from faircil.runs.loading import load_stream
-from faircil.runs.state import RunState
+from faircil.runs.state import RunState, load_stream
 from faircil.samples import Samples, group_counts
 from faircil.weighting.selection import WEIGHTINGS, Weighting
 from faircil.weighting.weights import FairSampleWeights, WeightResult

@@ -12,8 +12,7 @@ from faircil.compute import Generators
 from faircil.learners import LEARNERS, Learner, Options
 from faircil.nets import build_mlp
 from faircil.samples import Samples
-from faircil.testing.learners import batch_of as batch_of
-from faircil.testing.learners import parameters as parameters
+from faircil.testing.learners import batch_of as batch_of, parameters as parameters
 
 
 def new_options(method: str, **values: object) -> Options:

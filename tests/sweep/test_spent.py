@@ -11,7 +11,7 @@ import torch
 
 from faircil.data.stream import TaskStream
 from faircil.runs.config import RunConfig
-from faircil.runs.loading import load_stream
+from faircil.runs.state import load_stream
 from faircil.sweep import work as spent
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Spent, Watch

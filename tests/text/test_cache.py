@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from filelock import FileLock
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from faircil.errors import StorageError
 from faircil.text import cache as shards

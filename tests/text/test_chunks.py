@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from faircil.text.passes import cut, cut_steady, in_order, row_lengths
 

@@ -12,8 +12,7 @@ import torch
 from faircil.data.stream import Task, TaskStream
 from faircil.learners import LEARNERS
 from faircil.results.record import RunResult
-from faircil.runs import experiment
-from faircil.runs import loading as start
+from faircil.runs import experiment, state as start
 from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples
 from faircil.text.encoders import Encoder

@@ -14,11 +14,10 @@ from faircil.compute import one_thread
 from faircil.data.own import OwnData
 from faircil.errors import FaircilError, UsageError
 from faircil.learners import LEARNERS
-from faircil.runs import experiment
-from faircil.runs import loading as start
+from faircil.runs import experiment, state as start
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
-from faircil.runs.loading import load_stream
+from faircil.runs.state import load_stream
 from faircil.sweep.work import Work
 from faircil.text.encoders import Encoder
 from faircil.text.passes import row_lengths

@@ -8,7 +8,7 @@ import pytest
 
 from faircil.errors import DivergedError
 from faircil.results.folder import write_run
-from faircil.results.identity import environment
+from faircil.results.record import environment
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import run
 from faircil.sweep.work import Outcome, Work

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from faircil.data.datasets import load_dataset
-from faircil.runs import experiment, loading
+from faircil.runs import experiment, state as loading
 from faircil.samples import Samples
 from faircil.tuning.request import TuneRequest
 from faircil.tuning.strategies import STRATEGIES

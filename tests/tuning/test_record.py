@@ -5,8 +5,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from faircil.cli.parser import parse
 from faircil.errors import StorageError

@@ -3,16 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
-from faircil.weighting import all_layers as statistics
-from faircil.weighting import functional as forward_mode
-from faircil.weighting import layer_factors as factored
+from faircil.weighting import (
+    all_layers as statistics,
+    functional as forward_mode,
+    layer_factors as factored,
+)
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.losses import LOSSES

@@ -14,8 +14,7 @@ from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import disparity_matrix, find_measure
 from faircil.weighting.program import formulate
-from faircil.weighting.solver import columns as device
-from faircil.weighting.solver import solve
+from faircil.weighting.solver import columns as device, solve
 from oracles import make_samples, seeded
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
 from faircil.errors import UsageError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.testing import check_loss
-from faircil.weighting import FairSampleWeights
-from faircil.weighting import all_layers as statistics
+from faircil.weighting import FairSampleWeights, all_layers as statistics
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.last_layer import group_statistics

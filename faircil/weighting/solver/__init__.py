@@ -8,8 +8,7 @@ from typing import Any
 
 from faircil.errors import UsageError, unknown_name
 from faircil.registry import Loaded, Registry, summary_of
-from faircil.weighting.program import Solution as Solution
-from faircil.weighting.program import WeightProgram
+from faircil.weighting.program import Solution as Solution, WeightProgram
 
 SolverFunction = Callable[[WeightProgram], Solution]
 

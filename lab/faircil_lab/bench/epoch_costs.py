@@ -15,7 +15,7 @@ from faircil.compute import Generators, chunk_size, map_chunks
 from faircil.learners import LEARNERS, Batch, Options
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig
-from faircil.runs.loading import load_stream
+from faircil.runs.state import load_stream
 from faircil.samples import Samples
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups

@@ -113,7 +113,7 @@ class Circumstances:
     command : str
         To measure again, as the page shows it.
     environment : mapping
-        The machine, see :func:`faircil.results.identity.environment`.
+        The machine, see :func:`faircil.results.record.environment`.
     notes : tuple of str
         What a reader should know.
     complete : bool

@@ -154,7 +154,7 @@ def record(
     is_empty : callable
         Whether results hold nothing to write; raises where that is an error.
     """
-    from faircil.results.identity import environment
+    from faircil.results.record import environment
     from faircil_lab.bench.benchmark import write_findings
 
     tell: Tell = (lambda _: None) if arguments.quiet else say

@@ -19,7 +19,7 @@ from faircil.metrics import TaskMetrics, evaluate
 from faircil.report import format_value
 from faircil.results.record import RunSummary, averages, spread
 from faircil.runs.config import RunConfig, resolve
-from faircil.runs.loading import load_stream
+from faircil.runs.state import load_stream
 from faircil.samples import Samples, concatenate
 from faircil_lab.paper import comparison
 from faircil_lab.paper.claims import BETTER, WORSE, Claim, Column, claims_of

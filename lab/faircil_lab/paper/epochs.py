@@ -16,8 +16,7 @@ from faircil.data.stream import TaskStream
 from faircil.report.plots import COLOURS
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
-from faircil.runs.loading import load_stream
-from faircil.runs.state import RunState
+from faircil.runs.state import RunState, load_stream
 from faircil.samples import Samples, concatenate
 from faircil.weighting.groups import Floats, find_groups
 from faircil.weighting.measures import find_measure

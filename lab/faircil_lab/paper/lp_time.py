@@ -17,11 +17,10 @@ from scipy.stats import linregress, t
 
 from faircil.report.plots import COLOURS, MARKERS
 from faircil.report.statistics import Interval
-from faircil.results.identity import environment
+from faircil.results.record import environment
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
-from faircil.runs.loading import load_stream
-from faircil.runs.state import RunState
+from faircil.runs.state import RunState, load_stream
 from faircil.weighting.weights import FairSampleWeights
 from faircil_lab.bench.lp import LpOptions, Skipped, measure
 from faircil_lab.bench.lp_page import CPLEX

@@ -23,8 +23,7 @@ from faircil.report.statistics import interval
 from faircil.results.record import spread
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
-from faircil.runs.loading import load_stream
-from faircil.runs.state import RunState
+from faircil.runs.state import RunState, load_stream
 from faircil.samples import Samples, concatenate
 from faircil.weighting.functional import FunctionalNet
 from faircil.weighting.groups import Floats

@@ -13,10 +13,13 @@ from cli_outcome import Cli
 from faircil.cli import main
 from faircil.errors import FaircilError
 from faircil.sweep.work import Work
-from faircil_lab.bench import epoch_costs as scaling
-from faircil_lab.bench import lp as lp_measure
-from faircil_lab.bench import lp_programs, whole_runs
-from faircil_lab.bench import sweeps as sweep_measure
+from faircil_lab.bench import (
+    epoch_costs as scaling,
+    lp as lp_measure,
+    lp_programs,
+    sweeps as sweep_measure,
+    whole_runs,
+)
 from faircil_lab.bench.sweeps import Processes, SweepCost
 from faircil_lab.bench.whole_runs import RunCost, TimedMethod
 from sweep_costs import cost as sweep_cost

@@ -11,8 +11,7 @@ import pytest
 from cli_outcome import Cli
 from faircil.cli import main
 from faircil.errors import FaircilError
-from faircil_lab.bench import texts as pace
-from faircil_lab.bench import texts_measure as epoch
+from faircil_lab.bench import texts as pace, texts_measure as epoch
 from faircil_lab.bench.texts import EncoderWorkload
 from faircil_lab.cli.bench import TEXT_SIZES
 from text_costs import epoch_round

@@ -10,7 +10,7 @@ import pytest
 from faircil.data.datasets import load_dataset
 from faircil.metrics import eo_gap, evaluate
 from faircil.runs.config import resolve
-from faircil.runs.loading import load_stream
+from faircil.runs.state import load_stream
 from faircil.samples import concatenate
 from faircil.text.encoders import Encoder
 from faircil_lab.paper.biographies import (

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from faircil.nets import build_mlp
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
-from faircil.runs.loading import load_stream
+from faircil.runs.state import load_stream
 from faircil_lab.paper import toy
 from faircil_lab.paper.exhibit import Results
 from faircil_lab.paper.page import Verdict

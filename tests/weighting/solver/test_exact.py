@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from faircil.errors import SolverError
 from faircil.weighting import Solution, WeightProgram
-from faircil.weighting.solver import exact
-from faircil.weighting.solver import exact as bands
+from faircil.weighting.solver import exact, exact as bands
 from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.exact import solve_exactly
 from faircil.weighting.solver.highs import solve_with_highs

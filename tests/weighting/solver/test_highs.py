@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import highspy
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.sparse import csc_array
 
 from faircil.errors import SolverError

@@ -10,8 +10,7 @@ from faircil.text.encoders import Encoder
 from faircil.text.passes import Passing
 from faircil.text.text_net import TextNet
 from faircil.weighting.weights import FairSampleWeights
-from faircil_lab.bench import texts_measure as embedding
-from faircil_lab.bench import texts_measure as epoch
+from faircil_lab.bench import texts_measure as embedding, texts_measure as epoch
 from faircil_lab.bench.texts import (
     EMBEDDINGS,
     TRAININGS,
