@@ -39,8 +39,7 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"device '{name}' is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
-            "use device 'cpu', or install a CUDA build of torch",
-            arguments=("device",),
+            "use `device='cpu'`, or install a CUDA build of torch"
         )
     if device.type == "cuda":
         # The thread of the first backward pass has no CUDA context: it warns and creates one.
@@ -59,9 +58,9 @@ def enough_memory() -> Iterator[None]:
         if not (gpu or cpu or isinstance(error, MemoryError)):
             raise
         raise FaircilError(
-            f"not enough memory: {error}; use fewer or narrower hidden layers, a smaller "
-            "batch_size, with an encoder of texts a smaller token_budget, or another device",
-            arguments=("overrides", "device"),
+            f"not enough memory: {error}; with `overrides`, choose fewer or narrower hidden "
+            "layers, a smaller batch_size or, with an encoder of texts, a smaller token_budget; or "
+            "choose another `device`"
         ) from None
 
 

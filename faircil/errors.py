@@ -13,41 +13,23 @@ from difflib import get_close_matches
 MOST_NAMES = 30  # that a message lists
 
 
-class Mistake(str):
-    """A sentence about a mistake, with the names of the arguments that it advises to change.
-
-    The library names Python arguments; the command line adds the flags that stand for them.
-    """
-
-    __slots__ = ("arguments",)
-    arguments: tuple[str, ...]
-
-    def __new__(cls, sentence: str, *arguments: str) -> Mistake:
-        """Make a sentence that is about these arguments."""
-        mistake = super().__new__(cls, sentence)
-        mistake.arguments = arguments
-        return mistake
-
-
 class FaircilError(Exception):
     """A mistake or a missing thing that the message explains. Exit code 1.
 
+    Messages name parameters in backticks, such as `` `folder` `` or `` `jobs=2` ``; the command
+    line writes its own options instead.
+
     Parameters
     ----------
-    *message : object
-    arguments : iterable of str
-        Names of the arguments that the message advises to change; the command line names their
-        flags.
-    mistakes : iterable of str
-        The sentences, where the message lists several.
+    *sentences : object
+        One for each mistake; several are shown as a list.
     """
 
-    def __init__(
-        self, *message: object, arguments: Iterable[str] = (), mistakes: Iterable[str] = ()
-    ) -> None:
-        super().__init__(*message)
-        self.arguments = tuple(arguments)
-        self.mistakes: tuple[str, ...] = tuple(mistakes) or (Mistake(str(self), *self.arguments),)
+    def __str__(self) -> str:
+        """Return the only sentence, or the list of all."""
+        if len(self.args) < 2:
+            return super().__str__()
+        return "\n".join(f"- {sentence}" for sentence in self.args)
 
 
 class UsageError(FaircilError):
@@ -106,14 +88,10 @@ def collecting(mistakes: list[str]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        mistakes += error.mistakes
+        mistakes += map(str, error.args)
 
 
 def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:
     """Raise one error that lists every mistake; do nothing if there is none."""
-    if not mistakes:
-        return
-    named = (mistake.arguments for mistake in mistakes if isinstance(mistake, Mistake))
-    arguments = dict.fromkeys(name for names in named for name in names)
-    text = "\n".join(f"- {mistake}" for mistake in mistakes) if mistakes[1:] else str(mistakes[0])
-    raise error(text, arguments=arguments, mistakes=mistakes)
+    if mistakes:
+        raise error(*mistakes)

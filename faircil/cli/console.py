@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -29,41 +28,6 @@ def make_console(stderr: bool = False) -> Console:
 def say(message: str) -> None:
     """Tell the user something on stderr."""
     make_console(stderr=True).print(Text(message), soft_wrap=True)
-
-
-# A parameter that a message of the library names: `name`, or `name=value`.
-PARAMETER = re.compile(r"`([a-z_]+)(?:=([^`\s]+))?`")
-
-
-def with_flags(message: str, flags: Mapping[str, str]) -> str:
-    """Write the parameters that a message of the library names as options of the command line.
-
-    The library knows parameters only, such as `` `folder` `` or `` `jobs=2` ``. What is no option
-    of its own is a setting, which has a value; a name alone that is no option stays as it is.
-
-    Parameters
-    ----------
-    message : str
-    flags : mapping
-        Options by parameter; one that takes no value ends with a full stop.
-
-    Examples
-    --------
-    >>> flags = {"folder": "--out", "again": "--force."}
-    >>> with_flags("choose another `folder`, or use `again=True` with `lr=0.1`", flags)
-    'choose another --out, or use --force with --set lr=0.1'
-    """
-
-    def flag(match: re.Match[str]) -> str:
-        name, value = match.groups()
-        option = flags.get(name)
-        if option is None:
-            return match[0] if value is None else f"--set {name}={value}"
-        if value is None or option.endswith("."):
-            return option.rstrip(".")
-        return f"{option} {value}"
-
-    return PARAMETER.sub(flag, message)
 
 
 def duration(seconds: float) -> str:

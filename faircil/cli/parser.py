@@ -7,9 +7,10 @@ imported, so ``--help`` is quick.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from types import ModuleType
@@ -92,7 +93,7 @@ def add_command(
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    parser.set_defaults(command=module.command)
+    parser.set_defaults(command=module.command, parser=parser)
 
 
 class Parser(argparse.ArgumentParser):
@@ -126,8 +127,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     Returns
     -------
     Namespace
-        The options of the command, with ``command``, the function to call, and ``typed``, the
-        whole line.
+        The options of the command, with ``command``, the function to call, ``parser``, which has
+        its options, and ``typed``, the whole line.
     """
     chosen = next((word for word in argv if not word.startswith("-")), None)
     arguments = _build_parser(chosen).parse_args(argv)
@@ -135,24 +136,62 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-# Parameters of the library that options of another name set.
-PARAMETERS = {"folder": "out", "again": "force", "replace": "force"}
+@dataclass(frozen=True)
+class Flag:
+    """An option as it is typed, and whether a value follows it."""
+
+    text: str
+    takes_value: bool = True
 
 
-def flags_of(chosen: str | None) -> dict[str, str]:
-    """Return the options by the parameters that they set, those of the chosen command first.
+# Parameters of the library whose option has another name.
+OTHERWISE_NAMED = {
+    "again": Flag("--force", takes_value=False),
+    "fixed": Flag("--set"),
+    "folder": Flag("--out"),
+    "overrides": Flag("--set"),
+    "own": Flag("--data FILE --label COLUMN", takes_value=False),
+    "replace": Flag("--force", takes_value=False),
+}
+# A parameter that a message of the library names: `name`, `name=value` or `name='some words'`.
+PARAMETER = re.compile(r"`([a-z_]+)(?:=('[^'`]*'|[^'`\s]+))?`")
 
-    One that takes no value ends with a full stop, see :func:`faircil.cli.console.with_flags`.
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, Flag]:
+    """Return the options of a command by the parameters of the library that they set."""
+    options = parser._option_string_actions
+    flags = {
+        action.dest: Flag(option, action.nargs != 0)
+        for option, action in options.items()
+        if option.startswith("--")
+    }
+    others = OTHERWISE_NAMED.items()
+    return flags | {name: flag for name, flag in others if flag.text.split()[0] in options}
+
+
+def with_flags(message: str, flags: Mapping[str, Flag]) -> str:
+    """Write the parameters that a message of the library names as options of the command line.
+
+    Another name with a value is a setting, if the command takes any; all else stays as it is.
+
+    Examples
+    --------
+    >>> flags = {"folder": Flag("--out"), "again": Flag("--force", False), "set": Flag("--set")}
+    >>> with_flags("choose another `folder`, or use `again=True` with `lr=0.1`", flags)
+    'choose another --out, or use --force with --set lr=0.1'
     """
-    flags: dict[str, str] = {}
-    for name in sorted(COMMANDS, key=lambda name: name != chosen):
-        parser = Parser(add_help=False)
-        import_module(COMMANDS[name].module or "").add_arguments(parser)
-        for action in parser._actions:
-            option = next((text for text in action.option_strings if text.startswith("--")), None)
-            if option is not None:
-                flags.setdefault(action.dest, option + "." * (action.nargs == 0))
-    return flags | {name: flags[dest] for name, dest in PARAMETERS.items()}
+
+    def written(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name in flags:
+            flag = flags[name]
+            if value is None or not flag.takes_value:
+                return flag.text
+            plain = value.strip("'")
+            return f"{flag.text} {shlex.quote(plain)}"
+        return f"--set {name}={value}" if value and "set" in flags else match[0]
+
+    return PARAMETER.sub(written, message)
 
 
 def _build_parser(chosen: str | None) -> argparse.ArgumentParser:

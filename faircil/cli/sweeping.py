@@ -62,8 +62,11 @@ def sweep_options(
     if arguments.gpu_jobs > 0:
         try:
             choose_device("cuda")
-        except UsageError as error:
-            mistakes.append(f"--gpu-jobs needs a GPU: {error}")
+        except UsageError:
+            mistakes.append(
+                "--gpu-jobs needs a GPU, and torch sees none; leave it out, or install a CUDA "
+                "build of torch"
+            )
     return SweepOptions(
         arguments.runs, arguments.jobs, arguments.gpu_jobs, arguments.any_code, run_missing
     )

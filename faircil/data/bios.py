@@ -16,7 +16,7 @@ from faircil.data.encode import code_values, draw_test, missing_mistakes, text_m
 from faircil.data.sources import DataFile, FileStatus, data_folder, unpack
 from faircil.data.stream import Integers, Part, Parts
 from faircil.data.tables import read_table
-from faircil.errors import DataError, Mistake, raise_all, shortened
+from faircil.errors import DataError, raise_all, shortened
 
 FOLDER = "biasbios"
 SPLITS = ("train", "test")  # the third, dev, is not used
@@ -272,14 +272,9 @@ def _class_mistakes(classes: Integers, counts: Integers, test_counts: Integers) 
     mistakes: list[str] = []
     if (n := np.count_nonzero(counts)) < CLASSES:
         mistakes.append(
-            Mistake(
-                f"the training split of biasbios has biographies of {n} professions, expected at "
-                f"least {CLASSES} of {len(PROFESSIONS)}; get its files again, or run on them as "
-                "your own data (text hard_text, label profession, sensitive gender)",
-                "own",
-                "text",
-                "sensitive",
-            )
+            f"the training split of biasbios has biographies of {n} professions, expected at "
+            f"least {CLASSES} of {len(PROFESSIONS)}; get its files again, or give them as your own "
+            "data with `own` (text hard_text, label profession, sensitive gender)"
         )
     if len(absent := classes[(counts[classes] > 0) & (test_counts[classes] == 0)]):
         mistakes.append(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from faircil.data.stream import Inputs, Integers
-from faircil.errors import Mistake, shortened
+from faircil.errors import shortened
 
 TEST_MARKS = ("1", "true", "test")
 TRAINING_MARKS = ("0", "false", "train")
@@ -218,12 +218,9 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     mistakes = _value_mistakes(column)
     if not is_numeric_dtype(column) and (distinct := column.nunique()) > MAX_CATEGORIES:
         mistakes.append(
-            Mistake(
-                f"text column '{column.name}' has {distinct} distinct values, more than "
-                f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it "
-                "holds texts, name it as the column of texts",
-                "text",
-            )
+            f"text column '{column.name}' has {distinct} distinct values, more than "
+            f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it holds "
+            "texts, name it as the column of texts with `text`"
         )
     return mistakes
 

@@ -39,7 +39,7 @@ from faircil.data.stream import (
     cut_into_tasks,
 )
 from faircil.data.tables import read_table
-from faircil.errors import DataError, Mistake, raise_all, shortened, unknown_name
+from faircil.errors import DataError, raise_all, shortened, unknown_name
 
 MAX_MISTAKES = 20
 
@@ -69,7 +69,7 @@ def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
         if "" in task
     ]
     mistakes += [
-        f"class '{name}' is {count} times in tasks '{text}'; put it in one task"
+        f"class '{name}' appears {count} times in tasks '{text}'; put it in one task"
         for name, count in times.items()
         if name and count > 1
     ]
@@ -143,15 +143,11 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
         if times > 1
     ]
     if not 0 < spec.test_share < 1:
-        mistakes.append(f"the test share is {spec.test_share}; choose one between 0 and 1")
+        mistakes.append(f"`test_share` is {spec.test_share}, expected a number between 0 and 1")
     if spec.text is not None and spec.use_sensitive:
         mistakes.append(
-            Mistake(
-                f"the text of column '{spec.text}' is the only input, so sensitive columns cannot "
-                "be features too; leave out use_sensitive or text",
-                "use_sensitive",
-                "text",
-            )
+            f"the text of column '{spec.text}' is the only input, so sensitive columns cannot be "
+            "features too; leave out `use_sensitive` or `text`"
         )
     if spec.tasks is not None and spec.label in table:
         mistakes += task_mistakes(spec.tasks, code_values(table[spec.label]).names)

@@ -17,7 +17,7 @@ from pydantic import (
 
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
-from faircil.errors import DataError, FaircilError, Mistake, raise_all, unknown_name
+from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
 from faircil.files import kept_digest
 from faircil.learners import ALIASES, LEARNERS
@@ -59,12 +59,8 @@ def checked_method_and_weighting(
         learner, implied = ALIASES[method]
         if weighting not in (None, implied):
             mistakes.append(
-                Mistake(
-                    f"method '{method}' is '{learner}' with weighting '{implied}', but weighting "
-                    f"is '{weighting}'; use method '{learner}' with weighting '{weighting}'",
-                    "method",
-                    "weighting",
-                )
+                f"method '{method}' is '{learner}' with weighting '{implied}', but weighting is "
+                f"'{weighting}'; use `method='{learner}'` with `weighting='{weighting}'`"
             )
         return learner, implied
     weighting = weighting or "none"
@@ -89,25 +85,21 @@ def checked_measure(
         mistakes.append(unknown_name("measure", measure, MEASURES))
     elif MEASURES[measure].by_attribute:
         what = f"measure '{measure}'"
-        mistakes += attribute_mistakes(what, dataset, own, Mistake("use measure 'eer'", "measure"))
+        mistakes += attribute_mistakes(what, dataset, own, "use `measure='eer'`")
     return measure
 
 
 def attribute_mistakes(
     what: str, dataset: str | None, own: OwnData | None, *remedies: str
 ) -> list[str]:
-    """Say that the data has no sensitive attribute, which ``what`` needs, if so.
-
-    A remedy may be a :class:`faircil.errors.Mistake`, with the arguments that it is about.
-    """
+    """Say that the data has no sensitive attribute, which ``what`` needs, if so."""
     compares = f"{what} compares the values of a sensitive attribute, and"
-    named = [name for part in remedies if isinstance(part, Mistake) for name in part.arguments]
     if own and not own.sensitive:
-        advice = ", or ".join([*remedies, "name a sensitive column"])
-        return [Mistake(f"{compares} none is named for {own.path}; {advice}", *named, "sensitive")]
+        advice = ", or ".join([*remedies, "name a sensitive column with `sensitive`"])
+        return [f"{compares} none is named for {own.path}; {advice}"]
     if not own and (row := DATASETS.get(dataset or "")) and row.attribute is None:
-        advice = "; ".join([f"{dataset} has none", *remedies])
-        return [Mistake(f"{compares} {advice}", *named)]
+        other = "choose a `dataset` that has one (see `faircil list datasets`)"
+        return [f"{compares} {dataset} has none; {', or '.join([*remedies, other])}"]
     return []
 
 
@@ -117,23 +109,17 @@ def postprocess_mistakes(
     """Say why the method's predictions cannot be post-processed so."""
     mistakes = [] if epsilon is None else epsilon_mistakes(epsilon)
     if held_out < 0:
-        mistakes.append(
-            Mistake(f"held_out is {held_out}, expected a number of samples, 0 for none", "held_out")
-        )
+        mistakes.append(f"`held_out` is {held_out}, expected a number of samples, 0 for none")
     if postprocess == "none":
         if epsilon is not None:
-            sentence = "epsilon is for post-processing; choose postprocess 'eps-fair' too"
-            mistakes.append(Mistake(sentence, "postprocess"))
+            mistakes.append("`epsilon` is for post-processing; add `postprocess='eps-fair'`")
     elif postprocess not in POSTPROCESSES:
         mistakes.append(unknown_name("postprocess", postprocess, [*POSTPROCESSES, "none"]))
     elif method in LEARNERS and not LEARNERS[method].replays and held_out == 0:
         mistakes.append(
-            Mistake(
-                f"postprocess '{postprocess}' is fitted on the buffer, and method '{method}' keeps "
-                "none; hold samples out (held_out=32), or use a method that replays",
-                "held_out",
-                "method",
-            )
+            f"postprocess '{postprocess}' is fitted on the buffer, and method '{method}' keeps "
+            "none; hold samples out of training with `held_out=32`, or choose a `method` that "
+            "replays"
         )
     return mistakes
 
@@ -236,12 +222,8 @@ def resolve(
     mistakes = list(mistakes)
     if dataset is None and own is None:
         mistakes.append(
-            Mistake(
-                "nothing to run on: name a dataset (see `faircil list datasets`), or give your own "
-                "data",
-                "dataset",
-                "own",
-            )
+            "nothing to run on: name a dataset with `dataset` (see `faircil list datasets`), or "
+            "give your own data with `own`"
         )
     if dataset is not None and own is not None:
         mistakes.append(f"dataset '{dataset}' and own data {own.path} are given; give one of them")
@@ -256,17 +238,15 @@ def resolve(
     if postprocess != "none":
         mistakes += attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
     elif held_out:
-        mistakes += attribute_mistakes("post-processing, which held_out is for,", dataset, own)
+        mistakes += attribute_mistakes("post-processing, which `held_out` is for,", dataset, own)
     texts = has_texts(dataset, own)
     given = parse_overrides(overrides, method, mistakes, texts=texts)
     values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
     values.update(given)
     if own and (named := fields_of(DataSettings).keys() & values.keys()):
         mistakes.append(
-            Mistake(
-                f"setting {', '.join(sorted(named))} is for named datasets; own data has tasks",
-                "tasks",
-            )
+            f"setting {', '.join(sorted(named))} is for named datasets; choose the tasks of own "
+            "data with `tasks`"
         )
     settings = validate_settings(values, method, measure, mistakes, texts=texts)
     if settings is not None and settings.text is not None and not mistakes:

@@ -270,6 +270,6 @@ def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
     if not all(torch.isfinite(parameter).all() for parameter in learner.net.parameters()):
         raise DivergedError(
             f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
-            f"or NaN weights; lower the learning rate (lr={lr / 10:g}; it was {lr:g}) or tau",
-            arguments=("overrides",),
+            f"or NaN weights; lower the learning rate with `lr={lr / 10:g}` (it was {lr:g}), or "
+            "lower tau"
         )

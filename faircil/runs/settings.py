@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import BaseModel, SerializeAsAny, TypeAdapter, ValidationError, model_serializer
 from pydantic.fields import FieldInfo
 
-from faircil.errors import Mistake, UsageError, collecting, shortened, unknown_name
+from faircil.errors import UsageError, collecting, shortened, unknown_name
 from faircil.fields import SETTINGS, Count, fields_of, one_of, setting_mistakes
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
@@ -196,12 +196,8 @@ def parse_overrides(
             mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
         elif name in fields_of(TextOptions) and not texts:
             mistakes.append(
-                Mistake(
-                    f"setting '{name}' is for texts, and the data of this run has none; name the "
-                    "column of texts, or choose a dataset of texts (`faircil list datasets`)",
-                    "text",
-                    "dataset",
-                )
+                f"setting '{name}' is for texts, and the data of this run has none; name the column "
+                "of texts with `text`, or choose a `dataset` of texts (see `faircil list datasets`)"
             )
         elif name not in known:
             owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]

@@ -109,12 +109,8 @@ def serve(pipe: Connection, place: Place) -> None:
     try:
         while True:
             work: Work = pipe.recv()
-            if work.code == code_digest(work.config):
-                pipe.send(answer(work, place, streams))
-            else:
-                pipe.send(
-                    Answer(None, "the code has changed since the sweep began; start it again")
-                )
+            same = work.code == code_digest(work.config)
+            pipe.send(answer(work, place, streams) if same else Answer(None, CHANGED))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         pass
 

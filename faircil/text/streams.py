@@ -52,8 +52,7 @@ def encoded(
     if options.pool == FIRST_TOKEN and not encoder.bidirectional:
         raise UsageError(
             f"encoder '{options.encoder}' reads from left to right, so its first token, which "
-            "pooling=cls takes for the text, knows nothing of it; use pooling=mean",
-            arguments=("overrides",),
+            "pooling=cls takes for the text, knows nothing of it; use `pooling=mean`"
         )
     used, places = _used_texts(stream)
     texts = [(stream.texts or ())[number] for number in used]

@@ -237,8 +237,7 @@ def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
     except OSError as error:
         raise StorageError(
             f"cannot write to {folder}: {error.strerror or error}; free space, or choose another "
-            "folder",
-            arguments=("out",),
+            "folder with `folder`"
         ) from None
     scored = [trial for trial in ranked(tuned.trials) if trial.score is not None]
     values = [objective.values(trial.runs) for trial in scored]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from faircil.errors import Mistake, UsageError, collecting, raise_all
+from faircil.errors import UsageError, collecting, raise_all
 from faircil.files import applies, shipped_rows
 from faircil.runs.config import RunConfig, attribute_mistakes, has_attribute
 from faircil.runs.settings import Settings, parse_overrides, settings_of, validate_settings
@@ -68,17 +68,13 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
         if not space:
             names = ", ".join(axis.name for axis in shipped)
             mistakes.append(
-                Mistake(
-                    f"nothing is left to choose for {config.label}: the whole search space "
-                    f"({names}) is fixed; fix fewer settings, or give values to try",
-                    "fixed",
-                    "tried",
-                )
+                f"nothing is left to choose for {config.label}: the whole search space ({names}) "
+                "is fixed; fix fewer settings with `fixed`, or give values to try with `tried`"
             )
         return space
     space = _parsed(request.tried, mistakes)
     mistakes += [
-        Mistake(f"setting '{axis.name}' is both fixed and tried; give it once", "fixed", "tried")
+        f"setting '{axis.name}' is given with `fixed` and with `tried`; give it once"
         for axis in space
         if axis.name in fixed
     ]
@@ -145,8 +141,9 @@ def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:
         name, equals, values = text.partition("=")
         choices = tuple(dict.fromkeys(values.split(",")))
         if not (name and equals and all(choices)):
-            sentence = f"'{text}' is not of the form name=value,value, such as tau=1,5"
-            mistakes.append(Mistake(sentence, "tried"))
+            mistakes.append(
+                f"'{text}' in `tried` is not of the form name=value,value, such as tau=1,5"
+            )
         elif name in axes:
             mistakes.append(f"setting '{name}' is tried twice; give all its values in one place")
         else:
@@ -184,13 +181,12 @@ def problem_of(request: TuneRequest) -> Problem:
         objective = parse_objective(request.objective or usual_objective(request.measure))
     if objective is not None and objective.by_attribute:
         what = f"objective '{objective.text}'"
-        remedy = Mistake("use 'accuracy - eer'", "objective")
+        remedy = "use `objective='accuracy - eer'`"
         mistakes += attribute_mistakes(what, request.dataset, request.own, remedy)
     if request.budget < 1:
-        sentence = f"the budget is {request.budget} configurations, expected at least 1"
-        mistakes.append(Mistake(sentence, "budget"))
+        mistakes.append(f"`budget` is {request.budget} configurations, expected at least 1")
     if not request.seeds:
-        mistakes.append(Mistake("there is no seed to try on; give one, e.g. 10", "seeds"))
+        mistakes.append("there is no seed to try on; give one with `seeds`, such as 10")
     with collecting(mistakes):
         config = request.config(())
     known = _without_fixed(request) if config is None else config

@@ -86,8 +86,7 @@ def _new_study(seed: int, startup: int) -> optuna.Study:
     except ImportError as error:
         raise FaircilError(
             f"strategy 'optuna' needs the optuna package ({error}): pip install 'faircil[tune]', "
-            "or use strategy 'random'",
-            arguments=("strategy",),
+            "or use `strategy='random'`"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
@@ -159,9 +158,8 @@ class AllCombinations:
         if total > budget:
             raise UsageError(
                 f"the grid of {problem.config.label} has {total:,} configurations, more than the "
-                f"budget of {budget}; raise it to {total}, draw from the grid (strategy 'random'), "
-                "or try fewer values",
-                arguments=("budget", "strategy", "tried"),
+                f"budget of {budget}; raise it with `budget={total}`, draw from the grid with "
+                "`strategy='random'`, or try fewer values with `tried`"
             )
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from faircil.errors import FaircilError, Mistake, collecting, raise_all, unknown_name
+from faircil.errors import FaircilError, collecting, raise_all, unknown_name
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
@@ -57,10 +57,8 @@ class Search:
         request, trials = self.problem.request, tuple(self.trials)
         best = best_of(trials)
         if best is None or self.broken or not self.problem.objective.is_met(best.score or 0.0):
-            failure = self._failure(best)
-            why = f"{self.problem.config.label} on {request.data}: {failure}"
-            named = failure.arguments if isinstance(failure, Mistake) else ()
-            return NotTuned(request, trials, Mistake(why, *named))
+            why = f"{self.problem.config.label} on {request.data}: {self._failure(best)}"
+            return NotTuned(request, trials, why)
         return Tuned(request, trials, best)
 
     def _failure(self, best: Trial | None) -> str:
@@ -71,19 +69,17 @@ class Search:
                 f"nothing is chosen, since {missing} of {tried} trials are missing: {self.broken}"
             )
         if best is None:
-            return Mistake(
-                f"all {tried} trials diverged; try other values, e.g. smaller learning rates "
-                "(lr=0.0001,0.001)",
-                "tried",
+            return (
+                f"all {tried} trials diverged; try other values with `tried`, such as smaller "
+                "learning rates (lr=0.0001,0.001)"
             )
         accuracy, disparity = objective.values(best.runs) or (0.0, 0.0)
-        return Mistake(
+        return (
             f"none of {tried} configurations, of {size(self.problem.space):,} in all, meets "
             f"{objective.disparity} <= {objective.bound:g}; "
             f"{objective.shortfall(accuracy, disparity)} ({' '.join(best.overrides)}). Allow that "
-            "much, or try more configurations or other values",
-            "budget",
-            "tried",
+            "much with `objective`, or try more configurations with `budget` or other values with "
+            "`tried`"
         )
 
 

@@ -35,7 +35,7 @@ def nothing_is_written(tmp_path: Path) -> object:
         (["data", "chek"], "unknown action 'chek': did you mean 'check'?"),
         (["data", "fetch"], "NAME"),
         (["data", "fetch", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
-        (RUN, "on the command line: --dataset NAME, --data FILE --label COLUMN"),
+        (RUN, "with --dataset (see `faircil list datasets`), or give your own data with --data"),
         ([*RUN, "--dataset", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
         ([*TOY, "--method", "fws"], "unknown method 'fws': did you mean 'fsw'?"),
         ([*TOY, "--measure", "eerr"], "unknown measure 'eerr': did you mean 'eer'?"),
@@ -57,9 +57,10 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--seeds", "-1"], "--seeds '-1' cannot be read"),
         ([*TOY, "--seeds", ""], "--seeds '' cannot be read"),
         ([*TOY, "--seeds", "0-9999"], "10,000 seeds, more than 1,000"),
-        ([*TOY, "--measure", "eo"], "toy has none; use measure 'eer'\non the command line: --mea"),
-        ([*TOY, "--measure", "dp"], "toy has none; use measure 'eer'\non the command line: --mea"),
-        ([*TOY, "--weighting", "random"], "use method 'er' with weighting 'random'\non the com"),
+        ([*TOY, "--measure", "eo"], "toy has none; use --measure eer, or choose a --dataset that"),
+        ([*TOY, "--measure", "dp"], "toy has none; use --measure eer, or choose a --dataset that"),
+        ([*TOY, "--weighting", "random"], "use --method er with --weighting random"),
+        ([*TOY, "--held-out", "-1"], "--held-out is -1, expected a number of samples, 0 for none"),
         ([*TOY, "--method", "joint", "--weighting", "fsw"], "it trains on all data at once"),
         ([*TOY, "--method", "finetune", "--weighting", "balanced"], "it keeps no buffer"),
         ([*TOY, "--device", "tpu"], "unknown device 'tpu'; use auto, cpu, cuda or cuda:N"),
@@ -68,13 +69,13 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--test-share", "0"], "--test-share: for your own data"),
         ([*OWN, "--dataset", "toy"], "dataset 'toy' and own data people.csv are given"),
         ([*RUN, "--data", "people.csv"], "--data needs --label COLUMN"),
-        ([*OWN, "--measure", "dp"], "on the command line: --measure NAME, --sensitive COLUMN"),
-        ([*OWN, "--set", "class_order=shuffled"], "own data has tasks\non the command line: --t"),
+        ([*OWN, "--measure", "dp"], "--measure eer, or name a sensitive column with --sensitive"),
+        ([*OWN, "--set", "class_order=shuffled"], "choose the tasks of own data with --tasks"),
         ([*OWN, "--test-share", "x"], "invalid float value: 'x'"),
-        ([*OWN, "--test-share", "1.5"], "the test share is 1.5; choose one between 0 and 1"),
+        ([*OWN, "--test-share", "1.5"], "--test-share is 1.5, expected a number between 0"),
         ([*RUN, "--data", "people.csv", "--label", "jb"], "unknown column 'jb': did you mean"),
         ([*OWN, "--sensitive", "sx"], "unknown column 'sx': did you mean 'sex'"),
-        ([*OWN, "--tasks", "w,x|x,y"], "class 'x' is 2 times in tasks 'w,x|x,y'"),
+        ([*OWN, "--tasks", "w,x|x,y"], "class 'x' appears 2 times in tasks 'w,x|x,y'"),
         ([*OWN, "--tasks", "w,x|q"], "unknown class 'q'"),
         ([*OWN, "--tasks", "w"], "name fewer than two classes"),
     ],
@@ -93,7 +94,7 @@ def test_cuda_where_there_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     outcome = cli(*TOY, "--device", "cuda")
     assert outcome.code == 2
     assert "device 'cuda' is not there: torch sees 0 CUDA devices" in outcome.err
-    assert outcome.err.endswith("on the command line: --device NAME\n")
+    assert "use --device cpu, or install a CUDA build of torch" in outcome.err
 
 
 def test_several_mistakes_are_reported_at_once(cli: Cli) -> None:

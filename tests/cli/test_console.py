@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 
 import faircil.cli.console
-from faircil.cli.console import say, show_columns, show_table, with_flags
-from faircil.cli.parser import flags_of
+from faircil.cli.console import say, show_columns, show_table
+from faircil.cli.parser import flags_of, parse, with_flags
 from faircil.report import Cell, Table
 
 TABLE = Table(
@@ -94,7 +94,9 @@ def test_long_messages_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     ("message", "shown"),
     [
         ("choose another folder with `folder`", "choose another folder with --out"),
-        ("use `measure=eer`, or `sensitive`", "use --measure eer, or --sensitive"),
+        ("use `measure='eer'`, or `sensitive`", "use --measure eer, or --sensitive"),
+        ("give your own data with `own`", "give your own data with --data FILE --label COLUMN"),
+        ("choose fewer with `overrides`", "choose fewer with --set"),
         ("use `again=True` or fewer `jobs`", "use --force or fewer --jobs"),
         ("lower it with `lr=0.1`", "lower it with --set lr=0.1"),
         ("hold some out with `held_out=32`", "hold some out with --held-out 32"),
@@ -102,10 +104,22 @@ def test_long_messages_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_parameters_in_messages_become_options(message: str, shown: str) -> None:
-    assert with_flags(message, flags_of("run")) == shown
+    assert with_flags(message, flags_of(parse(["run"]).parser)) == shown
 
 
-def test_a_command_has_its_own_options_first() -> None:
-    assert flags_of("run")["seeds"] == "--seeds"
-    assert flags_of("postprocess")["epsilon"] == "--epsilon"
-    assert flags_of(None)["folder"] == "--out"
+@pytest.mark.parametrize(
+    ("command", "message", "shown"),
+    [
+        ("tune", "use `objective='accuracy - eer'`", "use --objective 'accuracy - eer'"),
+        ("tune", "leave `lr` out of `fixed`, `tried`", "leave `lr` out of --set, --try"),
+        ("tune", "give a seed with `seeds`", "give a seed with --seeds"),
+        ("postprocess", "another `folder`, `lr=0.1`", "another --out, `lr=0.1`"),
+        (
+            "compare",
+            "use `held_out=32` or another `folder`",
+            "use `held_out=32` or another `folder`",
+        ),
+    ],
+)
+def test_a_command_has_only_its_own_options(command: str, message: str, shown: str) -> None:
+    assert with_flags(message, flags_of(parse([command]).parser)) == shown

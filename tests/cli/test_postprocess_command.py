@@ -83,7 +83,7 @@ def test_runs_that_cannot_be_processed_say_why_all_at_once(cli: Cli) -> None:
         (["postprocess", "runs", "--pool", "a.csv"], "--pool and the folder runs are given"),
         (
             [*RUN, "--epsilon", "0.1"],
-            "on the command line: --postprocess NAME",
+            "--epsilon is for post-processing; add --postprocess eps-fair",
         ),
         ([*RUN, "--postprocess", "esp-fair"], "unknown postprocess 'esp-fair': did you mean"),
         ([*RUN, "--method", "joint", "--postprocess", "eps-fair"], "method 'joint' keeps none"),

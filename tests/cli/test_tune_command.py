@@ -112,9 +112,10 @@ def test_own_data_or_a_dataset_is_needed(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,y\n", encoding="utf-8")
     neither = cli("tune", "--method", "er")
     assert neither.code == 2
-    assert "on the command line: --dataset NAME, --data FILE --label COLUMN" in neither.err
+    assert "with --dataset (see `faircil list datasets`)" in neither.err
+    assert "give your own data with --data FILE --label COLUMN" in neither.err
     both = cli(*TUNE, "--data", "mine.csv", "--label", "y")
     assert "dataset 'toy' and own data mine.csv are given" in both.err
     unlabelled = cli("tune", "--data", "mine.csv", "--budget", "0")
     assert "--data needs --label COLUMN" in unlabelled.err
-    assert "the budget is 0" in unlabelled.err
+    assert "--budget is 0 configurations, expected at least 1" in unlabelled.err

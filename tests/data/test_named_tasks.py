@@ -16,7 +16,7 @@ def test_good_tasks_have_no_mistakes() -> None:
     [
         ("apple,banana||cherry", "task 2 of tasks 'apple,banana||cherry' has an empty class name"),
         ("apple,,banana", "task 1 of tasks 'apple,,banana' has an empty class name"),
-        ("apple|banana,apple", "class 'apple' is 2 times in tasks"),
+        ("apple|banana,apple", "class 'apple' appears 2 times in tasks"),
         ("apple|bananna", "unknown class 'bananna': did you mean 'banana'?"),
         ("apple", "fewer than two classes"),
         ("", "fewer than two classes"),

@@ -35,7 +35,7 @@ def solve_with_cplex(program: WeightProgram) -> Solution:
     except ImportError as error:
         raise SolverError(
             f"solver=cplex needs the cplex package ({error}): pip install 'faircil[cplex]', or use "
-            "solver=auto"
+            "`solver=auto`"
         ) from error
     try:
         with cplex.Cplex() as problem:
@@ -89,5 +89,5 @@ def _explain(error: Exception, program: WeightProgram) -> str:
     return (
         f"a program of {len(program)} weights has {len(form.cost)} variables and "
         f"{len(form.offsets)} constraints for CPLEX, whose free edition takes {FREE} of each: use "
-        "solver=auto, or install CPLEX with a licence"
+        "`solver=auto`, or install CPLEX with a licence"
     )

@@ -98,7 +98,7 @@ def standard_form(program: WeightProgram) -> StandardForm:
     if rows.size + 2 * k > MOST_ENTRIES:
         raise SolverError(
             f"a program of {n} weights and {len(rows)} rows has {rows.size} entries, expected at "
-            f"most {MOST_ENTRIES}: use fewer samples, or granularity=group"
+            f"most {MOST_ENTRIES}: use fewer samples, or `granularity=group`"
         )
     largest = np.abs(rows).max(axis=1, initial=0.0)
     row_scale = 1 / np.where(largest > TINY, largest, 1.0)

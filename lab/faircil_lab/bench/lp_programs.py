@@ -77,7 +77,7 @@ def read_programs(paths: Sequence[Path], mistakes: list[str]) -> list[NamedProgr
         try:
             program = _read(path)
         except DataError as error:
-            mistakes += [f"{path}: {line}" for line in str(error).removeprefix("- ").split("\n- ")]
+            mistakes += [f"{path}: {sentence}" for sentence in error.args]
         else:
             found.append(
                 NamedProgram(path.stem if stems.count(path.stem) == 1 else str(path), program)

@@ -187,8 +187,11 @@ def cases_of(
     if gpu_jobs:
         try:
             choose_device("cuda")
-        except UsageError as error:
-            mistakes.append(f"--gpu-jobs needs a GPU: {error}")
+        except UsageError:
+            mistakes.append(
+                "--gpu-jobs needs a GPU, and torch sees none; leave it out, or install a CUDA "
+                "build of torch"
+            )
     beside = max(jobs, default=1) if suited < len(works) else 0
     cases = [Processes(alone=True)] * alone
     cases += [Processes(number) for number in dict.fromkeys(jobs)]

@@ -75,7 +75,7 @@ def timed_methods(
         try:
             contender.config()
         except UsageError as error:
-            lines |= dict.fromkeys(str(error).removeprefix("- ").split("\n- "))
+            lines |= dict.fromkeys(map(str, error.args))
     mistakes += lines
     return found
 

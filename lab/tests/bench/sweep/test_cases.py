@@ -54,7 +54,7 @@ def test_all_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "--jobs is 7, expected 1 to 6, the number of runs for it",
         "--gpu-jobs is 4, expected 1 to 3, the number of runs for it",
     ]
-    assert mistakes[3].startswith("--gpu-jobs needs a GPU: device 'cuda' is not there")
+    assert mistakes[3].startswith("--gpu-jobs needs a GPU, and torch sees none")
     assert cases([0, 7], [], [])[1] == ["--jobs is 0, expected at least 1"]
 
 
