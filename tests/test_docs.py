@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faircil.cli.parser import parse
+from faircil.cli import parse
 from faircil.registry import KINDS, registry_of
 
 ROOT = Path(__file__).parent.parent

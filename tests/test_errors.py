@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import faircil
-from faircil.cli.parser import PARAMETER, flags_of, parse
+from faircil.cli import PARAMETER, flags_of, parse
 from faircil.errors import (
     DataError,
     FaircilError,

@@ -5,12 +5,218 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import Any, NoReturn
 
+from faircil import __version__
 from faircil.cli.console import say
-from faircil.cli.parser import flags_of, parse, with_flags
-from faircil.errors import FaircilError, UsageError
+from faircil.errors import FaircilError, UsageError, raise_all, unknown_name
+
+GROUP = "faircil.commands"  # entry points by which other packages add commands
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it does, in a line, and its module; None if that is not installed."""
+
+    help: str
+    module: str | None
+
+
+COMMANDS = {
+    "demo": Command(
+        "see unfair forgetting and its cure on a toy and on real digits; no download, a minute",
+        "faircil.cli.demo",
+    ),
+    "run": Command(
+        "train a method over a stream of tasks and measure accuracy and fairness",
+        "faircil.cli.run",
+    ),
+    "compare": Command(
+        "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
+    ),
+    "postprocess": Command(
+        "make predictions nearly independent of a sensitive attribute, and see what it costs",
+        "faircil.cli.postprocess",
+    ),
+    "tune": Command(
+        "choose settings on held-out training data, with the same budget for every method",
+        "faircil.cli.tune",
+    ),
+    "data": Command("list, fetch and check dataset files", "faircil.cli.data"),
+    "list": Command(
+        "list datasets, methods, measures, settings and other pieces, by name",
+        "faircil.cli.lists",
+    ),
+}
+# Commands of the laboratory, a distribution of its own in the same repository.
+LABORATORY = {
+    "reproduce": "reproduce the paper's tables and figures, published values beside ours",
+    "bench": "measure solvers, whole runs, sweeps, or a text encoder",
+}
+
+
+def all_commands() -> dict[str, Command]:
+    """Return every command by name: ours, and those of other packages."""
+    added = {
+        point.name: Command(LABORATORY.get(point.name, f"see {point.module}"), point.module)
+        for point in metadata.entry_points(group=GROUP)
+    }
+    absent = {name: Command(does, None) for name, does in LABORATORY.items()}
+    return {**COMMANDS, **absent, **added}
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help that does not break names at their hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+def add_command(
+    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType, does: str
+) -> None:
+    """Add the command of a module with all of its options."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name,
+        help=does,
+        description=does[0].upper() + does[1:] + ".",
+        epilog=module.EPILOG,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    parser.set_defaults(command=module.command, parser=parser)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are ours: no usage dump, a hint where one helps."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting, so that all errors leave by one door."""
+        raise UsageError(f"{message}\nSee `{self.prog} --help`.")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse what is left over here, where the options that might be meant are known."""
+        parsed, extra = super().parse_known_args(args, namespace)
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        unknown = [text.split("=")[0] for text in extra if text.startswith("--")]
+        raise_all([unknown_name("option", name, options) for name in unknown])
+        if extra:
+            self.error(f"unexpected argument '{extra[0]}'")
+        return parsed, extra
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = str(action.metavar or action.dest)
+            raise UsageError(unknown_name(kind, str(value), map(str, action.choices)))
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Read a command line.
+
+    Returns
+    -------
+    Namespace
+        The options of the command, with ``command``, the function to call, ``parser``, which has
+        its options, and ``typed``, the whole line.
+    """
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    arguments = _build_parser(chosen).parse_args(argv)
+    arguments.typed = shlex.join(["faircil", *argv])
+    return arguments
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option as it is typed, and whether a value follows it."""
+
+    text: str
+    takes_value: bool = True
+
+
+# Parameters of the library whose option has another name.
+OTHERWISE_NAMED = {
+    "again": Flag("--force", takes_value=False),
+    "fixed": Flag("--set"),
+    "folder": Flag("--out"),
+    "overrides": Flag("--set"),
+    "own": Flag("--data FILE --label COLUMN", takes_value=False),
+    "replace": Flag("--force", takes_value=False),
+}
+# A parameter that a message of the library names: `name`, `name=value` or `name='some words'`.
+PARAMETER = re.compile(r"`([a-z_]+)(?:=('[^'`]*'|[^'`\s]+))?`")
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, Flag]:
+    """Return the options of a command by the parameters of the library that they set."""
+    options = parser._option_string_actions
+    flags = {
+        action.dest: Flag(option, action.nargs != 0)
+        for option, action in options.items()
+        if option.startswith("--")
+    }
+    others = OTHERWISE_NAMED.items()
+    return flags | {name: flag for name, flag in others if flag.text.split()[0] in options}
+
+
+def with_flags(message: str, flags: Mapping[str, Flag]) -> str:
+    """Write the parameters that a message of the library names as options of the command line.
+
+    Another name with a value is a setting, if the command takes any; all else stays as it is.
+
+    Examples
+    --------
+    >>> flags = {"folder": Flag("--out"), "again": Flag("--force", False), "set": Flag("--set")}
+    >>> with_flags("choose another `folder`, or use `again=True` with `lr=0.1`", flags)
+    'choose another --out, or use --force with --set lr=0.1'
+    """
+
+    def written(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name in flags:
+            flag = flags[name]
+            if value is None or not flag.takes_value:
+                return flag.text
+            plain = value.strip("'")
+            return f"{flag.text} {shlex.quote(plain)}"
+        return f"--set {name}={value}" if value and "set" in flags else match[0]
+
+    return PARAMETER.sub(written, message)
+
+
+def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Return the parser of ``faircil``, with the options of the chosen command."""
+    parser = Parser(
+        prog="faircil",
+        description="Fair class-incremental learning: learn new classes without forgetting some "
+        "groups more than others.",
+        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage, 130 interrupted.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"faircil {__version__}")
+    subparsers = parser.add_subparsers(metavar="command", required=True)
+    for name, command in all_commands().items():
+        if name != chosen:
+            subparsers.add_parser(name, help=command.help, add_help=False)
+        elif command.module is None:
+            raise UsageError(
+                f"`faircil {name}` is part of the laboratory, which is not installed; in a clone "
+                "of the repository, run `make setup` or `pip install ./lab`"
+            )
+        else:
+            add_command(subparsers, name, import_module(command.module), command.help)
+    return parser
+
 
 DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
 

@@ -15,14 +15,18 @@ from pydantic import (
     model_validator,
 )
 
+from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
-from faircil.data.own import OwnData
+from faircil.data.own import OwnData, load_own
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
 from faircil.files import kept_digest
 from faircil.learners import ALIASES, LEARNERS
+from faircil.metrics import METRICS
 from faircil.postprocess import EPSILON, POSTPROCESSES
 from faircil.postprocess.epsilon_fair import epsilon_mistakes
+from faircil.registry import KINDS
+from faircil.results.code import digest_code
 from faircil.runs.settings import (
     DataSettings,
     Settings,
@@ -32,8 +36,10 @@ from faircil.runs.settings import (
 )
 from faircil.text.encoders import content_digest, find_folder
 from faircil.text.options import TextOptions, unused_mistakes
+from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
+from faircil.weighting.solver import DEFAULT, SOLVERS
 
 
 def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
@@ -283,3 +289,39 @@ def _digest(path: Path) -> str:
         raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; give a file") from None
+
+
+LOOP = ("faircil.runs.experiment",)
+# Tables of pieces: a run depends on the rows that it uses, not on the others.
+TABLES = (
+    "faircil.weighting.selection:WEIGHTINGS",
+    "faircil.postprocess:POSTPROCESSES",
+    *(kind.registry for kind in KINDS.values()),
+    *(f"{kind.registry.partition(':')[0]}:_BUILT_IN" for kind in KINDS.values()),
+)
+
+
+def pieces_of(config: RunConfig) -> list[object]:
+    """Return what a run uses of the tables: rows, and the functions of metrics."""
+    weights = config.settings.weights
+    loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
+    pieces: list[object] = [
+        load_own if config.own is not None else DATASETS[config.dataset],
+        LEARNERS[config.method],
+        WEIGHTINGS[config.weighting],
+        MEASURES[config.measure],
+        LOSSES[loss],
+        SOLVERS[DEFAULT if solver == "auto" else solver],
+    ]
+    if (rule := getattr(config.settings.learner, "buffer_rule", None)) is not None:
+        pieces.append(RULES[rule])
+    if config.postprocess != "none":
+        pieces.append(POSTPROCESSES[config.postprocess])
+    for name, metric in METRICS.items():  # every run has all of them
+        pieces += [name, metric.of, metric.at_end]
+    return pieces
+
+
+def code_digest(config: RunConfig) -> str:
+    """Return a short hash of the code that can change the result of a run."""
+    return digest_code(LOOP, pieces_of(config), TABLES)

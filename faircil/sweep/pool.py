@@ -20,8 +20,7 @@ import torch
 from faircil.compute import choose_device
 from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError, SweepError
-from faircil.runs.config import RunConfig
-from faircil.runs.pieces import code_digest
+from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.state import load_stream
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store

@@ -21,9 +21,8 @@ from faircil.files import claim
 from faircil.learners import LEARNERS
 from faircil.results.folder import seed_folder, write_run
 from faircil.results.record import RunSummary, environment, identity
-from faircil.runs.config import RunConfig
+from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.experiment import Event, run
-from faircil.runs.pieces import code_digest
 from faircil.text.embeddings import EmbeddingProgress
 
 Load = Callable[[RunConfig, int], TaskStream]

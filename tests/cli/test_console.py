@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 
 import faircil.cli.console
+from faircil.cli import flags_of, parse, with_flags
 from faircil.cli.console import say, show_columns, show_table
-from faircil.cli.parser import flags_of, parse, with_flags
 from faircil.report import Cell, Table
 
 TABLE = Table(

@@ -12,8 +12,7 @@ import pytest
 
 import faircil
 from cli_outcome import Cli
-from faircil.cli import main
-from faircil.cli.parser import COMMANDS
+from faircil.cli import COMMANDS, main
 
 
 def program(code: str) -> subprocess.CompletedProcess[str]:

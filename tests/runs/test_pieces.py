@@ -13,8 +13,7 @@ from faircil.learners import LEARNERS
 from faircil.learners.replay import Replay
 from faircil.metrics import METRICS
 from faircil.results.code import _reached, _source
-from faircil.runs.config import RunConfig, resolve
-from faircil.runs.pieces import LOOP, TABLES, code_digest, pieces_of
+from faircil.runs.config import LOOP, TABLES, RunConfig, code_digest, pieces_of, resolve
 from faircil.weighting.measures import MEASURES, Measure, equal_error_rate, equalized_odds
 from small_runs import small_config
 
@@ -96,7 +95,7 @@ def test_an_own_metric_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) 
 
 def test_another_process_finds_the_same(tmp_path: Path) -> None:
     code = (
-        "from faircil.runs.pieces import code_digest\nfrom faircil.runs.config import resolve\n"
+        "from faircil.runs.config import code_digest\nfrom faircil.runs.config import resolve\n"
         "print(code_digest(resolve(dataset='toy', method='fsw')))"
     )
     done = subprocess.run(

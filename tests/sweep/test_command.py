@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from faircil.cli.parser import parse
+from faircil.cli import parse
 from faircil.cli.run import own_data
 from faircil.data.own import OwnData
 from faircil.runs.config import RunConfig, resolve

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from faircil.cli.parser import parse
+from faircil.cli import parse
 from faircil.errors import StorageError
 from faircil.runs.config import resolve
 from faircil.tuning.record import as_page, folder_name, front, run_command, write_tuning
