@@ -196,8 +196,9 @@ def parse_overrides(
             mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
         elif name in fields_of(TextOptions) and not texts:
             mistakes.append(
-                f"setting '{name}' is for texts, and the data of this run has none; name the column "
-                "of texts with `text`, or choose a `dataset` of texts (see `faircil list datasets`)"
+                f"setting '{name}' is for texts, and the data of this run has none; name the "
+                "column of texts with `text`, or choose a `dataset` of texts (see "
+                "`faircil list datasets`)"
             )
         elif name not in known:
             owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]
