@@ -243,7 +243,7 @@ def resolve(
     mistakes += postprocess_mistakes(postprocess, epsilon, held_out, method)
     if postprocess != "none":
         mistakes += attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
-    elif held_out:
+    elif held_out > 0:
         mistakes += attribute_mistakes("post-processing, which `held_out` is for,", dataset, own)
     texts = has_texts(dataset, own)
     given = parse_overrides(overrides, method, mistakes, texts=texts)

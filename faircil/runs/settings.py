@@ -15,7 +15,7 @@ from faircil.errors import UsageError, collecting, shortened, unknown_name
 from faircil.fields import SETTINGS, Count, fields_of, one_of, setting_mistakes
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
-from faircil.text.options import TextOptions, encoder_mode
+from faircil.text.options import TextOptions, way_of
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import SELECTIONS
 from faircil.weighting.weights import FairSampleWeights
@@ -169,7 +169,7 @@ def shipped_settings(
     values: dict[str, Any] = {}
     for row in shipped_rows("faircil.runs", "settings.toml"):
         trained = _is_true(given.get("finetune", values.get("finetune", False)))
-        key["texts"] = encoder_mode(trained) if texts else None
+        key["texts"] = way_of(trained) if texts else None
         if applies(row, key):
             values.update(row["set"])
     known = settings_of(method, texts)
@@ -197,7 +197,8 @@ def parse_overrides(
         elif name in fields_of(TextOptions) and not texts:
             mistakes.append(
                 f"setting '{name}' is for texts, and the data of this run has none; name the "
-                "column of texts with `text`, or choose a `dataset` of texts (see `faircil list datasets`)"
+                "column of texts with `text`, or choose a `dataset` of texts (see "
+                "`faircil list datasets`)"
             )
         elif name not in known:
             owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]

@@ -184,7 +184,7 @@ def problem_of(request: TuneRequest) -> Problem:
         remedy = "use `objective='accuracy - eer'`"
         mistakes += attribute_mistakes(what, request.dataset, request.own, remedy)
     if request.budget < 1:
-        mistakes.append(f"`budget` is {request.budget} configurations, expected at least 1")
+        mistakes.append(f"`budget` is {request.budget}, expected at least 1 configuration")
     if not request.seeds:
         mistakes.append("there is no seed to try on; give one with `seeds`, such as 10")
     with collecting(mistakes):

@@ -72,7 +72,7 @@ def test_all_mistakes_at_once_and_before_any_run(cli: Cli, tmp_path: Path) -> No
         "unknown method 'nope'",
         "setting tau=x is not allowed",
         "unknown strategy 'grit'",
-        "the budget is 0",
+        "--budget is 0",
         "objective 'best' cannot be read",
     ):
         assert outcome.err.count(text) == 1
@@ -118,4 +118,4 @@ def test_own_data_or_a_dataset_is_needed(cli: Cli, tmp_path: Path) -> None:
     assert "dataset 'toy' and own data mine.csv are given" in both.err
     unlabelled = cli("tune", "--data", "mine.csv", "--budget", "0")
     assert "--data needs --label COLUMN" in unlabelled.err
-    assert "--budget is 0 configurations, expected at least 1" in unlabelled.err
+    assert "--budget is 0, expected at least 1 configuration" in unlabelled.err

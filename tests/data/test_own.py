@@ -209,7 +209,7 @@ def test_unusable_test_columns_are_named(tmp_path: Path, mark: Any, message: str
         ({"sensitive": ("sex", "sex")}, "column 'sex' is given 2 times"),
         ({"tasks": "a,b||c"}, "task 2 of tasks 'a,b||c'"),
         ({"tasks": "a,b|e"}, "unknown class 'e'"),
-        ({"test_share": 1.0}, "test share is 1.0"),
+        ({"test_share": 1.0}, "`test_share` is 1.0"),
     ],
 )
 def test_wrong_roles_are_named(tmp_path: Path, options: dict[str, Any], message: str) -> None:

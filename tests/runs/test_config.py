@@ -103,10 +103,10 @@ def test_measure_follows_the_attribute() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "fsw", "weighting": "random"}, "use method 'er' with weighting 'random'"),
+        ({"method": "fsw", "weighting": "random"}, "use `method='er'` with `weighting='random'`"),
         ({"method": "joint", "weighting": "fsw"}, "no current task to weigh"),
         ({"method": "finetune", "weighting": "random"}, "losses of old groups cannot be measured"),
-        ({"measure": "eo"}, "toy has none; use measure 'eer'"),
+        ({"measure": "eo"}, "toy has none; use `measure='eer'`"),
         (
             {"overrides": ["hidden=0"]},
             "hidden=0 is not allowed: it should be greater than or equal",

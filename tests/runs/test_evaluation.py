@@ -152,8 +152,8 @@ def test_a_run_that_goes_on_holds_out_the_same_samples(states: list[RunState]) -
 
 
 def test_held_out_data_needs_an_attribute_and_a_number() -> None:
-    with pytest.raises(UsageError, match=r"held_out is for, compares .* toy has none"):
+    with pytest.raises(UsageError, match=r"`held_out` is for, compares .* toy has none"):
         resolve(dataset="toy", held_out=5)
-    with pytest.raises(UsageError, match="held_out is -1, expected a number of samples"):
+    with pytest.raises(UsageError, match="`held_out` is -1, expected a number of samples"):
         resolve(dataset="toy-groups", held_out=-1)
     assert resolve(dataset="toy-groups", method="joint", postprocess="eps-fair", held_out=5)

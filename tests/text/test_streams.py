@@ -115,7 +115,7 @@ def test_the_first_token_stands_for_a_text_only_where_it_knows_the_text(
 ) -> None:
     blind = replace(tiny_encoder, bidirectional=False)
     monkeypatch.setattr(streams, "kept_encoder", lambda _: blind)
-    with pytest.raises(UsageError, match=r"reads from left to right.*use pooling=mean"):
+    with pytest.raises(UsageError, match=r"reads from left to right.*use `pooling=mean`"):
         encoded(stream, options(tiny_encoder, finetune=True))
     encoded(stream, options(tiny_encoder, finetune=True, pooling="mean"))
     encoded(stream, options(tiny_encoder))

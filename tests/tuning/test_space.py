@@ -114,11 +114,11 @@ def test_all_mistakes_at_once():
     lines = str(caught.value).splitlines()
     expected = [
         "objective 'acc' cannot be read",
-        "the budget is 0 configurations",
+        "`budget` is 0",
         "unknown setting 'nope'",
-        "'lr' is not of the form name=value,value",
+        "'lr' in `tried` is not of the form name=value,value",
         "setting 'alpha' is tried twice",
-        "setting 'epochs' is both fixed and tried",
+        "setting 'epochs' is given with `fixed` and with `tried`",
         "setting tau=-1 is not allowed",
         "unknown setting 'tua': did you mean 'tau'?",
         "setting lam=x is not allowed",

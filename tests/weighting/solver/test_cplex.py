@@ -148,7 +148,7 @@ def test_a_program_beyond_the_free_edition(monkeypatch: pytest.MonkeyPatch) -> N
     fake = install(monkeypatch, CplexError("CPLEX Error  1016: Community Edition.", None, 1016))
     message = (
         r"1200 weights has 1206 variables and 5 constraints .* free edition takes 1000 of each: "
-        r"use solver=auto, or .* licence"
+        r"use `solver=auto`, or .* licence"
     )
     with pytest.raises(SolverError, match=message):
         solve_with_cplex(random_program(0, 3, 2, 1200))
