@@ -229,7 +229,7 @@ def fetch(
 
 
 def _use(provider: Provider, pending: list[DataFile], folder: Path) -> str:
-    """Store what the provider has of ``pending``, strike it off there, and return what went wrong."""
+    """Store the provider's files, remove them from ``pending``, and return its errors."""
     troubles = []
     try:
         for file, content in provider.get(tuple(pending)):

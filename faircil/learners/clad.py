@@ -144,7 +144,7 @@ class Clad(Replay):
 def batch_similarity(
     current: Tensor, replayed: Tensor, in_conflict: Tensor, centre: Tensor
 ) -> Tensor:
-    """Return ``1 + cos(u, v) + 1 + cos(u, c)``; the first two terms only if the batch has conflicts.
+    """Return ``1 + cos(u, v) + 1 + cos(u, c)``, without ``1 + cos(u, v)`` if there is no conflict.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Per-sample gradients of a net in training, and their cosines with the gradient of a buffer.
 
-GSS and OCS select samples by them."""
+GSS and OCS select samples by them.
+"""
 
 from __future__ import annotations
 
