@@ -1,5 +1,4 @@
-"""Cosines of samples with groups for nets of linear layers, whose gradients are outer products.
-"""
+"""Cosines of samples with groups for nets of linear layers, whose gradients are outer products."""
 
 from __future__ import annotations
 
@@ -122,7 +121,7 @@ def layer_factors(
     y: Tensor,
     loss: LossFunction = cross_entropy,
 ) -> Factors:
-    """Compute the factors of n samples, x (n, ...), y (n,), in one forward and one backward pass."""
+    """Compute the factors of n samples, x (n, ...), y (n,), in one forward-backward pass."""
     logits, calls = _run(net, layers, x)
     at = split_gradients(logits.detach(), y, loss)
     deltas = torch.autograd.grad(logits, [call.output for call in calls], at.direction)

@@ -125,8 +125,8 @@ class FairSampleWeights:
     lam: NonNegative = 0.5
     """weight λ of the current classes' loss relative to the disparity"""
     granularity: Annotated[str, one_of("granularity", GRANULARITIES)] = "sample"
-    """variables of the program: sample, a weight per sample; group or cluster, the fraction of each to
-    draw; cluster-weights, a weight per cluster"""
+    """variables of the program: sample, a weight per sample; group or cluster, the fraction of each
+    to draw; cluster-weights, a weight per cluster"""
     gradient: Annotated[str, one_of("gradient", GRADIENTS)] = "last"
     """layers whose gradients are compared: last or all"""
     loss: Annotated[str, one_of("loss", LOSSES)] | Function = "cross-entropy"
@@ -139,7 +139,7 @@ class FairSampleWeights:
     solver: Annotated[str, one_of("solver", SOLVERS, "auto")] | Function = "auto"
     """solver of the linear program, see `faircil list solvers`"""
     head: nn.Linear | str | None = None
-    """the net's last linear layer, or its name; default: found automatically; unused by gradient=all"""
+    """the net's last linear layer, or its name; found automatically; unused by gradient=all"""
 
     @model_validator(mode="wrap")
     @classmethod

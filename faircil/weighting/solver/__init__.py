@@ -51,23 +51,23 @@ def as_solver(piece: Any) -> Solver:
 _BUILT_IN = {
     "exact": Solver(
         "faircil.weighting.solver.exact:solve_exactly",
-        "our own: the vertex with a proof; HiGHS where that fails, with the reason in the status",
+        "our exact solver; an optimal vertex with a proof; HiGHS as fallback, noted in status",
     ),
     "highs": Solver(
         "faircil.weighting.solver.highs:solve_with_highs", "HiGHS, dual simplex; a vertex"
     ),
     "highs-ipm": Solver(
         "faircil.weighting.solver.highs:solve_with_ipm",
-        "HiGHS, interior point; its crossover makes the result a vertex",
+        "HiGHS, interior point with crossover; a vertex",
     ),
     "highs-pdlp": Solver(
         "faircil.weighting.solver.highs:solve_with_pdlp",
-        "HiGHS, first-order method: nearly optimal, the status says how nearly",
+        "HiGHS, first-order method; approximate, with the gap in the status",
         exact=False,
     ),
     "first-order": Solver(
         "faircil.weighting.solver.first_order:solve_first_order",
-        "our own first-order method: a proven gap of 1e-4 of what weights can gain",
+        "our first-order method; approximate, with a proven relative gap of 1e-4",
         exact=False,
     ),
     "cplex": Solver(
