@@ -165,7 +165,7 @@ def joined(parts: Sequence[Biographies]) -> Biographies:
 def parts_of(
     train: Biographies, test: Biographies, classes: Integers, notes: tuple[str, ...]
 ) -> Parts:
-    """Number the professions ``classes`` (int64) as 0, 1, …; exclude the others."""
+    """Map the professions ``classes`` (int64) to classes 0, 1, …; exclude the others."""
     train, test = (split.take(np.isin(split.profession, classes)) for split in (train, test))
     class_of = np.full(len(PROFESSIONS), -1)
     class_of[classes] = np.arange(len(classes))

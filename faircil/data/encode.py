@@ -35,7 +35,7 @@ class Coded:
 
 
 def code_values(column: pd.Series) -> Coded:
-    """Number the distinct values of ``column`` (n,) in sorted order.
+    """Encode the distinct values of ``column`` (n,) in sorted order.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def _name(value: object) -> str:
 
 
 def cross(first: Coded, second: Coded) -> Coded:
-    """Number the combinations of two codings (n,) that occur, in sorted order.
+    """Encode the combinations of two codings (n,) that occur, in sorted order.
 
     Examples
     --------

@@ -88,7 +88,7 @@ class OwnData:
     Parameters
     ----------
     path : str
-        A ``.csv`` or ``.tsv`` file with a header row, optionally gzipped, a ``.parquet`` file, or an
+        A ``.csv`` or ``.tsv`` file with a header row, maybe gzipped, a ``.parquet`` file, or an
         ``.npz`` archive with an array (n,) per column; a numeric array ``x`` (n, d) becomes d
         columns ``x_0``, ``x_1``, ….
     label : str
