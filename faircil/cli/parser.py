@@ -1,4 +1,4 @@
-"""The commands and their options.
+"""The command-line parser: commands, their options, and usage errors.
 
 A command is a module with ``EPILOG``, ``add_arguments`` and ``command``. Only the chosen one is
 imported, so ``--help`` is quick.

@@ -71,7 +71,7 @@ class FittedRule:
     gap : float
         Largest ``|P(ŷ=k | z) − P(ŷ=k)|`` on the pool, in expectation over draws; at most ε.
     error : float
-        Largest standard error of a rate on the pool: gaps on new data are larger by about this amount.
+        Largest standard error of a rate on the pool; gaps on new data are larger by about this.
     notes : tuple of str
         Notes for the user.
     """

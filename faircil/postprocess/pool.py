@@ -38,7 +38,7 @@ class Pool:
     share: Floats
 
     def rates(self, chances: Floats) -> Floats:
-        """Return P(ŷ = k | z), shape (Z, K), if sample i is predicted as k with probability ``chances[i, k]``."""
+        """Return P(ŷ = k | z), (Z, K), for prediction probabilities ``chances[i, k]``."""
         return group_rates(chances, self.group, self.mass, len(self.share))
 
     def value(self, chances: Floats) -> float:

@@ -1,4 +1,4 @@
-"""What a reader has to know before believing a table: summaries, small groups, levelling down."""
+"""Caveats below a table: aggregated metrics, small groups, levelling down, chance level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as data, how its values are written, and the meaning of its marks."""
+"""Tables as data: cells with marks, number formats, legend, and Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What identifies a stored run, and the machine that it was made on."""
+"""The identity of a stored run, and the environment that produced it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in a few numbers, and the mean and deviation over seeds."""
+"""Summaries of runs, and mean and standard deviation over seeds."""
 
 from __future__ import annotations
 

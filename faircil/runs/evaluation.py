@@ -1,4 +1,4 @@
-"""Measure a learner after a task, on the test samples of all tasks so far."""
+"""Evaluation of a learner after a task, on the test samples of all tasks so far."""
 
 from __future__ import annotations
 

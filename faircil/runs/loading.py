@@ -1,4 +1,4 @@
-"""A run before its first task: its data, a net, a learner, an empty buffer."""
+"""The initial state of a run: its data, net, learner and empty buffer."""
 
 from __future__ import annotations
 

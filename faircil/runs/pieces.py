@@ -1,4 +1,4 @@
-"""Which code a run depends on: the run loop, and the pieces that its configuration names."""
+"""The code that a run depends on: the run loop and the components that its configuration names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a run carries from one epoch to the next."""
+"""The state of a run between epochs, which can be saved and resumed."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def _tokens(
 ) -> Iterator[tuple[NDArray[np.int32], bool]]:
     """Yield the tokens of each text, and whether it was truncated.
 
-    Only the beginning of a very long text is tokenised at first, since tokenising needs a multiple of
-    its memory. The rest is used if this gives too few tokens, for example for blanks.
+    Only the beginning of a very long text is tokenised at first, since tokenising needs a multiple
+    of its memory. The rest is used if this gives too few tokens, for example for blanks.
     """
 
     def encode(some: Sequence[str]) -> list[tuple[NDArray[np.int32], bool]]:
