@@ -1,4 +1,4 @@
-"""Errors that speak to the user: what came, what was expected, what to do.
+"""Errors for the user: what was given, what was expected, and what to do.
 
 Everything the user can cause is a :class:`FaircilError`; the command line prints its
 message without a traceback. Anything else that escapes is a bug and keeps its traceback.

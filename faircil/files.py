@@ -1,4 +1,4 @@
-"""Files: paths as users write them, checksums, JSON, and the tables that ship with faircil."""
+"""File helpers: user paths, checksums, JSON, and the tables shipped with faircil."""
 
 from __future__ import annotations
 

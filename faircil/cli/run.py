@@ -1,4 +1,4 @@
-"""``faircil run``: train a method over a stream of tasks, for several seeds."""
+"""``faircil run``: train a method on a stream of tasks, for several seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faircil.errors import UsageError, collecting
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
 
-MOST_SEEDS = 1000  # more is a slip of the fingers
+MOST_SEEDS = 1000  # more is probably a typing error
 EPILOG = """examples:
   faircil run --dataset biased-digits --method fsw
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
@@ -31,34 +31,39 @@ time: a seed is run by the one that comes first.
 
 
 def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
-    """Declare the options; those that are not given are None."""
+    """Declare the options of a user's table; absent options are None."""
     parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
     parser.add_argument("--label", metavar="COLUMN", help="column of the class")
     parser.add_argument(
         "--text",
         metavar="COLUMN",
-        help="column of texts, for an encoder; they are then the only input (default: all columns "
-        "without a role are features)",
+        help="column of texts, which are then the only input (default: all columns without a role "
+        "are features)",
     )
     parser.add_argument("--sensitive", nargs="+", metavar="COLUMN", help="sensitive attributes")
     parser.add_argument(
-        "--tasks", metavar="CLASSES", help="'a,b|c,d' (default: two per task in sorted order)"
+        "--tasks",
+        metavar="CLASSES",
+        help="'a,b|c,d' (default: two classes per task in sorted order)",
     )
     parser.add_argument(
         "--use-sensitive",
         action="store_true",
         default=None,
-        help="use the sensitive columns as features too",
+        help="also use the sensitive columns as features",
     )
     test = parser.add_mutually_exclusive_group()
     test.add_argument("--test-column", metavar="COLUMN", help="column that marks the test rows")
     test.add_argument(
-        "--test-share", type=float, metavar="SHARE", help="else drawn by group (default: 0.3)"
+        "--test-share",
+        type=float,
+        metavar="SHARE",
+        help="without --test-column: share of each group (default: 0.3)",
     )
 
 
 def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | None:
-    """Read the options; None without ``--data``. Adds to ``mistakes`` what does not fit."""
+    """Read the options; None without ``--data``. Append errors to ``mistakes``."""
     from faircil.data.own import OwnData
 
     roles = ("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share")
@@ -78,7 +83,7 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Read ``0-4``, ``3`` or ``0,2,5-7``; sorted, each once.
+    """Parse ``0-4``, ``3`` or ``0,2,5-7`` into sorted, distinct seeds.
 
     Examples
     --------
@@ -112,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--weighting",
         metavar="NAME",
-        help="weights of the current samples: fsw, random, balanced or none",
+        help="sample weighting: fsw, random, balanced or none",
     )
     what.add_argument(
         "--measure",
@@ -122,32 +127,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--postprocess",
         metavar="NAME",
-        help="eps-fair: change predictions after each task so that each class is predicted nearly "
-        "as often in every group; needs the attribute of every test sample",
+        help="eps-fair: adjust predictions after each task so that each class is predicted almost "
+        "equally often in every group; needs the attribute of every test sample",
     )
     what.add_argument(
         "--epsilon",
         type=float,
         metavar="E",
-        help="for --postprocess: how much the shares may differ, 0 to 1 (default: 0.05)",
+        help="for --postprocess: largest difference of prediction rates, 0 to 1 (default: 0.05)",
     )
     what.add_argument(
         "--held-out",
         type=int,
         default=0,
         metavar="N",
-        help="samples of each group that are not trained on but kept for post-processing; without "
-        "them it is fitted on the buffer, of which the net is too sure (default: 0)",
+        help="samples of each group held out from training to fit post-processing; without them it "
+        "is fitted on the buffer, on which the net is overconfident (default: 0)",
     )
     what.add_argument(
         "--evaluate-on",
         choices=("test", "validation"),
         default="test",
         metavar="PART",
-        help="test, or validation: a tenth of each group's training data, held out, so that "
-        "settings can be compared without the test data (default: test)",
+        help="evaluate on test, or on validation: a held-out tenth of each group's training data, "
+        "to compare settings without the test data (default: test)",
     )
-    what.add_argument("--seeds", default="0", metavar="LIST", help="3, 0-4 or 0,2,5 (default: 0)")
+    what.add_argument(
+        "--seeds", default="0", metavar="LIST", help="seeds: 3, 0-4 or 0,2,5 (default: 0)"
+    )
     what.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
     )
@@ -159,19 +166,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="seeds at a time, in processes of their own with one thread each (default: 1)",
+        help="number of seeds to run in parallel, as processes with one thread each (default: 1)",
     )
     how.add_argument(
-        "-o", "--out", type=Path, metavar="DIR", help="folder of the runs (default: below runs/)"
+        "-o", "--out", type=Path, metavar="DIR", help="folder for the runs (default: in runs/)"
     )
     how.add_argument(
         "--force",
         action="store_true",
         help="run finished seeds again, and replace runs of another configuration in the folder; "
-        "what faircil did not write is never replaced",
+        "files that faircil did not write are never replaced",
     )
     how.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    how.add_argument("--quiet", action="store_true", help="no progress and no notes")
+    how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -192,7 +199,7 @@ def command(arguments: argparse.Namespace) -> None:
         device = choose_device(arguments.device)
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
-    # Raises if there is any mistake: below, both names are bound.
+    # Raises if there are mistakes, so both names are bound below.
     config = resolve(
         dataset=arguments.dataset,
         own=own,

@@ -1,4 +1,4 @@
-"""Run the seeds of one configuration: reuse what is there, show progress, keep what is finished."""
+"""Run the seeds of one configuration: reuse finished runs, show progress, store results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps on the command line: their options, their progress, and what they say at the end."""
+"""Sweeps on the command line: options, progress and final messages."""
 
 from __future__ import annotations
 
@@ -25,33 +25,37 @@ EVERY = 10.0  # seconds between lines of progress in a log
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of commands that make many runs."""
+    """Declare the options of commands that execute many runs."""
     how = parser.add_argument_group("how to run, and what to keep")
     how.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at a time on the CPU (default: 1)"
+        "--jobs", type=int, default=1, metavar="N", help="parallel runs on the CPU (default: 1)"
     )
     how.add_argument(
         "--gpu-jobs",
         type=int,
         default=0,
         metavar="N",
-        help="runs at a time that share the GPU, beside those on the CPU (default: 0)",
+        help="parallel runs that share the GPU, in addition to those on the CPU (default: 0)",
     )
     how.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept"
+        "--runs",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="folder of runs (default: runs)",
     )
     how.add_argument(
         "--any-code",
         action="store_true",
-        help="use finished runs that other code has made; pages report it",
+        help="reuse finished runs of other code versions; reports mention it",
     )
-    how.add_argument("--quiet", action="store_true", help="no progress and no notes")
+    how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
 
 def sweep_options(
     arguments: argparse.Namespace, mistakes: list[str], *, run_missing: bool = True
 ) -> SweepOptions:
-    """Read the options, and add what is wrong with them to the mistakes."""
+    """Read the options; append errors to ``mistakes``."""
     from faircil.compute import choose_device
     from faircil.sweep.sweep import SweepOptions
 
@@ -73,7 +77,7 @@ def sweep_options(
 
 
 def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> list[Outcome]:
-    """Make all runs that are not there, show progress, and name what went wrong."""
+    """Execute all missing runs, show progress, and report problems."""
     from faircil.sweep.sweep import finish
 
     with tallying(works, quiet) as tally:
@@ -89,7 +93,7 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
 
 
 class Tally:
-    """Counts runs, and estimates from the effort that is left when all will be done."""
+    """Counts runs, and estimates the remaining time."""
 
     def __init__(self, works: Sequence[Work], progress: Progress | Console | None) -> None:
         from faircil.sweep.work import effort
@@ -104,12 +108,12 @@ class Tally:
             self._bar = progress.add_task("", total=self.total, detail="looking for finished runs")
 
     def found(self, outcome: Outcome) -> None:
-        """Count a run that was there."""
+        """Count an existing run."""
         self.reused += 1
         self._count(outcome)
 
     def ended(self, outcome: Outcome) -> None:
-        """Count a run that was made, or given up; the time of the latter does not count."""
+        """Count a run that was executed or has failed; only the former's time counts."""
         if outcome.run is not None:
             self._done += self._efforts[outcome.work.key]
         if outcome.replaced is not None:
@@ -117,11 +121,11 @@ class Tally:
         self._count(outcome)
 
     def waiting(self, work: Work) -> None:
-        """Say that another process is making a run."""
+        """Report that another process is executing a run."""
         self.say(f"another process is making {work.name}; waiting for it")
 
     def say(self, message: str) -> None:
-        """Write a line beside the progress, if any is shown."""
+        """Print a line, above the progress if any is shown."""
         if self._progress is not None:
             shown = self._progress
             console = shown.console if isinstance(shown, Progress) else shown
@@ -141,7 +145,7 @@ class Tally:
             self._progress.print(Text(f"{text}, {self._time_left()}"), soft_wrap=True)
 
     def _is_time(self) -> bool:
-        """Whether to write a line: at first, at the end, and every few seconds."""
+        """Whether to print a line: at the start, at the end, and every few seconds."""
         now = time.monotonic()
         if now - self._told < EVERY and self.finished + self.failed < self.total:
             return False
@@ -164,7 +168,7 @@ def tallying(works: Sequence[Work], quiet: bool) -> Iterator[Tally]:
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Progress | Console | None]:
-    """Give a bar on a terminal, a console for lines elsewhere, nothing if quiet."""
+    """Yield a bar on a terminal, a console elsewhere, None if quiet."""
     console = make_console(stderr=True)
     if quiet or not console.is_terminal:
         yield None if quiet else console
@@ -180,7 +184,7 @@ def _progress(quiet: bool) -> Iterator[Progress | Console | None]:
 
 
 def _say_problems(outcomes: Sequence[Outcome]) -> None:
-    """Name each kind of problem once, with how many runs it cost."""
+    """Report each kind of problem once, with the number of affected runs."""
     runs: dict[str, list[str]] = {}
     for outcome in {outcome.work.key: outcome for outcome in outcomes}.values():
         if outcome.problem is not None:

@@ -1,4 +1,4 @@
-"""``faircil tune``: choose settings without looking at the test data."""
+"""``faircil tune``: choose settings on validation data."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EPILOG = """examples:
   faircil tune --dataset digits --method fsw --try lr=0.001,0.003 tau=1,5 --set alpha=auto
   faircil tune --data mine.csv --label job --sensitive sex --method fsw er
 
-A tenth of each group's training data is held out and stands for the test data. Settings up for
-choice come from a shipped table, or from --try. Finished runs are not made again.
+A tenth of each group's training data is held out for validation. The search space comes from a
+shipped table, or from --try. Finished runs are reused.
 """
 WARNING = (
     "warning: settings are chosen on the test data, as the paper did, so all figures here are too "
@@ -35,7 +35,7 @@ WARNING = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    what = parser.add_argument_group("what to choose settings for")
+    what = parser.add_argument_group("what to tune")
     what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
     what.add_argument(
         "--method",
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME=VALUE",
-        help="settings that are not up for choice",
+        help="fixed settings",
     )
     what.add_argument(
         "--try",
@@ -65,25 +65,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="tried",
         metavar="NAME=VALUE,VALUE",
-        help="settings that are, with their values (default: a shipped table)",
+        help="search space: settings with their candidate values (default: a shipped table)",
     )
     add_own_arguments(parser.add_argument_group("own data, instead of --dataset"))
-    how = parser.add_argument_group("how to choose")
+    how = parser.add_argument_group("search")
     how.add_argument(
         "--objective",
         metavar="TEXT",
-        help="'accuracy - eo_gap', or 'accuracy with eo <= 0.05' (default: accuracy less the "
+        help="'accuracy - eo_gap', or 'accuracy with eo <= 0.05' (default: accuracy minus the "
         "disparity of the measure)",
     )
     how.add_argument(
         "--strategy",
         default="random",
         metavar="NAME",
-        help="random, sequential (the paper's: one setting after another), grid, or optuna "
+        help="random, sequential (one setting after another, as in the paper), grid, or optuna "
         "(default: random)",
     )
     how.add_argument(
-        "--budget", type=int, default=12, metavar="N", help="configurations to try (default: 12)"
+        "--budget",
+        type=int,
+        default=12,
+        metavar="N",
+        help="number of configurations to try (default: 12)",
     )
     how.add_argument(
         "--seed",
@@ -91,25 +95,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="10",
         dest="seeds",
         metavar="LIST",
-        help="seeds that each is tried on: 10 or 10-11 (default: 10)",
+        help="seeds of each trial: 10 or 10-11 (default: 10)",
     )
     how.add_argument(
         "--select-on",
         choices=("validation", "test"),
         default="validation",
         metavar="PART",
-        help="validation; test is the way of the paper and shows too good a picture",
+        help="validation (default), or test, as in the paper, which gives optimistic results",
     )
     add_sweep_arguments(parser)
-    out = parser.add_argument_group("what comes out")
+    out = parser.add_argument_group("output")
     out.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the record (default: in runs/tuning)"
+        "--out", type=Path, metavar="DIR", help="folder for the results (default: in runs/tuning)"
     )
     out.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Try, choose, write the record, print it."""
+    """Run the trials, choose settings, write and print the record."""
     from faircil.files import claim
     from faircil.tuning.record import as_document
     from faircil.tuning.request import NotTuned
@@ -147,7 +151,7 @@ def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRe
             dataset=arguments.dataset or "",
             own=own,
             method=method,
-            # What is wrong with it is said where the requests are checked.
+            # Errors are reported when the requests are checked.
             measure=checked_measure(arguments.measure, arguments.dataset, own, []),
             weighting=arguments.weighting,
             fixed=tuple(arguments.set),

@@ -1,4 +1,4 @@
-"""The datasets of biographies: Bias in Bios, and a small sample of it."""
+"""Biography datasets: Bias in Bios, and a small sample of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GENDERS = ("male", "female")
 CLASSES = 25
 IN_SAMPLE = ("accountant", "dentist", "nurse", "physician", "psychologist", "surgeon")
 TEST_SHARE = 0.3  # of each group of the sample
-GUESSED = "label = classifier top-1"  # in the column that says where a row is from
+GUESSED = "label = classifier top-1"  # in the column of a row's origin
 
 
 def bios_folder() -> Path:
@@ -46,7 +46,7 @@ def bios_folder() -> Path:
 
 
 def split_files() -> dict[str, list[Path]]:
-    """Return the files of each split; DataError if they are not all there, or there twice."""
+    """Return the files of each split; DataError if files are missing or duplicated."""
     states = check_splits()
     problems = dict.fromkeys(state.message for state in states if state.state != "ok")
     raise_all(list(problems), DataError)
@@ -54,7 +54,7 @@ def split_files() -> dict[str, list[Path]]:
 
 
 def check_splits() -> list[FileStatus]:
-    """Return the state of each split's files; their content is not looked at."""
+    """Return the state of each split's files; contents are not checked."""
     return [_status(split) for split in SPLITS]
 
 
@@ -69,7 +69,7 @@ def _status(split: str) -> FileStatus:
 
 
 def _found(split: str) -> list[list[Path]]:
-    """Return the files of a split, for each layout that has some."""
+    """Return the files of a split, for each layout that matches."""
     found = (sorted(bios_folder().glob(layout.format(split))) for layout in LAYOUTS)
     return [files for files in found if files]
 
@@ -86,7 +86,7 @@ def _how_to_get() -> str:
 
 
 def _problem(found: list[list[Path]]) -> str | None:
-    """Say that a split is there several times, or that parts of it are missing."""
+    """Return a message if a split is duplicated or incomplete."""
     if len(found) > 1:
         several = " and ".join(str(files[0]) for files in found)
         return f"is there {len(found)} times, {several}; keep one of them"
@@ -106,7 +106,7 @@ def _problem(found: list[list[Path]]) -> str | None:
 
 
 def sample_file() -> Path:
-    """Return the path of the sample; DataError if it is not there or another file."""
+    """Return the path of the sample; DataError if it is missing or a different file."""
     (status,) = check_sample()
     if status.state != "ok":
         raise DataError(status.message)
@@ -114,7 +114,7 @@ def sample_file() -> Path:
 
 
 def check_sample() -> list[FileStatus]:
-    """Return the state of the sample's file, by its hash."""
+    """Return the state of the sample's file, checked by hash."""
     path = bios_folder() / SAMPLE.name
     where = f"put the file there, or set FAIRCIL_DATA to the folder that has {FOLDER}/{SAMPLE.name}"
     try:
@@ -137,14 +137,14 @@ class Biographies:
     gender: Integers
 
     def take(self, chosen: NDArray[np.bool_]) -> Biographies:
-        """Return those that are chosen, bools (n,)."""
+        """Return the biographies selected by bools (n,)."""
         rows = np.flatnonzero(chosen)
         texts = [self.texts[row] for row in rows.tolist()]
         return Biographies(texts, self.profession[rows], self.gender[rows])
 
 
 def read_biographies(table: pd.DataFrame, path: Path, mistakes: list[str]) -> Biographies:
-    """Read a table's ``COLUMNS``; what is wrong with it goes to ``mistakes``."""
+    """Read a table's ``COLUMNS``; append errors to ``mistakes``."""
     text, profession, gender = (table[name] for name in COLUMNS)
     found = text_mistakes(text)
     professions = _numbers(profession, PROFESSIONS, found)
@@ -154,7 +154,7 @@ def read_biographies(table: pd.DataFrame, path: Path, mistakes: list[str]) -> Bi
 
 
 def joined(parts: Sequence[Biographies]) -> Biographies:
-    """Put biographies of several files together."""
+    """Concatenate biographies of several files."""
     return Biographies(
         [text for part in parts for text in part.texts],
         np.concatenate([part.profession for part in parts]),
@@ -165,7 +165,7 @@ def joined(parts: Sequence[Biographies]) -> Biographies:
 def parts_of(
     train: Biographies, test: Biographies, classes: Integers, notes: tuple[str, ...]
 ) -> Parts:
-    """Make classes 0, 1, … of the professions ``classes`` (int64), and leave the others out."""
+    """Map the professions ``classes`` (int64) to classes 0, 1, …; exclude the others."""
     train, test = (split.take(np.isin(split.profession, classes)) for split in (train, test))
     class_of = np.full(len(PROFESSIONS), -1)
     class_of[classes] = np.arange(len(classes))
@@ -185,7 +185,7 @@ def parts_of(
 
 
 def _numbers(column: pd.Series, names: Sequence[str], mistakes: list[str]) -> Integers:
-    """Return the number of each value, given as a number or as a name; -1 where it is neither."""
+    """Return the number of each value, given as number or name; -1 if it is neither."""
     known = {name: number for number, name in enumerate(names)}
     known |= {str(number): number for number in range(len(names))}
     values = code_values(column)
@@ -201,10 +201,10 @@ def _numbers(column: pd.Series, names: Sequence[str], mistakes: list[str]) -> In
 
 
 def biasbios(_: int) -> Parts:
-    """Biographies without their first sentence, in their own split; the dev split is not used.
+    """Biographies without their first sentence, in the official split; dev is not used.
 
-    Classes are the 25 professions with most training biographies, the largest first; those of
-    equal size come in alphabetical order. Biographies of other professions are left out.
+    Classes are the 25 professions with the most training biographies, in decreasing order; ties are
+    in alphabetical order. Biographies of other professions are excluded.
     """
     mistakes: list[str] = []
     splits = []
@@ -233,10 +233,10 @@ def biasbios(_: int) -> Parts:
 
 
 def biasbios_sample(seed: int) -> Parts:
-    """Sample of six professions with enough biographies, the largest first.
+    """Sample of six professions with enough biographies, in decreasing order.
 
-    Rows whose profession is a classifier's guess are left out. Test biographies are 30 % of each
-    group, drawn from the seed.
+    Rows whose profession was predicted by a classifier are excluded. Test biographies are 30 % of
+    each group, drawn from the seed.
     """
     path = sample_file()
     table = read_table(path, (*COLUMNS, "source"))
@@ -264,7 +264,7 @@ def _counts(biographies: Biographies) -> Integers:
 
 
 def _by_size(counts: Integers) -> Integers:
-    """Return places, the largest count first; where counts are equal, as they come."""
+    """Return indices by decreasing count, ties in original order."""
     return np.argsort(-counts, kind="stable")
 
 

@@ -1,4 +1,4 @@
-"""The datasets by name, and how they become streams of tasks."""
+"""The registry of datasets, and loading one as a stream of tasks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset by name.
+    """A dataset: how it is loaded, and where its files are.
 
     Parameters
     ----------
     load : callable
-        From a seed to the dataset; the seed matters only where something is drawn.
+        Maps a seed to the dataset; the seed only affects random splits and attributes.
     summary : str
-        One line for people.
+        One-line description.
     attribute : str or None
         The sensitive attribute.
     source : str or None
-        Name of its files in :data:`faircil.data.sources.SOURCES`, which are downloaded.
+        Name of its downloadable files in :data:`faircil.data.sources.SOURCES`.
     classes_per_task : int
-        Unless the user says otherwise.
+        Default number of classes per task.
     texts : bool
-        Whether its inputs are texts, for an encoder.
+        Whether inputs are texts, which need an encoder.
     manual_files : ManualFiles or None
-        Its files, where a user has to put them in place. With neither these nor a source, the
-        dataset comes with its code.
+        Files that the user has to provide. Without these and without a source, the dataset is
+        embedded in its code.
     """
 
     load: Loaded[Callable[[int], Parts]] = Loaded()
@@ -51,13 +51,13 @@ class Dataset:
         return self.manual_files.folder if self.manual_files else self.source
 
     def check_files(self) -> list[FileStatus]:
-        """Return the state of each of its files, with their content where a hash is known."""
+        """Return the state of each file; contents are checked if a hash is known."""
         if self.manual_files:
             return self.manual_files.check()
         return check_source(self.source) if self.source else []
 
     def missing_files(self) -> list[Path]:
-        """Return those of its files that are not there; what was fetched is not read for it."""
+        """Return the missing files; contents are not read."""
         if self.manual_files:
             return [file.path for file in self.manual_files.check() if file.state == "missing"]
         files = find_source(self.source).files if self.source else ()
@@ -66,7 +66,7 @@ class Dataset:
 
 
 def as_dataset(piece: Any) -> Dataset:
-    """Make a row of a function from a seed to the data; its docstring is the summary."""
+    """Build a registry row from a function of a seed; its docstring is the summary."""
     if isinstance(piece, Dataset):
         return piece
     if not callable(piece):
@@ -140,11 +140,11 @@ def load_dataset(
     name : str
         A name in :data:`DATASETS`.
     seed : int
-        For what is drawn: splits, colours, class order.
+        Seed of splits, colours and class order.
     shuffle_classes : bool
         Whether the order of classes is drawn from the seed; else 0, 1, 2, ….
     classes_per_task : int, optional
-        Two, unless the dataset says otherwise.
+        Default: that of the dataset.
     """
     from faircil.data.stream import (
         TaskStream,

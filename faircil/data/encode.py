@@ -1,4 +1,4 @@
-"""What makes a column unusable in the role that a user gives it."""
+"""Columns of a user's table: numbering values, encoding features, test rows, and validation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX_NUMERIC_ATTRIBUTE_VALUES = 20
 
 @dataclass(frozen=True)
 class Coded:
-    """Values numbered from 0.
+    """Values encoded as integers from 0.
 
     Parameters
     ----------
     codes : ndarray of int64, shape (n,)
-        Number of each row's value; -1 where it is missing.
+        Code of each row's value; -1 if it is missing.
     names : tuple of str
         Name of value 0, 1, …; each of them occurs.
     """
@@ -35,7 +35,7 @@ class Coded:
 
 
 def code_values(column: pd.Series) -> Coded:
-    """Give numbers to the distinct values of ``column`` (n,) in their sorted order.
+    """Encode the distinct values of ``column`` (n,) in sorted order.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def _name(value: object) -> str:
 
 
 def cross(first: Coded, second: Coded) -> Coded:
-    """Give numbers to the combinations of two codings (n,) that occur, in sorted order.
+    """Encode the combinations of two codings (n,) that occur, in sorted order.
 
     Examples
     --------
@@ -68,25 +68,25 @@ def cross(first: Coded, second: Coded) -> Coded:
 
 
 def fit_inputs(table: pd.DataFrame, train: Integers, first_task: Integers) -> Inputs:
-    """Learn from training rows how the features become inputs.
+    """Fit the encoding of features on training rows.
 
-    Numbers are standardised with the first task's statistics, as later tasks are still unknown
-    when the first is learned; booleans become 0 and 1; text becomes one column per category.
+    Numbers are standardised with statistics of the first task, since later tasks are unknown when
+    it is learned; booleans become 0 and 1; text is one-hot encoded.
 
     Parameters
     ----------
     table : DataFrame, shape (n, features)
         Without missing values.
     train : ndarray of int64
-        Rows whose categories get a column; another category gets zeros in all of them.
+        Rows whose categories get a column; an unseen category is all zeros.
     first_task : ndarray of int64
-        Rows that give mean and standard deviation. A column that is constant there is centred.
+        Rows for mean and standard deviation; a column that is constant there is only centred.
 
     Returns
     -------
     callable
-        Makes the inputs of some rows, float32 of shape (len(rows), d): numeric and boolean
-        columns in the order of the table, then those of the categories.
+        Returns the inputs of given rows, float32 of shape (len(rows), d): numeric and boolean
+        columns in the order of the table, then the one-hot columns.
     """
     numbers = table[[name for name in table if is_numeric_dtype(table[name])]]
     shift, scale = _statistics(numbers, first_task)
@@ -98,12 +98,12 @@ def fit_inputs(table: pd.DataFrame, train: Integers, first_task: Integers) -> In
 
     def inputs(rows: Integers) -> NDArray[np.float32]:
         blocks = [(numbers.iloc[rows].to_numpy(np.float64) - shift) / scale]
-        # An unseen category has code -1, which no column has.
+        # An unseen category has code -1, which matches no column.
         blocks += [
             code[rows, None] == np.arange(len(known))
             for code, known in zip(codes, categories, strict=True)
         ]
-        # A number far outside the first task's range may overflow: TaskStream refuses it.
+        # A number far outside the first task's range may overflow; TaskStream raises an error.
         with np.errstate(over="ignore"):
             return np.concatenate(blocks, axis=1, dtype=np.float32, casting="same_kind")
 
@@ -115,7 +115,7 @@ def _statistics(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     values = numbers.iloc[rows].to_numpy(np.float64)
     shift, scale = values.mean(axis=0), values.std(axis=0)
-    # Rounding gives a constant column a tiny deviation, so its range is what tells.
+    # Rounding gives a constant column a tiny deviation, so its range is tested.
     scale[np.ptp(values, axis=0) == 0] = 1
     flags = [is_bool_dtype(numbers[name]) for name in numbers]
     shift[flags], scale[flags] = 0, 1
@@ -130,8 +130,8 @@ def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
     groups : ndarray of int64, shape (n,)
         Group of each row, numbered from 0.
     share : float
-        Between 0 and 1. A group of two or more rows keeps at least one row on either side, a
-        group of one row is for training.
+        Between 0 and 1. A group of two or more rows keeps at least one row in each part; a single
+        row is used for training.
     seed : int
         Seed of the draw.
 
@@ -146,7 +146,7 @@ def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
     3
     """
     sizes = np.bincount(groups)
-    # Where the bounds cross, at size 1, clip takes the upper one: 0.
+    # For size 1 the bounds cross, and clip returns the upper one, 0.
     wanted = np.clip(np.rint(share * sizes), 1, sizes - 1)
     order = np.random.default_rng([seed, 12]).permutation(len(groups))
     order = order[np.argsort(groups[order], kind="stable")]
@@ -157,14 +157,14 @@ def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
 
 
 def marked_test(column: pd.Series) -> NDArray[np.bool_]:
-    """Return where ``column`` (n,) has one of ``TEST_MARKS``, in any case, as bools (n,)."""
+    """Return whether ``column`` (n,) has one of ``TEST_MARKS``, ignoring case, as bools (n,)."""
     marks = code_values(column)
     is_test = np.array([name.lower() in TEST_MARKS for name in marks.names])
     return is_test[marks.codes]
 
 
 def part_mistakes(y: Coded, test: NDArray[np.bool_]) -> list[str]:
-    """Say which classes of ``y`` (n,) have no training or no test row."""
+    """Return the classes of ``y`` (n,) without training or test rows, as mistakes."""
     mistakes = []
     for part, chosen in (("training", ~test), ("test", test)):
         absent = np.setdiff1d(y.codes, y.codes[chosen])
@@ -238,7 +238,7 @@ def text_mistakes(column: pd.Series) -> list[str]:
 def same_text_mistakes(column: pd.Series) -> list[str]:
     """Return a mistake if all texts, (n,), are the same."""
     first = column.iloc[0].strip()
-    if all(text.strip() == first for text in column):  # most often known at the second
+    if all(text.strip() == first for text in column):  # usually stops at the second
         return [
             f"the {len(column)} texts of column '{column.name}' are all the same, {first!r:.40}; "
             "nothing can be learned from them"
@@ -247,7 +247,7 @@ def same_text_mistakes(column: pd.Series) -> list[str]:
 
 
 def mark_mistakes(column: pd.Series) -> list[str]:
-    """Return the mistakes of ``column`` (n,) as the mark of test rows."""
+    """Return the mistakes of ``column`` (n,) as the indicator of test rows."""
     mistakes = _value_mistakes(column)
     marks = [name.lower() for name in code_values(column).names]
     unknown = [mark for mark in marks if mark not in TEST_MARKS + TRAINING_MARKS]
@@ -265,7 +265,7 @@ def mark_mistakes(column: pd.Series) -> list[str]:
 
 
 def missing_mistakes(column: pd.Series) -> list[str]:
-    """Say which rows of ``column`` (n,) have no value; its index counts the rows from 0."""
+    """Return rows of ``column`` (n,) without a value, as mistakes; its index numbers the rows."""
     missing = column.index[column.isna()]
     if missing.empty:
         return []
@@ -279,7 +279,7 @@ def missing_mistakes(column: pd.Series) -> list[str]:
 def _value_mistakes(column: pd.Series) -> list[str]:
     mistakes = missing_mistakes(column)
     if is_numeric_dtype(column):
-        # Inputs are float32, so what exceeds its range would become infinite.
+        # Inputs are float32, so larger values would become infinite.
         largest = np.finfo(np.float32).max
         if infinite := int((np.abs(column.to_numpy(np.float64)) > largest).sum()):
             mistakes.append(

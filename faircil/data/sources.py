@@ -1,4 +1,4 @@
-"""Files of a dataset that nothing downloads: a user puts them in place."""
+"""Dataset files: where they come from, where they are stored, and whether they are intact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DataFile:
     name : str
         Name in the dataset's folder; a name that ends in ``.gz`` is stored compressed.
     sha256 : str
-        Of the *unpacked* content: every place compresses differently.
+        Hash of the *decompressed* content, since compression differs between sources.
     """
 
     name: str
@@ -41,14 +41,14 @@ class DataFile:
 
     @property
     def spellings(self) -> tuple[str, str]:
-        """The names under which others have this file: not compressed, compressed."""
+        """The names of this file elsewhere: uncompressed, compressed."""
         plain = self.name.removesuffix(".gz")
         return plain, f"{plain}.gz"
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package that holds the files, in a registry with an own client."""
+    """A package in a registry that contains the files."""
 
     registry: Literal["npm", "apt"]
     name: str
@@ -56,7 +56,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a dataset and the places that have them.
+    """The files of a dataset and where to download them.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ class Source:
     about : str
         Citation and licence.
     mirrors : tuple of str
-        Addresses which, followed by a file's name, give the file.
+        Base URLs; a file's name is appended.
     archives : tuple of str
-        Addresses of zip archives with the files.
+        URLs of zip archives with the files.
     packages : tuple of Package
-        For networks that reach a package registry and nothing else.
+        Alternatives for networks that only reach a package registry.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Source:
 
 @dataclass(frozen=True)
 class FileStatus:
-    """Whether a file is in place, with a sentence that says so."""
+    """The state of a file, with a message."""
 
     path: Path
     state: Literal["ok", "missing", "corrupt"]
@@ -93,16 +93,16 @@ class FileStatus:
 
 @dataclass(frozen=True)
 class ManualFiles:
-    """Where such files belong, and whether they are there.
+    """Files that cannot be downloaded automatically and must be provided by the user.
 
     Parameters
     ----------
     folder : str
-        Name of their folder, in the folder of all datasets.
+        Name of their folder inside the data folder.
     about : str
         Citation and licence.
     check : callable
-        Returns the state of each file; where one is not in order, its message says what to do.
+        Returns the state of each file; the message of a missing or invalid one says what to do.
     """
 
     folder: str
@@ -110,7 +110,7 @@ class ManualFiles:
     check: Loaded[Callable[[], list[FileStatus]]] = Loaded()
 
 
-Found = list[tuple[DataFile, bytes]]  # files with their content, packed or not
+Found = list[tuple[DataFile, bytes]]  # files with their contents, compressed or not
 
 
 def _idx_files(
@@ -187,7 +187,7 @@ def find_source(name: str) -> Source:
 
 
 def unpack(file: DataFile, content: bytes) -> bytes:
-    """Return the content of a stored file without its compression, its hash checked."""
+    """Decompress the content of a stored file and check its hash."""
     if not content:
         raise DataError(f"{file.name} is empty")
     if file.name.endswith(".gz"):
@@ -204,7 +204,7 @@ def unpack(file: DataFile, content: bytes) -> bytes:
 
 
 def read_file(source: str, file: str) -> bytes:
-    """Return the unpacked content of a file, its hash checked.
+    """Return the decompressed content of a file after checking its hash.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def read_file(source: str, file: str) -> bytes:
     Raises
     ------
     DataError
-        If the file is missing, empty, damaged or another one; the message says what to do.
+        If the file is missing, empty, damaged or a different one.
     """
     files = {known.name: known for known in find_source(source).files}
     if file not in files:
@@ -255,7 +255,7 @@ def check_source(source: str) -> list[FileStatus]:
 
 
 def files_in_tar(archive: bytes, files: Iterable[DataFile]) -> Found:
-    """Return those of ``files`` that a tar archive has, packed or not, as they are in it."""
+    """Return those of ``files`` that a tar archive contains, compressed or not, unchanged."""
     wanted = by_spelling(files)
     found = []
     with _readable("tar"), tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -269,7 +269,7 @@ def files_in_tar(archive: bytes, files: Iterable[DataFile]) -> Found:
 
 
 def files_in_zip(archive: bytes, files: Iterable[DataFile]) -> Found:
-    """Return those of ``files`` that a zip archive has, packed or not, as they are in it."""
+    """Return those of ``files`` that a zip archive contains, compressed or not, unchanged."""
     wanted = by_spelling(files)
     found = []
     with _readable("zip"), zipfile.ZipFile(io.BytesIO(archive)) as opened:
@@ -283,7 +283,7 @@ def files_in_zip(archive: bytes, files: Iterable[DataFile]) -> Found:
 
 
 def by_spelling(files: Iterable[DataFile]) -> dict[str, DataFile]:
-    """Return the files keyed by every name that others give them."""
+    """Return the files keyed by all their names."""
     return {name: file for file in files for name in file.spellings}
 
 

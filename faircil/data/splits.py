@@ -1,4 +1,4 @@
-"""Which rows are trained on, which are held out, and which groups are too small."""
+"""Splits of the training data: validation, held-out samples, and notes on small groups."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ SMALLEST_PART = 4  # at most every fourth sample of a group is held out
 
 
 def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> TaskStream:
-    """Hold out a part of each group's training data, which then replaces the test data.
+    """Hold out part of each group's training data as validation data in place of the test data.
 
-    Where training samples are copies of an original, whole originals are held out, a share of each
-    class: a copy in training would give away its siblings.
+    If training samples are copies of an original, whole originals are held out, a share of each
+    class: a copy in training would leak into the validation data.
 
     Parameters
     ----------
     stream : TaskStream
-        Its test parts are not used.
+        Its test data is not used.
     seed : int
-        Of the draw.
+        Seed of the split.
     share : float
-        Of each group, between 0 and 1; a group of one sample stays in training.
+        Share of each group, between 0 and 1; a group of one sample stays in training.
     """
 
     def parted(task: Task) -> Task:
@@ -56,7 +56,7 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
 
 
 def small_groups(stream: TaskStream, quota: int) -> list[str]:
-    """Say which groups have no training sample, or fewer than the buffer's quota (0: no buffer)."""
+    """Return notes on groups with no, or fewer training samples than ``quota`` (0: no buffer)."""
     absent, small = [], []
     for number, task in enumerate(stream.tasks, start=1):
         counts = group_counts(task.train)
@@ -86,20 +86,19 @@ def small_groups(stream: TaskStream, quota: int) -> list[str]:
 
 
 def hold_out(train: Samples, per_group: int, seed: int) -> tuple[Samples, Samples | None]:
-    """Split a task's training data into what is trained on and what is held out.
+    """Split a task's training data into training and held-out samples.
 
-    A net is surer of samples that it was trained on than of new ones, and those in the buffer it
-    was trained on most. What is fitted on their probabilities does not fit new samples.
+    A net is overconfident on samples that it was trained on, most of all on the buffer. A rule
+    fitted on their probabilities does not transfer to new samples.
 
     Parameters
     ----------
     train : Samples
         n samples.
     per_group : int
-        How many of each group (y, z) to hold out; fewer where a group is small. 0: None is held
-        out.
+        Number of samples of each group (y, z) to hold out, fewer if the group is small; 0: none.
     seed : int
-        Of the draw; the same split for the same task, also where a run goes on from a saved state.
+        Seed of the split, which is the same for the same task, also in a resumed run.
     """
     if per_group == 0:
         return train, None

@@ -1,4 +1,4 @@
-"""A whole dataset before it is cut into tasks."""
+"""Tasks and streams of tasks, and datasets before they are divided into tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
 
 @dataclass(frozen=True)
 class Part:
-    """The training or test part of a dataset, before it is cut into tasks.
+    """The training or test part of a dataset, before it is divided into tasks.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ class Part:
     z : ndarray of int64, shape (n,), or None
         Attribute values, numbered from 0.
     inputs : callable
-        ``inputs(rows)`` gives the float32 inputs (len(rows), d) of these rows, or where they are
-        texts their int64 numbers (len(rows),) among all texts. A function and not an array, so
-        that large inputs are made once per task and never stand in memory twice.
+        ``inputs(rows)`` returns the float32 inputs (len(rows), d) of these rows, or for texts
+        their int64 indices (len(rows),) among all texts. It is a function and not an array, so
+        that large inputs are created once per task and never held in memory twice.
     """
 
     y: Integers
@@ -75,13 +75,13 @@ class TaskStream:
     attribute_values : tuple of str
         Name of attribute value 0, 1, …; empty without an attribute.
     notes : tuple of str
-        What a user should know about how the data was read.
+        Notes for the user on how the data was read.
     texts : tuple of str or None
-        Where inputs are texts that no encoder has seen yet: all of them, and a sample's ``x`` is
-        the number of its own.
+        If inputs are texts that are not encoded yet: all texts; a sample's ``x`` is the index of
+        its text.
     copies : int
-        Training samples in a row that are copies of one original; 1: none are copies. A split keeps
-        them on one side.
+        Number of consecutive training samples that are copies of one original; 1: no copies. A
+        split keeps copies together.
     """
 
     name: str
@@ -124,19 +124,19 @@ class TaskStream:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes over all tasks, the width of the head."""
+        """Number of classes over all tasks, the number of outputs."""
         return len(self.class_names)
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether x has no NaN and no infinity: a minimum or maximum would show it, in one pass."""
+    """Whether x has no NaN and no infinity, tested by minimum and maximum in one pass."""
     return x.numel() == 0 or bool(torch.isfinite(torch.stack(torch.aminmax(x))).all())
 
 
 def classes_in_tasks(
     n_classes: int, per_task: int, order: Sequence[int] | None = None
 ) -> list[tuple[int, ...]]:
-    """Cut the classes, in ``order``, into tasks of ``per_task`` classes (the last may be smaller).
+    """Divide the classes, in ``order``, into tasks of ``per_task`` (the last may be smaller).
 
     Examples
     --------
@@ -153,7 +153,7 @@ def shuffled_classes(n_classes: int, seed: int) -> list[int]:
 
 
 def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) -> tuple[Task, ...]:
-    """Make one :class:`Task` per tuple of classes."""
+    """Build one :class:`Task` per tuple of classes."""
 
     def rows(part: Part, classes: tuple[int, ...]) -> Integers:
         return np.flatnonzero(np.isin(part.y, classes))

@@ -1,7 +1,7 @@
 """Read a user's file into a table: named columns of numbers, booleans or text.
 
-Whatever the format, the table obeys the same rules: names are unique and not empty, there is at
-least one row, and the words of ``MISSING`` are missing values.
+For every format, column names are unique and not empty, there is at least one row, and the words
+of ``MISSING`` are missing values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 def read_columns(
     path: Path, wanted: Sequence[str] | None, name_mistakes: Callable[[Sequence[str]], list[str]]
 ) -> pd.DataFrame:
-    """Read columns of numbers, booleans and text; dates become text, as they are in other files.
+    """Read a Parquet file's columns of numbers, booleans and text; dates become text.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def read_columns(
     wanted : sequence of str or None
         Columns to read; None: all.
     name_mistakes : callable
-        Says what is wrong with the names of all columns, before any is read.
+        Returns mistakes in the names of all columns, before any is read.
     """
     arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
     try:
@@ -64,7 +64,7 @@ def read_columns(
                 "or text: convert it or leave it out"
             )
     raise_all(mistakes, DataError)
-    # A new table has no remarks of whoever wrote the file, which may ask for an index or odd types.
+    # A new table drops the file's pandas metadata, which may define an index or special types.
     frame: pd.DataFrame = arrow.table(columns).to_pandas()
     return frame
 
@@ -91,14 +91,13 @@ def _package(name: str) -> Any:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read ``path`` by its ending (see ``READERS``).
+    """Read ``path`` by its extension (see ``READERS``).
 
     Parameters
     ----------
     path : Path
     columns : sequence of str, optional
-        The only ones that are needed. Other columns are not kept, nor read where that can be
-        avoided.
+        Columns to keep; others are not read if that can be avoided.
 
     Returns
     -------
@@ -108,8 +107,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     Raises
     ------
     DataError
-        The file is absent, empty, of an unknown kind, not what its ending says, or without one of
-        the columns.
+        The file is missing, empty, of an unknown kind, does not match its extension, or lacks one
+        of the columns.
     """
     reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
     if reader is None:
@@ -134,8 +133,8 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
         "low_memory": False,
     }
     try:
-        # Without a header pandas neither renames repeated names nor takes a surplus first field
-        # of the rows for an index: the peek sees the names as written and refuses longer rows.
+        # Without a header pandas neither renames duplicate names nor takes an extra first field of
+        # the rows as an index: this read sees the names as written and rejects longer rows.
         peek = pd.read_csv(path, header=None, nrows=2, dtype=str, **options)
         names = peek.iloc[0].fillna("").tolist()
         if any("\0" in name for name in names):
@@ -159,7 +158,7 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
 
 
 def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
-    """Find fields that look like several rows of a table with tabs: with tabs and line breaks."""
+    """Find fields with tabs and line breaks, which look like several rows read as one."""
     mistakes: list[str] = []
     for name in table.columns:
         values = enumerate(table[name], start=1)
@@ -226,7 +225,7 @@ def _without_missing_words(column: pd.Series) -> pd.Series:
     if is_numeric_dtype(column):
         return column
     missing = column.isin(MISSING)
-    return column.mask(missing) if missing.any() else column  # a copy only where it must be
+    return column.mask(missing) if missing.any() else column  # a copy only if needed
 
 
 def _name_mistakes(
@@ -237,7 +236,7 @@ def _name_mistakes(
         for name, times in Counter(names).items()
         if name and times > 1
     ]
-    # A column without a name is most often a saved row index, which gives the class away.
+    # A column without a name is usually a saved row index, which can leak the class.
     nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
     if nameless:
         mistakes.append(f"column {', '.join(nameless)} of {path} has no name; name or delete it")

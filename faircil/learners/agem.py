@@ -1,4 +1,4 @@
-"""A-GEM: memory is not trained on; it only keeps a step from undoing what was learned."""
+"""A-GEM: gradients are projected so that the loss of a memory batch does not increase."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from faircil.learners.replay import Buffered
 
 
 class AGem(Buffered):
-    """Steps along the gradient of the current batch, without what would harm a memory batch."""
+    """Follows the gradient of the current batch, projected against that of a memory batch."""
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the current samples; of memory if there is none."""
+        """Return the loss of the current samples; of the memory if there are none."""
         if len(batch.current) or batch.memory is None:
             return super().loss(batch)
         return self._memory_loss(batch.memory)
@@ -32,7 +32,7 @@ class AGem(Buffered):
         def gradient_of(loss: Tensor) -> tuple[Tensor, ...]:
             return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
 
-        # One after the other: a large net keeps what a backward pass needs of one loss at a time.
+        # One after the other: a large net then stores the activations of one loss at a time.
         gradient = gradient_of(self.loss(batch))
         reference = gradient_of(self._memory_loss(batch.memory))
         for parameter, part in zip(trained, project(gradient, reference), strict=True):
@@ -44,10 +44,10 @@ class AGem(Buffered):
 
 
 def project(gradient: Sequence[Tensor], reference: Sequence[Tensor]) -> list[Tensor]:
-    """Return the vector closest to a gradient that does not point against a reference.
+    """Return the vector closest to a gradient that has a nonnegative product with a reference.
 
-    A step along −g raises the reference's loss, to first order, if ``g·r < 0``. Then g loses its
-    part along r: ``g − (g·r / r·r) r``. Nothing is asked of the host, so a GPU need not wait.
+    A step along −g raises the reference's loss, to first order, if ``g·r < 0``. Then the
+    component of g along r is removed: ``g − (g·r / r·r) r``. There is no host synchronisation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Bias correction: distillation, and two numbers that correct the logits of the new classes."""
+"""BiC: distillation, and a scale and an offset that correct the bias towards new classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from faircil.learners.base import Generators, Material, NonNegative, Options, ReplayBuffer, Samples
 from faircil.learners.distillation import DistillationOptions, Distilling
 
-LEAST_DECAY = 1e-4  # where classes can be told apart without error, no finite scale is best
+LEAST_DECAY = 1e-4  # for separable classes no finite scale is optimal
 TOLERANCE = 1e-12  # of the objective
 MOST_STEPS = 100
 
@@ -18,19 +18,19 @@ class BiasCorrectionOptions(DistillationOptions):
     """Settings of bias correction."""
 
     offset_decay: NonNegative = 0.1
-    """weight of half the square of the offset, when scale and offset are fitted"""
+    """weight of the penalty offset²/2 when scale and offset are fitted"""
 
 
 class BiasCorrection(Distilling):
-    """Distil; at the end of a task replace the new classes' logits o by ``scale · o + offset``.
+    """Distillation; after each task, new classes' logits o become ``scale · o + offset``.
 
     The two numbers minimise the cross-entropy on the buffer, which then has as many samples of
     each new class as of each old one. The original holds out a tenth of the buffer and as many
-    new samples for this, and trains on the rest; of 32 samples per class that leaves 3. Here the
-    fit is on all of them, and they have been trained on.
+    new samples for this fit; with 32 samples per class these are only 3. Here the fit uses all
+    buffer samples, although the net was trained on them.
 
-    Only the logits of the latest classes are ever corrected, as in the original: the corrected
-    net teaches the next task, so the correction passes into the weights there.
+    Only the logits of the latest classes are corrected, as in the original: the corrected net is
+    the teacher of the next task, so its weights absorb the correction.
     """
 
     options = BiasCorrectionOptions
@@ -42,13 +42,13 @@ class BiasCorrection(Distilling):
         self.correction: tuple[Tensor, Tensor] | None = None  # scale and offset, (classes,) each
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Let the corrected net teach, then train without the correction."""
+        """Use the corrected net as the teacher, then train without the correction."""
         material = super().begin_task(train, buffer)
         self.correction = None
         return material
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Fit the correction on the buffer, which holds the task already."""
+        """Fit the correction on the buffer, which already contains the task."""
         if not self.old or not self.new or buffer.samples is None:
             return
         logits = self.scores(buffer.samples.x)
@@ -71,8 +71,8 @@ class BiasCorrection(Distilling):
 def fit_correction(logits: Tensor, y: Tensor, is_new: Tensor, offset_decay: float = 0.0) -> Tensor:
     """Minimise ``mean CE(corrected logits, y) + offset_decay · offset² / 2`` by Newton's method.
 
-    The corrected logits are affine in scale and offset, so the problem is convex; with a slight
-    pull towards scale 1 and offset 0 it always has one solution.
+    The corrected logits are affine in scale and offset, so the problem is convex. A small
+    regularisation towards scale 1 and offset 0 makes the solution unique.
 
     Parameters
     ----------

@@ -150,7 +150,7 @@ class Clad(Replay):
 def batch_similarity(
     current: Tensor, replayed: Tensor, in_conflict: Tensor, centre: Tensor
 ) -> Tensor:
-    """Return ``1 + cos(u, v) + 1 + cos(u, c)``, without the first two terms if nothing conflicts.
+    """Return ``1 + cos(u, v) + 1 + cos(u, c)``, without ``1 + cos(u, v)`` if there is no conflict.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Dark Experience Replay++: replay with labels, and with the logits that the net gave before.
+"""DER++ (dark experience replay): replay with labels and with earlier logits of the net.
 
-Not the method called DER in the FSW paper: that is the dynamically expandable representation of
-Yan et al. 2021, which grows a net per task.
+This is not the method called DER in the FSW paper, which is the dynamically expandable
+representation of Yan et al. 2021 with a growing net.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class DarkReplayOptions(ReplayOptions):
 class DarkReplay(Replay):
     """Minimise ``mean(w · CE) + τ · mean(CE of memory) + distill · mean((f(x) − target)²)``.
 
-    The last mean is over the samples of the same memory batch and over all classes, those not yet
-    seen included. The original draws a memory batch for each of the two terms: the same in
-    expectation, and a third more to compute. Samples enter the buffer at the end of their task,
-    so that is when their stored logits are from; the original fills it during the task.
+    The last mean is over the samples of the same memory batch and over all classes, including
+    unseen ones. The original draws a memory batch for each of the two terms, which is equal in
+    expectation and takes a third more computation. Samples enter the buffer, and their logits are
+    stored, at the end of their task; the original fills the buffer during the task.
     """
 
     options = DarkReplayOptions
@@ -50,14 +50,14 @@ class DarkReplay(Replay):
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
-        self.targets: Tensor | None = None  # (m, classes), a row for each sample of the buffer
+        self.targets: Tensor | None = None  # (m, classes), one row per buffer sample
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Take the net's logits of the buffer as targets: of all of it, or of what is new in it."""
+        """Use the net's logits as targets, for the whole buffer or for its new samples only."""
         material = super().begin_task(train, buffer)
         memory = material.memory
         if memory is not None:
-            # The net is still as the last task left it, and a buffer grows at its end.
+            # The net has not changed since the last task, and new samples are at the buffer's end.
             if self.settings.logits == "task-end" or self.targets is None:
                 self.targets = self.scores(memory.x)
             else:
@@ -66,7 +66,7 @@ class DarkReplay(Replay):
         return material
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once."""
+        """Compute all terms in one forward pass."""
         logits = self.net(batch.x)
         loss = replay_loss(logits, batch, self.settings.tau)
         if self.targets is None or batch.memory_rows is None:

@@ -1,4 +1,4 @@
-"""Asymmetric cross-entropy: current samples do not push the logits of old classes down."""
+"""ER-ACE: replay with a cross-entropy in which current samples ignore the old classes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class AsymmetricOptions(Options):
 class AsymmetricReplay(SelectsAtTaskStart):
     """Minimise ``mean(w · CE of current, old classes left out) + τ · mean(CE of memory)``.
 
-    In the first term the softmax runs over the classes of the batch and those that no earlier task
-    had. Only the memory sets old classes against new ones, so it must hold current samples while
-    the task goes on, in the first task too. The original takes samples in one by one as they pass,
-    by reservoir; here those that the buffer keeps are at hand from the task's start. The original's
-    cosine head is not used: the net is that of all methods.
+    In the first term the softmax runs over the classes of the batch and those of no earlier task.
+    Only the memory contrasts old classes with new ones, so it must contain current samples during
+    the task, including the first task. The original adds samples during training by reservoir
+    sampling; here the task's buffer samples are selected at its start. The original's cosine head
+    is not used: all methods have the same net.
     """
 
     options = AsymmetricOptions
 
     settings: AsymmetricOptions
 
-    old_classes: Tensor  # of int64; on the device of the task
+    old_classes: Tensor  # int64, on the device of the task
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Note the old classes where a step finds them without a copy from the host."""
+        """Store the old classes on the device, so that a step needs no copy from the host."""
         material = super().begin_task(train, buffer)
         self.old_classes = torch.tensor(self.old, dtype=torch.int64, device=train.y.device)
         return material
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once."""
+        """Compute both terms in one forward pass."""
         new, old = batch.split(self.net(batch.x))
         y = batch.current.y
         left_out = torch.zeros(new.shape[1], dtype=torch.bool, device=y.device)

@@ -1,4 +1,4 @@
-"""FairBatch-style sampling: draw more of the groups with the larger losses."""
+"""FairBatch-style sampling: groups with larger losses are drawn more often."""
 
 from __future__ import annotations
 
@@ -25,22 +25,21 @@ class FairBatchOptions(BufferOptions):
     """Settings of FairBatch-style sampling."""
 
     share_step: Share = 0.01
-    """how much of a class's share moves per epoch from its best to its worst group"""
+    """share of a class that moves per epoch from its best to its worst group"""
 
 
 class FairBatch(Buffered):
-    """Minimise the mean loss of batches whose shares of groups follow the losses.
+    """Minimise the mean loss of batches whose group shares are adapted to the losses.
 
-    The task and the buffer are one pool, and half of each batch comes from either. Where there is
-    an attribute, its values have shares λ within each class that add up to 1. They begin as they
-    are in the pool. At each epoch's start the mean losses of all groups are measured, and the class
-    with the largest difference moves ``share_step`` of λ from its best to its worst group: with two
-    values the rule for equalised odds, of any number of classes instead of two.
+    The task and the buffer form one pool, and half of each batch comes from each. With an
+    attribute, its values have shares λ within each class that sum to 1 and start at their values in
+    the pool. At the start of each epoch the mean losses of all groups are measured, and the class
+    with the largest difference moves ``share_step`` of λ from its best to its worst group. With two
+    values this is the rule for equalized odds, generalised from two to any number of classes.
 
-    Where there is no attribute the classes themselves are the groups, and share moves between any
-    two of them, old and new: the analogue for equal error rates. The halves are then only the
-    beginning. The same holds with an attribute if the measure of the run compares classes, as
-    ``eer`` does.
+    Without an attribute the classes are the groups, and share moves between any two of them, old
+    or new: the analogue for equal error rates. The halves are then only the starting point. The
+    same holds with an attribute if the measure of the run compares classes, as ``eer`` does.
 
     An epoch draws twice as many samples as the task has. With batches twice as large as usual it
     makes as many steps as replay does.
@@ -55,42 +54,42 @@ class FairBatch(Buffered):
         super().__init__(net, settings, generators)
         self.pool: Samples | None = None
         self.count = 0  # rows to draw in an epoch
-        self.group = torch.zeros(0, dtype=torch.int64)  # of the pool's samples, (n,)
-        self.block = torch.zeros(0, dtype=torch.int64)  # of the groups: who trades shares, (G,)
-        self.share = torch.zeros(0)  # of each group in a batch, (G,)
+        self.group = torch.zeros(0, dtype=torch.int64)  # group of each sample of the pool, (n,)
+        self.block = torch.zeros(0, dtype=torch.int64)  # groups of a block exchange shares, (G,)
+        self.share = torch.zeros(0)  # share of each group in a batch, (G,)
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Pool the task with the buffer; shares begin as they are there, half and half."""
+        """Pool the task with the buffer; initialise the shares, half for each."""
         memory = super().begin_task(train, buffer).memory
         parts = [train] if memory is None else [train, memory]
         self.pool, self.count = concatenate(parts), 2 * len(train)
         old = (torch.arange(len(self.pool), device=train.y.device) >= len(train)).long()
-        # A class that comes back is a block of its own in the buffer.
+        # A recurring class is a separate block in the buffer.
         kinds = self.pool.keys(self.by_attribute)
         keys, self.group = unique_rows(torch.cat([old[:, None], kinds], dim=1))
         by_value = self.by_attribute and train.z is not None
-        columns = 2 if by_value else 0  # what makes a block: half and class, or nothing
+        columns = 2 if by_value else 0  # a block is a half and class, or everything
         _, self.block = unique_rows(keys[:, :columns])
         half = torch.bincount(old).float()
         self.share = torch.bincount(self.group) / half[keys[:, 0]] / len(parts)
         return Material(self.pool)
 
     def begin_epoch(self, epoch: int, epochs: int) -> Tensor:
-        """Measure the groups, move a share, and draw the epoch's rows."""
+        """Measure the group losses, move a share, and draw the epoch's rows."""
         del epoch, epochs
         self.share = moved(self.share, self._group_losses(), self.block, self.settings.share_step)
         return draw_by_share(self.group, self.share, self.count, self.generators.method)
 
     def _group_losses(self) -> Tensor:
         """Return the mean loss of each group in the pool, (G,)."""
-        assert self.pool is not None  # a task has begun
+        assert self.pool is not None  # set by begin_task
         losses = cross_entropy(self.scores(self.pool.x), self.pool.y, reduction="none")
         members = rows_of_groups(self.group, len(self.share))
         return torch.stack([losses[rows].mean() for rows in members])
 
 
 def moved(share: Tensor, losses: Tensor, block: Tensor, step: float) -> Tensor:
-    """Move share from the best to the worst group of the block where they differ most.
+    """Move share from the best to the worst group of the block with the largest difference.
 
     Parameters
     ----------
@@ -98,7 +97,7 @@ def moved(share: Tensor, losses: Tensor, block: Tensor, step: float) -> Tensor:
     block : Tensor of int64, shape (G,)
         Block of each group, numbered from 0 without gaps.
     step : float
-        How much of the block's share moves; less where the best group has less.
+        Amount of the block's share that moves; less if the best group has less.
     """
     inside = block == torch.arange(int(block.max()) + 1, device=block.device)[:, None]
     worst_loss, worst = torch.where(inside, losses, -torch.inf).max(dim=1)

@@ -1,4 +1,4 @@
-"""FaIRL: features in which classes lie far apart and attribute values do not."""
+"""FaIRL: features trained by rate reduction to separate classes but not attribute values."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ BATCH = 64
 
 
 def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tuple[nn.Module, MLP]:
-    """Replace the net's last linear layer; return the net and its reader.
+    """Replace the net's last linear layer; return the net and its classifier.
 
     Parameters
     ----------
     net : Module
-        Is changed, unless it is nothing but a linear layer.
+        Modified in place, unless it is a single linear layer.
     kind : str
         ``linear``, or ``mlp`` for one hidden layer.
     generator : torch.Generator
-        Of the initial weights.
+        For the initial weights.
     """
     head = last_linear(net)
     width = head.in_features
@@ -57,7 +57,7 @@ def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tup
 
 
 def normalised_mlp(width: int, generator: torch.Generator) -> nn.Module:
-    """Make an MLP of three layers of the same width, its output normalised per sample."""
+    """Build an MLP of three layers of the same width with a per-sample normalised output."""
     mlp = build_mlp(width, width, (width, width), _seed(generator))
     return nn.Sequential(mlp, nn.LayerNorm(width, elementwise_affine=False))
 
@@ -67,7 +67,7 @@ def _seed(generator: torch.Generator) -> int:
 
 
 def rate(features: Tensor) -> Tensor:
-    """Return the rate of all features together, a scalar.
+    """Return the rate of all features, a scalar.
 
     Parameters
     ----------
@@ -84,22 +84,22 @@ def rate_reduction(features: Tensor, keys: Tensor) -> Tensor:
     ----------
     features : Tensor, shape (n, d)
     keys : Tensor, shape (n,) or (n, columns)
-        Samples are in the same group where their keys are equal.
+        Samples with equal keys are in the same group.
     """
     size = same_group(keys).sum(dim=1)
     return rate(features) - (size * shares(features, keys)).sum() / max(len(features), 1)
 
 
 def drift(features: Tensor, before: Tensor, keys: Tensor) -> Tensor:
-    """Return how far each group has moved, summed over the groups, a scalar.
+    """Return the drift of the features, summed over the groups, a scalar.
 
-    Of a group now, ``Z``, and before, ``Z̄``, it is ``R(Z ∪ Z̄) − ½ R(Z) − ½ R(Z̄)``: how well the
-    features tell the two moments apart, 0 if they are the same.
+    For a group with current features ``Z`` and earlier features ``Z̄`` it is
+    ``R(Z ∪ Z̄) − ½ R(Z) − ½ R(Z̄)``, which is 0 if they are equal.
 
     Parameters
     ----------
     features, before : Tensor, shape (n, d)
-        Of the same samples.
+        Features of the same samples.
     keys : Tensor, shape (n,) or (n, columns)
         Their groups.
     """
@@ -111,9 +111,9 @@ def drift(features: Tensor, before: Tensor, keys: Tensor) -> Tensor:
 
 
 def shares(features: Tensor, keys: Tensor) -> Tensor:
-    """Return what each sample adds to its group's rate, (n,): sums over a group are its rate.
+    """Return each sample's contribution to the rate of its group, (n,); they sum to the rate.
 
-    How a rate is shared among the samples of a group depends on their order; its sum does not.
+    The contributions depend on the order of the samples; their sum does not.
     """
     same = same_group(keys)
     scale = features.shape[1] / (same.sum(dim=1) * DISTORTION)
@@ -124,7 +124,7 @@ def shares(features: Tensor, keys: Tensor) -> Tensor:
 
 
 def same_group(keys: Tensor) -> Tensor:
-    """Return whether two samples are in the same group, (n, n), from keys (n,) or (n, columns)."""
+    """Return whether pairs of samples share a group, (n, n), from keys (n,) or (n, columns)."""
     keys = keys.reshape(len(keys), -1)
     return (keys[:, None] == keys).all(dim=2)
 
@@ -139,18 +139,18 @@ def fit_classifier(
     tau: float,
     passes: int,
 ) -> None:
-    """Pass over the task with Adam, a batch of the buffer beside each of the task's.
+    """Train the classifier on the task with Adam, with a memory batch for each current batch.
 
     Parameters
     ----------
     classifier : Module
-        Returns logits; trained from the weights that it has.
+        Returns logits; training starts from its current weights.
     current, memory : Samples, Samples or None
         Features, (n, d) and (m, d), in place of inputs.
     generator : torch.Generator
-        Of the order of the samples.
+        For the order of the samples.
     lr, tau, passes : float, float, int
-        Learning rate, weight of the buffer, and how often to pass over the task.
+        Learning rate, weight of the buffer, and number of passes over the task.
     """
     adam = torch.optim.Adam(classifier.parameters(), lr, fused=True)
     replay = None if memory is None else ReplayBatches(memory, BATCH, generator)
@@ -170,43 +170,44 @@ class FairlOptions(ReplayOptions):
     """Settings of FaIRL."""
 
     lr: Positive = 0.001
-    """learning rate of Adam, for the reader of the features"""
+    """learning rate of Adam for the classifier"""
     passes: Count = 5
-    """passes of the reader over the task, after the features are trained"""
+    """passes over the task to train the classifier, after the features"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """β₁ of Adam, for the features and for the adversary"""
+    """β₁ of Adam for the features and the adversary"""
     feature_lr: Positive = 0.0001
-    """learning rate of Adam, for the features and for the adversary"""
+    """learning rate of Adam for the features and the adversary"""
     tau: NonNegative = 1.0
-    """weight of the buffer in the loss of the reader"""
+    """weight of the buffer in the classifier's loss"""
     beta: NonNegative = 0.01
-    """weight of what the adversary can tell of the attribute from current samples"""
+    """weight of the adversary's objective on current samples"""
     gamma: NonNegative = 1.0
-    """weight of how far the features of buffer samples have moved since the task began"""
+    """weight of the drift of the buffer's features since the start of the task"""
     eta: NonNegative = 0.01
-    """weight of what the adversary can tell of the attribute from buffer samples"""
+    """weight of the adversary's objective on buffer samples"""
     rate_on: Literal["current", "all"] = "current"
-    """whose classes the features are to tell apart: those of current samples, or of all"""
+    """samples whose classes are separated: current, or all (current and buffer)"""
     reader: Literal["linear", "mlp"] = "linear"
-    """what finds the class in the features: a linear layer, or an MLP with one hidden layer"""
+    """classifier of the features: a linear layer, or an MLP with one hidden layer"""
 
 
 class Fairl(Buffered):
-    """Shape the features by rate reduction (see the top of this file), then fit a classifier.
+    """Train features by rate reduction, then fit a classifier on them.
 
-    The net's last layer gives way to a projector, an MLP of three layers with a normalised output,
-    and a reader. ``Z`` are the projected features of the current batch, ``Z_M`` those of the memory
-    batch, and ``D`` is an adversary, a net like the projector, made anew for each task. In a step,
+    The net's last layer is replaced by a projector, an MLP of three layers with a normalised
+    output, and a classifier. ``Z`` are the projected features of the current batch, ``Z_M`` those
+    of the memory batch, and ``D`` is an adversary, a net like the projector, reinitialised for
+    each task. In a step,
 
-    - ``D`` goes up ``ΔR(D(Z), z)``: it looks for the attribute in the features;
-    - the net up to the reader goes up ``ΔR(Z, y) − β ΔR(D(Z), z) − η ΔR(D(Z_M), z_M)`` and down γ
-      times the drift of ``Z_M`` from what it was when the task began, class by class.
+    - ``D`` maximises ``ΔR(D(Z), z)``: it extracts the attribute from the features;
+    - the net up to the classifier maximises ``ΔR(Z, y) − β ΔR(D(Z), z) − η ΔR(D(Z_M), z_M)`` minus
+      γ times the drift of ``Z_M`` since the start of the task, class by class.
 
-    The reader is fitted when the task ends, to the cross-entropy of the task plus τ times that of
-    the buffer. One that is trained along with the features can be much worse (first task of mnist,
-    ``feature_lr`` .001: accuracy .53 along with them, .98 fitted afterwards).
+    The classifier is fitted at the end of the task, to the cross-entropy of the task plus τ times
+    that of the buffer. Training it together with the features can be much worse (first task of
+    mnist, ``feature_lr`` .001: accuracy .53 trained together, .98 fitted afterwards).
 
-    Without an attribute there is no adversary: what is left is rate reduction with replay.
+    Without an attribute there is no adversary, and the method is rate reduction with replay.
     """
 
     options = FairlOptions
@@ -218,26 +219,26 @@ class Fairl(Buffered):
         net, self.classifier = with_projector(net, settings.reader, generators.method)
         super().__init__(net, settings, generators)
         self.material: Material | None = None
-        self.before: Tensor | None = None  # features of the buffer when the task began
+        self.before: Tensor | None = None  # features of the buffer at the start of the task
         self.adversary: nn.Module | None = None
         self.adversary_optimizer: torch.optim.Optimizer | None = None
 
     def new_optimizer(self) -> torch.optim.Optimizer:
-        """Make the optimizer of all weights but the reader's."""
+        """Create the optimizer of all weights except the classifier's."""
         classified = list(self.classifier.parameters())
         return self._adam(w for w in self.net.parameters() if all(w is not r for r in classified))
 
     def _adam(self, weights: Iterable[nn.Parameter]) -> torch.optim.Adam:
         weights, betas = list(weights), (self.settings.momentum, 0.999)
-        # On a GPU it counts its steps there: a recorded step could not count on the host.
+        # On a GPU, Adam counts its steps on the device: a recorded step cannot count on the host.
         there = weights[0].is_cuda
         lr = self.settings.feature_lr
         return torch.optim.Adam(weights, lr, betas, fused=True, capturable=there)
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Keep the features of the buffer as they are now, and make the adversary."""
+        """Store the current features of the buffer and create the adversary."""
         material = super().begin_task(train, buffer)
-        find_head(self.net, train.x, self.classifier.head)  # says so where the net ends otherwise
+        find_head(self.net, train.x, self.classifier.head)  # raises if the net ends differently
         self.material = material
         self.before = None if material.memory is None else self._frozen(material.memory).x
         if train.z is not None:
@@ -247,7 +248,7 @@ class Fairl(Buffered):
         return material
 
     def step(self, batch: Batch) -> None:
-        """Update the adversary, then the net up to the reader."""
+        """Update the adversary, then the net up to the classifier."""
         self.net.train()
         features = self.features(batch.x)
         self.train_adversary(batch, features.detach())
@@ -256,7 +257,7 @@ class Fairl(Buffered):
         self.optimizer.step()
 
     def train_adversary(self, batch: Batch, features: Tensor) -> None:
-        """Let the adversary find more of the attribute in the features, (b + k, d)."""
+        """Train the adversary to extract the attribute from the features, (b + k, d)."""
         if self.adversary is None or self.adversary_optimizer is None or batch.current.z is None:
             return
         self.adversary.requires_grad_(True)
@@ -264,10 +265,10 @@ class Fairl(Buffered):
         found = rate_reduction(self.adversary(batch.split(features)[0]), batch.current.z)
         (-found).backward()  # type: ignore[no-untyped-call]
         self.adversary_optimizer.step()
-        self.adversary.requires_grad_(False)  # the features' loss passes it and leaves it
+        self.adversary.requires_grad_(False)  # gradients of the features' loss pass through it
 
     def feature_loss(self, batch: Batch, features: Tensor) -> Tensor:
-        """Return what the net up to the reader minimises, from its features, (b + k, d)."""
+        """Return the loss of the net up to the classifier, from its features, (b + k, d)."""
         settings, current, memory = self.settings, batch.current, batch.memory
         new, old = batch.split(features)
         if settings.rate_on == "all":
@@ -284,8 +285,8 @@ class Fairl(Buffered):
         return loss
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Fit the reader to the features as they are now."""
-        del buffer  # has the task in it, too
+        """Fit the classifier to the current features."""
+        del buffer  # it also contains the task
         if self.material is None:
             return
         settings, memory = self.settings, self.material.memory
@@ -298,15 +299,15 @@ class Fairl(Buffered):
             tau=settings.tau,
             passes=settings.passes,
         )
-        self.material = None  # the task is not kept
+        self.material = None  # release the task's data
 
     def _frozen(self, samples: Samples) -> Samples:
-        """Put the features in place of the inputs."""
+        """Replace the inputs by their features."""
         chunks = chunks_of(len(samples), chunk_size(samples.x.device))
         with evaluating(self.net):
             return replace(samples, x=torch.cat([self.features(samples.x[c]) for c in chunks]))
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the reader gets, (n, d), for inputs (n, ...)."""
+        """Return the classifier's inputs, (n, d), for inputs (n, ...)."""
         entry = next(layer for layer in self.classifier.modules() if isinstance(layer, nn.Linear))
         return with_features(self.net, entry, x)[1]

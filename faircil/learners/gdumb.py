@@ -1,4 +1,4 @@
-"""GDumb: forget everything but the buffer, and learn that from scratch."""
+"""GDumb: train a new net on the buffer alone."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from faircil.learners.base import Material, Options, Positive, ReplayBuffer, Sam
 from faircil.learners.replay import SelectsAtTaskStart
 from faircil.nets import traits_of
 
-WARM_UP = 0.1  # of the learning rate, in the first epoch
+WARM_UP = 0.1  # factor of the learning rate in the first epoch
 
 
 class DumbOptions(Options):
     """Settings of training on the buffer alone."""
 
     lr: Positive = 0.01
-    """learning rate of SGD, the largest: it falls to min_lr and starts again, in ever longer
-    cycles"""
+    """largest learning rate of SGD; it decays to min_lr and restarts, in cycles of increasing
+    length"""
     min_lr: Positive = 0.0005
     """smallest learning rate"""
 
@@ -28,17 +28,17 @@ class DumbOptions(Options):
 class Dumb(SelectsAtTaskStart):
     """Train a new net on the buffer, the current task's part included.
 
-    It sees none of the other samples of a task, so what a method gains over it is what these are
-    worth. The first task starts from the initial weights that all methods have.
+    It ignores all other samples of a task, so it is the baseline that shows their value. The first
+    task starts from the initial weights of all methods.
     """
 
     options = DumbOptions
-    graphable = False  # a graph would keep the learning rate that it was recorded with
+    graphable = False  # a graph would keep the recorded learning rate
 
     settings: DumbOptions
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Start again with new weights, and with the buffer as all there is."""
+        """Start with new weights and the buffer as the only data."""
         if self.old or self.new:
             reset(self.net, int(torch.randint(2**62, (), generator=self.generators.method)))
         super().begin_task(train, buffer)
@@ -54,23 +54,22 @@ class Dumb(SelectsAtTaskStart):
 def rate(epoch: int, epochs: int, largest: float, smallest: float) -> float:
     """Return the learning rate of epoch 1, 2, … of ``epochs``: a cosine with warm restarts.
 
-    After an epoch of warm-up there are cycles, each twice as long as the one before, and the last
-    ends with the task. With 256 epochs their lengths are the original's 1, 2, 4, …, 128; with
-    another number the cycles start at its half, quarter and so on.
+    After one warm-up epoch, each cycle is twice as long as the previous one, and the last cycle
+    ends with the task. With 256 epochs the lengths are the original's 1, 2, 4, …, 128; with another
+    number of epochs the cycles start at one half of it, one quarter, and so on.
     """
     if epoch == 1:
         return WARM_UP * largest
-    # (epoch − 1)/epochs = m · 2^e with m in [½, 1): e tells the cycle, and m the place in it.
+    # (epoch − 1)/epochs = m · 2^e with m in [½, 1): e is the cycle and m the position in it.
     place = 2 * frexp((epoch - 1) / epochs)[0] - 1
     return smallest + (largest - smallest) * (1 + cos(pi * place)) / 2
 
 
 def reset(net: nn.Module, seed: int) -> None:
-    """Draw new weights from the seed, in place: every layer as it does when it is made.
+    """Reinitialise all layers in place, with weights drawn from the seed.
 
-    They are drawn on the CPU, so that they are the same on every device; torch's global generator
-    is left as it was. A net that does not begin with random weights names a
-    ``restart`` among its traits.
+    Weights are drawn on the CPU, so that they are the same on every device; the global generator is
+    not changed. A net that does not start from random weights defines ``restart`` in its traits.
     """
     restart = traits_of(net).restart
     if restart is not None:

@@ -1,4 +1,4 @@
-"""Group-DRO on replay: the groups with the largest losses count most."""
+"""Group-DRO with replay: the groups with the largest losses have the largest weights."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class GroupDroOptions(BufferOptions):
     """Settings of group-DRO."""
 
     group_step: NonNegative = 0.01
-    """how fast weight moves to groups with a large loss"""
+    """step size of the group weights"""
     size_adjustment: NonNegative = 0.0
-    """adds this over √(samples of the group) to its loss, since small groups are overfitted"""
+    """C in C/√(samples of the group), added to its loss because small groups are overfitted"""
 
 
 class GroupDro(Buffered):
-    """Minimise ``Σ_G q_G ℓ_G`` over the net and maximise it over the q, which add up to 1.
+    """Minimise ``Σ_G q_G ℓ_G`` over the net and maximise it over the q, which sum to 1.
 
-    A group is a class with an attribute value, or a class where there is no attribute or the
-    measure of the run compares classes, as ``eer`` does; all that were seen take part. ℓ_G is its
-    mean loss in the current and the memory batch. Before each step
+    A group is a class with an attribute value, or a class if there is no attribute or the measure
+    of the run compares classes, as ``eer`` does. All groups seen so far are included. ℓ_G is the
+    mean loss of the group in the current and the memory batch. Before each step
     ``q_G ← q_G · exp(group_step · (ℓ_G + C/√n_G))`` for the groups in the batch, then all q are
-    divided by their sum. They begin equal in every task, as the optimizer starts afresh.
+    divided by their sum. They are reset to equal values in every task, like the optimizer.
 
-    The current samples are drawn so that their groups are equally frequent, as many as the task
-    has; the buffer is even by its quota. Old and new need no τ between them: the q balance them.
+    An epoch draws as many current samples as the task has, with equally frequent groups; the buffer
+    is balanced by its quota. There is no τ: the q balance old and new groups.
     """
 
     options = GroupDroOptions
@@ -55,7 +55,7 @@ class GroupDro(Buffered):
         self.q = torch.zeros(0)  # (G,)
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Find the groups, old and new; all of them begin with the same weight."""
+        """Find the groups, old and new, and reset their weights."""
         material = super().begin_task(train, buffer)
         parts = [train] if material.memory is None else [train, material.memory]
         keys, group = unique_rows(torch.cat([part.keys(self.by_attribute) for part in parts]))
@@ -66,18 +66,18 @@ class GroupDro(Buffered):
         return material
 
     def begin_epoch(self, epoch: int, epochs: int) -> Tensor:
-        """Draw as many current samples as there are, from each group equally many."""
+        """Draw as many current samples as the task has, equally many from each group."""
         del epoch, epochs
         there = torch.bincount(self.group, minlength=len(self.q)) > 0
         return draw_by_share(self.group, there, len(self.group), self.generators.method)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Move the weights to the groups with the largest losses, then weigh these."""
+        """Update the group weights, then return the weighted loss."""
         losses = cross_entropy(self.net(batch.x), batch.y, reduction="none")
         group = self.group.index_select(0, batch.rows)
         if batch.memory_rows is not None:
             group = torch.cat([group, self.memory_group.index_select(0, batch.memory_rows)])
-        # A product, not a scatter: the same sums in the same order on a GPU as well.
+        # A matrix product instead of a scatter: it is deterministic on a GPU as well.
         numbers = torch.arange(len(self.q), device=group.device)
         member = (group == numbers[:, None]).to(losses.dtype)
         count = member.sum(dim=1)
@@ -86,5 +86,5 @@ class GroupDro(Buffered):
             ascent = torch.where(count > 0, mean + self.adjustment, 0)
             q = self.q * torch.exp(self.settings.group_step * ascent)
             q = q / q.sum()
-            self.q.copy_(q)  # in place, where a recorded step finds it again
+            self.q.copy_(q)  # in place, at the address that a recorded step reads
         return q @ mean

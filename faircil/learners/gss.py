@@ -149,12 +149,12 @@ class GssOptions(TauOptions):
     """Settings of GSS."""
 
     quota: Literal["group", "task"] = "group"
-    """how the buffer is divided: group, buffer_size slots for each group; task, the same total
+    """how the buffer is divided: group, buffer_size samples for each group; task, the same total
     shared by the groups of a task in any proportion (the original rule)"""
 
 
 class Gss(Learner):
-    """Replays earlier tasks, and keeps a pool of the current one."""
+    """Replays earlier tasks and selects a pool of samples of the current one."""
 
     options = GssOptions
 

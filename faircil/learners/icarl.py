@@ -1,4 +1,4 @@
-"""iCaRL: sigmoid outputs with the old net as target, herded exemplars, nearest mean of them."""
+"""iCaRL: distillation with sigmoid outputs, herded exemplars, nearest-mean-of-exemplars rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from faircil.nets import features_of, find_head, with_features
 
 
 def herd(features: Tensor, count: int) -> Tensor:
-    """Choose samples one by one so that the mean of those chosen stays close to the mean of all.
+    """Choose samples one by one so that their mean stays close to the mean of all samples.
 
     With the mean μ of all features and the sum s of the k − 1 chosen before, the k-th is the one
     with the least ``‖μ − (s + φ_j)/k‖``. Times k and squared, this is ``‖kμ − s‖² − 2 φ_j·(kμ − s)
@@ -37,7 +37,7 @@ def herd(features: Tensor, count: int) -> Tensor:
     ----------
     features : Tensor, shape (n, d)
     count : int
-        How many to choose; all n if there are fewer.
+        Number of samples to choose; all n if there are fewer.
 
     Returns
     -------
@@ -56,15 +56,15 @@ def herd(features: Tensor, count: int) -> Tensor:
 
 
 def herd_each(features: Tensor, keys: Tensor, count: int) -> Tensor:
-    """Herd the samples of each key; return their rows, list after list, each in order of choice.
+    """Herd the samples of each key; return their rows, key by key, in order of choice.
 
     Parameters
     ----------
     features : Tensor, shape (n, d)
     keys : Tensor of int64, shape (n, columns)
-        Samples with equal rows share a list.
+        Samples with equal rows are herded together.
     count : int
-        Length of a list.
+        Number of samples per key.
     """
     lists, index = unique_rows(keys)
     rows_of = rows_of_groups(index, len(lists))
@@ -72,7 +72,7 @@ def herd_each(features: Tensor, keys: Tensor, count: int) -> Tensor:
 
 
 def first_of_each_class(samples: Samples, count: int) -> Samples:
-    """Keep the first samples of each class, in the order in which they are."""
+    """Keep the first ``count`` samples of each class, in their order."""
     classes, index = unique_rows(samples.keys(by_attribute=False))
     kept = [rows[:count] for rows in rows_of_groups(index, len(classes))]
     return samples.take(torch.cat(kept).sort().values)
@@ -84,27 +84,28 @@ class IcarlOptions(Options):
     tau: NonNegative = 1.0
     """weight of the memory batch's loss"""
     quota: Literal["group", "total"] = "group"
-    """what buffer_size limits: group, the exemplars of each class and attribute value; total, all
-    of them from the first task on, shared equally by the classes seen (the original rule)"""
+    """how the buffer is divided: group, buffer_size exemplars for each class and attribute value;
+    total, the size that all groups need, shared equally by the classes seen (the original rule)"""
     prototypes: Literal["exemplars", "all"] = "exemplars"
-    """what the means of the latest task's classes are taken over: their exemplars, or all of
-    their training data, which no later task has"""
+    """data for the means of the latest task's classes: exemplars, or all training data, which later
+    tasks do not have"""
 
 
 class Icarl(Learner):
     """Minimise ``loss of the current batch + τ · loss of a memory batch``; predict by means.
 
     The loss is binary cross-entropy, averaged over samples and all outputs. Targets are one-hot
-    for outputs of classes that are not old, and what the old net said for those that are. Weights
-    are of the current samples' losses at outputs that are not old; the others are distillation.
-    The original takes one mean over the task and the buffer together.
+    for outputs of new classes, and the previous net's outputs for old classes. Weights apply to
+    the current samples' losses at outputs of new classes; the others are distillation. The original
+    takes one mean over the task and the buffer together.
 
-    The prediction is the class whose exemplars have the nearest mean, in features of length 1. The
-    means are taken when a task ends, and hold until the net changes: in between, scores are logits.
+    The prediction is the class with the nearest mean of exemplars, in normalised features. The
+    means are computed at the end of a task and used until training changes the net; during
+    training, scores are logits.
 
     With ``quota=total`` there are M = buffer_size · classes · attribute values exemplars, M // seen
-    classes of each; when a class comes, the lists of the others are cut. A list is in the order
-    of herding, so what is left of it is what a shorter herding would have chosen.
+    classes of each; when a class is added, the lists of the others are truncated. Lists are in
+    herding order, so a truncated list is what herding fewer samples would have chosen.
     """
 
     options = IcarlOptions
@@ -113,14 +114,14 @@ class Icarl(Learner):
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
-        self.targets: Teacher | None = None  # of the outputs, in the current task
+        self.targets: Teacher | None = None  # targets of the outputs in the current task
         self.is_old = torch.zeros(0)  # (classes,), 1 or 0
         self.means: Tensor | None = None  # (classes, d), NaN where a class has no exemplar
         self.full_means: Tensor | None = None  # the same over the task's training data
         self.attribute_values: set[tuple[int, ...]] = set()
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Set the targets of all outputs for all that the task trains on."""
+        """Compute the targets of all outputs for all training samples."""
         material = super().begin_task(train, buffer)
         self.means = self.full_means = None
         logits = teach(self, material)
@@ -138,11 +139,11 @@ class Icarl(Learner):
         return material
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once."""
+        """Compute both terms in one forward pass."""
         assert self.targets is not None
         losses = binary_cross_entropy_with_logits(
             self.net(batch.x), self.targets.of(batch), reduction="none"
-        ) / len(self.is_old)  # so that a sum over outputs is their mean
+        ) / len(self.is_old)  # a sum over outputs is then their mean
         current, memory = batch.split(losses)
         kept = (current @ self.is_old).sum() / max(len(current), 1)
         loss = batch.weighted_mean(current @ (1 - self.is_old)) + kept
@@ -151,7 +152,7 @@ class Icarl(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Herd exemplars of each group, or of each class and cut the lists of the others."""
+        """Herd exemplars of each group, or of each class and truncate the other lists."""
         del weights
         features = normalize(features_of(self.net, train.x))
         if self.settings.prototypes == "all":
@@ -167,7 +168,7 @@ class Icarl(Learner):
         return ReplayBuffer(buffer.quota, kept).with_samples(train.take(chosen))
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Take the means of the exemplars, as the net sees them now."""
+        """Compute the means of the exemplars' current features."""
         if buffer.samples is None:
             return
         features = normalize(features_of(self.net, buffer.samples.x))
@@ -176,7 +177,7 @@ class Icarl(Learner):
             self.means = torch.where(self.full_means.isnan(), self.means, self.full_means)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return minus the squared distances from the means; −inf for a class without one."""
+        """Return negative squared distances from the means; −inf for a class without a mean."""
         if self.means is None:
             return super().logits(x)
         _, features = with_features(self.net, find_head(self.net, x), x)
@@ -186,14 +187,14 @@ class Icarl(Learner):
         return (2 * features @ self.means.T - lengths).nan_to_num(nan=-torch.inf)
 
     def scores(self, x: Tensor) -> Tensor:
-        """Return the logits chunk by chunk: threads would catch each other's features."""
+        """Return the logits chunk by chunk; the feature hook is not thread-safe."""
         self.net.eval()
         with torch.no_grad():
             return torch.cat([self.logits(part) for part in torch.split(x, chunk_size(x.device))])
 
 
 def class_means(features: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Return the mean of each class's features, scaled to length 1; NaN for an absent class.
+    """Return the mean of each class's features, normalised; NaN for an absent class.
 
     Parameters
     ----------

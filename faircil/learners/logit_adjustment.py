@@ -1,4 +1,4 @@
-"""Logit adjustment on replay: a class is not preferred for being trained on more often."""
+"""Logit adjustment with replay: corrects for class frequencies in training."""
 
 from __future__ import annotations
 
@@ -24,26 +24,25 @@ class LogitAdjustmentOptions(ReplayOptions):
     """Settings of logit adjustment."""
 
     adjustment: NonNegative = 1.0
-    """how much of the log frequency of the classes is added to the logits in training"""
+    """factor of the log class frequencies added to the logits in training"""
 
 
 class LogitAdjustment(Replay):
-    """Replay, with ``adjustment · log π`` added to the logits in training and not in prediction.
+    """Replay with ``adjustment · log π`` added to the logits in training, not in prediction.
 
-    π_y is how often class y is trained on. The loss of a step, in expectation, is
+    π_y is the training frequency of class y. The expected loss of a step is
     ``Σ_y (n_y/|T|) · E[ℓ | y, T] + τ · Σ_y (m_y/|M|) · E[ℓ | y, M]``, for n_y of the |T| samples
     of the task and m_y of the |M| in the buffer: class y has weight
 
         ``π_y ∝ n_y/|T| + τ · m_y/|M|``,
 
-    that is, n_y for a new class and τ·|T| over the number of old classes for one of these, if the
-    buffer is even. The minimiser of plain cross-entropy has softmax ``∝ π_y · p(x | y)``. With
-    log π added it is the adjusted softmax that must be so, so the plain one is ``∝ p(x | y)``: the
-    classes as if all were equally frequent. Weights of samples change the frequencies within an
-    epoch; they are left out of π.
+    that is, n_y for a new class and τ·|T| over the number of old classes for an old one, if the
+    buffer is balanced. The minimiser of plain cross-entropy has softmax ``∝ π_y · p(x | y)``. With
+    log π added this holds for the adjusted softmax, so the plain one is ``∝ p(x | y)``, as if all
+    classes were equally frequent. Sample weights change the frequencies within an epoch, but are
+    not included in π.
 
-    A class that was not seen has π = 0: it takes no part in the softmax, and since its logit is
-    not trained it is not predicted either.
+    An unseen class has π = 0: it is excluded from the softmax and is never predicted.
     """
 
     options = LogitAdjustmentOptions
@@ -56,7 +55,7 @@ class LogitAdjustment(Replay):
         self.log_prior = torch.zeros((), device=device)  # (classes,) from the first task on
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Work out how often each class will be trained on."""
+        """Compute the training frequency of each class."""
         material = super().begin_task(train, buffer)
         classes = self.scores(train.x[:1]).shape[1]
         frequency = _frequency(train.y, classes)
@@ -64,7 +63,7 @@ class LogitAdjustment(Replay):
         if material.memory is not None:
             replayed = _frequency(material.memory.y, classes)
             frequency, seen = frequency + self.settings.tau * replayed, seen | (replayed > 0)
-        # With τ = 0 an old class is seen but weighs nothing: as good as nothing, so that its loss
+        # With τ = 0 an old class is seen but has frequency 0, which is clamped so that its loss
         # stays finite.
         logs = (frequency / frequency.sum()).clamp(min=NOTHING).log()
         prior = torch.where(seen, self.settings.adjustment * logs, -torch.inf)
@@ -72,11 +71,11 @@ class LogitAdjustment(Replay):
         return material
 
     def loss(self, batch: Batch) -> Tensor:
-        """Take both batches through the net at once."""
+        """Compute both terms in one forward pass."""
         return replay_loss(self.net(batch.x) + self.log_prior, batch, self.settings.tau)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return plain logits; −inf for classes that were not seen."""
+        """Return unadjusted logits; −inf for unseen classes."""
         return super().logits(x).masked_fill(self.log_prior == -torch.inf, -torch.inf)
 
 

@@ -2,8 +2,8 @@
 
 With g_i the gradient of sample i, ḡ their mean and r that of the whole buffer, a sample scores
 ``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: representative of the batch,
-diverse, and in line with earlier tasks. The gradient of the step is assembled from the factors
-of the compared gradients, without another pass. For a text encoder that is trained, only last-layer
+diverse, and aligned with earlier tasks. The gradient of the step is assembled from the factors of
+the compared gradients, without another pass. If a text encoder is trained, only last-layer
 gradients are compared, and the step needs a separate pass.
 """
 
@@ -52,8 +52,8 @@ class OcsOptions(TauOptions):
     warm_up: Annotated[int, Field(ge=0)] = 100
     """steps at the start of each task that select at random"""
     quota: Literal["group", "total"] = "group"
-    """how the buffer is divided: group, buffer_size samples for each group; total, the same total
-    size shared equally by the tasks and classes so far (the original rule)"""
+    """how the buffer is divided: group, buffer_size samples for each group; total, the size that
+    all groups of all tasks need, shared equally by the tasks and classes so far (original rule)"""
 
 
 class Ocs(Learner):

@@ -1,4 +1,4 @@
-"""Weight aligning: distillation, and a last layer whose new rows are made as long as the old."""
+"""Weight aligning: distillation, and weights of new classes rescaled to the norm of the old."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class WeightAligningOptions(DistillationOptions):
     align_bias: bool = False
     """whether the biases of the new classes are scaled with their weights"""
     clip_nonneg: bool = True
-    """whether the last layer's weights are kept at 0 or above, as the paper that proposes the
-    method does, so that a longer row always means larger logits"""
+    """whether to clip the last layer's weights at 0 from below, as in the paper that proposes the
+    method, so that a larger norm always means larger logits"""
     evaluate_before_alignment: bool = False
-    """whether a task is evaluated before it is aligned, and the last never is; published tables
-    that compare fair methods were made so"""
+    """whether to evaluate a task before alignment, so that the last task is never aligned;
+    published tables that compare fair methods used this order"""
 
 
 class WeightAligning(Distilling):
-    """Distil; at the end of a task multiply the new classes' weights by γ.
+    """Distillation; at the end of a task the new classes' weights are multiplied by γ.
 
     ``γ = mean over old classes of ‖W_k‖ / mean over new classes of ‖W_k‖`` with the rows W_k of
-    the last layer: training on many new and few old samples makes new rows long, and with them
-    the new classes' logits. Classes that are not seen yet are in neither mean. The net that
-    teaches the next task is aligned.
+    the last layer: training on many new and few old samples increases the norms of the new rows,
+    and with them the new classes' logits. Unseen classes are excluded from both means. The teacher
+    of the next task is the aligned net.
     """
 
     options = WeightAligningOptions
@@ -41,26 +41,26 @@ class WeightAligning(Distilling):
         self.head: nn.Linear | None = None
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Find the last layer; align it if that was put off."""
+        """Find the last layer; apply an alignment that was deferred."""
         self.head = find_head(self.net, train.x)
         if self.settings.evaluate_before_alignment:
             self.align()
         return super().begin_task(train, buffer)
 
     def step(self, batch: Batch) -> None:
-        """Update the net once, and clip the last layer if asked to."""
+        """Update the net once, and clip the last layer if enabled."""
         super().step(batch)
         if self.settings.clip_nonneg and self.head is not None:
             self.head.weight.data.clamp_(min=0)
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Align the last layer, unless that is put off to the next task."""
+        """Align the last layer, unless deferred to the next task."""
         del buffer
         if not self.settings.evaluate_before_alignment:
             self.align()
 
     def align(self) -> None:
-        """Scale the rows of the new classes to the mean length of the old classes' rows."""
+        """Scale the rows of the new classes to the mean norm of the old classes' rows."""
         if self.head is None or not self.old or not self.new:
             return
         new = list(self.new)

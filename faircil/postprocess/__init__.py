@@ -1,7 +1,7 @@
-"""Predictions changed after training so that groups are treated alike: numpy and HiGHS only."""
+"""Fair post-processing of predicted probabilities; needs only NumPy and HiGHS."""
 
 from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair, FittedRule as FittedRule
 
-# By the names that ``faircil run --postprocess`` takes.
+# Keyed by the names that ``faircil run --postprocess`` accepts.
 POSTPROCESSES: dict[str, type[EpsilonFair]] = {"eps-fair": EpsilonFair}
-EPSILON = 0.05  # unless the user says otherwise
+EPSILON = 0.05  # default

@@ -25,13 +25,13 @@ from faircil.postprocess.pool import (
 )
 from faircil.postprocess.program import solve
 
-TIE = 1e-7  # scores that differ by less are tied
-FEW = 30  # samples of a group, counted by their weights, below which its rates are a guess
+TIE = 1e-7  # scores with a smaller difference are tied
+FEW = 30  # effective samples of a group; with fewer, its rates are unreliable
 
 
 @dataclass(frozen=True)
 class Ties:
-    """What to draw where scores tie: T patterns of a group and a set of classes.
+    """Random choice among tied classes, for T patterns of a group and a set of classes.
 
     Parameters
     ----------
@@ -51,10 +51,10 @@ class Ties:
 class FittedRule:
     """Predicts the class with the largest ``p_k + offset`` of the sample's group.
 
-    The best rule under the constraint is random where several classes tie: these are drawn, with
-    the chances that meet the constraint on the pool. Where probabilities are spread out only a few
-    samples of the pool tie, and new ones never do; where a model is so sure that many samples
-    have the same probabilities, a tie can be a large part of a group.
+    The best rule under the constraint is random if several classes tie: these are drawn with the
+    probabilities that satisfy the constraint on the pool. If predicted probabilities are spread
+    out, only a few pool samples tie, and new samples do not. If a model is so confident that many
+    samples have equal probabilities, ties can be a large part of a group.
 
     Parameters
     ----------
@@ -62,18 +62,18 @@ class FittedRule:
     groups : ndarray, shape (Z,)
         Values of the attribute, sorted.
     offsets : ndarray, shape (Z, K)
-        0 where the constraint changes nothing.
+        0 if the constraint is not active.
     ties : Ties
     value : float
-        Share of right predictions on the pool, if the probabilities are right.
+        Expected accuracy on the pool under the predicted probabilities.
     bound : float
-        What no rule within ε exceeds: ``bound − value`` is the proof of optimality.
+        Upper bound of the value of any rule within ε: ``bound − value`` proves optimality.
     gap : float
         Largest ``|P(ŷ=k | z) − P(ŷ=k)|`` on the pool, in expectation over draws; at most ε.
     error : float
-        Largest standard error of a rate on the pool: on new data gaps are about so much larger.
+        Largest standard error of a rate on the pool; gaps on new data are larger by about this.
     notes : tuple of str
-        What the user should know.
+        Notes for the user.
     """
 
     epsilon: float
@@ -87,14 +87,14 @@ class FittedRule:
     notes: tuple[str, ...] = ()
 
     def chances(self, probabilities: ArrayLike, sensitive: ArrayLike) -> Floats:
-        """Return the chance of each class to be predicted, (n, K): 0 and 1 but for ties.
+        """Return the probability of predicting each class, (n, K): 0 or 1 except for ties.
 
         Parameters
         ----------
         probabilities : array, shape (n, K)
-            In the order of classes of the pool.
+            Columns in the order of classes of the pool.
         sensitive : array, shape (n,)
-            Attribute values; the rule needs them.
+            Attribute values, which the rule needs.
         """
         p, values = np.asarray(probabilities), as_values(sensitive)
         mistakes = probability_mistakes(p, "probabilities")
@@ -122,13 +122,13 @@ class FittedRule:
         sensitive: ArrayLike,
         seed: int | np.random.Generator = 0,
     ) -> Integers:
-        """Return the predicted class, (n,), as a column number; ties are drawn by the seed."""
+        """Return the predicted class, (n,), as a column index; ties are drawn with the seed."""
         chances = self.chances(probabilities, sensitive)
         return draw(chances, np.random.default_rng(seed))
 
 
 def apply_offsets(probabilities: Floats, group: Integers, offsets: Floats, ties: Ties) -> Floats:
-    """Return the chances (n, K) of samples of known groups; other ties go to the largest."""
+    """Return prediction probabilities (n, K); unknown ties go to the largest probability."""
     scores = probabilities + offsets[group]
     tied = tied_classes(scores)
     chances = np.zeros_like(scores)
@@ -146,10 +146,10 @@ def tied_classes(scores: Floats) -> NDArray[np.bool_]:
 
 
 def find_ties(pool: Pool, offsets: Floats, optimal: Floats) -> Ties:
-    """Average optimal chances (N, K) over the samples of a group in which the same classes tie.
+    """Average optimal probabilities (N, K) over samples of a group with the same ties.
 
-    Tied samples may be exchanged: the average has the same rates and the same value, and is a
-    function of probabilities and group alone.
+    Tied samples are exchangeable: the average has the same rates and value, and depends only on
+    probabilities and group.
     """
     tied = tied_classes(pool.probabilities + offsets[pool.group])
     rows = np.flatnonzero(tied.sum(axis=1) > 1)
@@ -163,11 +163,11 @@ def find_ties(pool: Pool, offsets: Floats, optimal: Floats) -> Ties:
 
 
 def draw(chances: Floats, generator: np.random.Generator) -> Integers:
-    """Draw a class for each row of chances, (n,); rows without a tie need no luck."""
+    """Draw a class for each row of probabilities, (n,); rows without a tie are deterministic."""
     point = generator.random((len(chances), 1))
     below = (np.cumsum(chances, axis=1) <= point).sum(axis=1)
     last = chances.shape[1] - 1 - (chances[:, ::-1] > 0).argmax(axis=1)
-    drawn: Integers = np.minimum(below, last)  # rounding may leave the sum a little below 1
+    drawn: Integers = np.minimum(below, last)  # rounding may leave the sum slightly below 1
     return drawn
 
 
@@ -181,8 +181,8 @@ class EpsilonFair:
     Parameters
     ----------
     epsilon : float
-        From 0, equal rates, to 1, no constraint. It bounds each cell whose mean over classes and
-        groups is the metric ``dp``.
+        From 0 (equal rates) to 1 (no constraint). It bounds each term of the metric ``dp``, which
+        is a mean over classes and groups.
 
     Examples
     --------
@@ -207,28 +207,27 @@ class EpsilonFair:
         population: Mapping[Any, float] | None = None,
         seed: int = 0,
     ) -> FittedRule:
-        """Fit a rule on a pool, best one that the model was not trained on.
+        """Fit a rule on a pool of samples, preferably not used to train the model.
 
         Parameters
         ----------
         probabilities : array, shape (N, K)
-            Of every class, for every sample of the pool.
+            Predicted probabilities of all classes, for each sample of the pool.
         sensitive : array, shape (N,)
             Attribute value of each sample: numbers or text.
         sample_weight : array, shape (N,), optional
-            How many samples of the population each stands for; by default all stand for equally
-            many.
+            Number of population samples that each represents; equal by default.
         population : mapping, optional
-            How large each group is in the population, ``{value: count or share}``; by default as
-            large as the sum of its weights.
+            Size of each group in the population, ``{value: count or share}``; default: the sum of
+            its weights.
         seed : int
-            Of the start of the solver. The optimum does not depend on it, but where several rules
-            are optimal it may.
+            Seed of the solver's start. It can change the rule if several rules are optimal, but not
+            the optimum.
 
         Raises
         ------
         DataError
-            With all that is wrong with the arrays.
+            If the arrays are invalid; all problems are listed.
         """
         p, values = np.asarray(probabilities), as_values(sensitive)
         n = len(p) if p.ndim else 0
@@ -283,14 +282,14 @@ class EpsilonFair:
 
 
 def epsilon_mistakes(epsilon: float) -> list[str]:
-    """Say why a number cannot be ε."""
+    """Return the mistakes of a value of ε."""
     if 0 <= epsilon <= 1:
         return []
     return [f"epsilon is {epsilon}, expected 0 (equal rates) to 1 (no constraint)"]
 
 
 def _notes(pool: Pool, groups: NDArray[Any], epsilon: float, error: float) -> list[str]:
-    """Warn of groups that are too small for their rates to be known."""
+    """Return warnings about groups that are too small for reliable rates."""
     notes = [
         f"the pool has {size} sample(s) of group {value}"
         + ("" if worth > size - 0.5 else f", with their weights worth {worth:.0f}")

@@ -1,4 +1,4 @@
-"""What makes probabilities, groups and weights unusable: every mistake as a sentence."""
+"""The pool of samples that a rule is fitted on, its rates, and validation of the inputs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from faircil.errors import shortened
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-SUM_TOLERANCE = 0.01  # probabilities are often written with few digits
-ROUNDING = 1e-6  # 1 − the others may be a little below 0
+SUM_TOLERANCE = 0.01  # probabilities are often rounded to few digits
+ROUNDING = 1e-6  # 1 − the others may be slightly negative
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Pool:
     ----------
     probabilities : ndarray, shape (N, K)
     group : ndarray of int64, shape (N,)
-        Number of the sample's group; every group has a sample.
+        Index of the sample's group; every group has a sample.
     mass : ndarray, shape (N,)
-        What the sample stands for within its group; positive, sums to 1 in each.
+        Weight of the sample within its group; positive, sums to 1 in each group.
     share : ndarray, shape (Z,)
-        π, how much of the population each group is; positive, sums to 1.
+        π, the share of each group in the population; positive, sums to 1.
     """
 
     probabilities: Floats
@@ -38,26 +38,26 @@ class Pool:
     share: Floats
 
     def rates(self, chances: Floats) -> Floats:
-        """Return P(ŷ = k | z), shape (Z, K), if sample i is predicted k with ``chances[i, k]``."""
+        """Return P(ŷ = k | z), (Z, K), for prediction probabilities ``chances[i, k]``."""
         return group_rates(chances, self.group, self.mass, len(self.share))
 
     def value(self, chances: Floats) -> float:
-        """Return the share of right predictions that the probabilities promise."""
+        """Return the expected accuracy under the predicted probabilities."""
         right = np.einsum("ij,ij->i", chances, self.probabilities)
         return float((self.share[self.group] * self.mass) @ right)
 
     @property
     def effective_sizes(self) -> Floats:
-        """How many samples of equal weight would be as good as those of each group, (Z,)."""
+        """Effective sample size of each group, (Z,)."""
         sizes: Floats = 1 / np.bincount(self.group, self.mass**2)
         return sizes
 
     def sampling_error(self, rates: Floats) -> float:
-        """Return the largest standard error of rates (Z, K): how well the pool knows them."""
+        """Return the largest standard error of rates (Z, K) estimated on the pool."""
         return float(np.sqrt((rates * (1 - rates) / self.effective_sizes[:, None]).max()))
 
     def take(self, rows: Integers) -> Pool:
-        """Return some of the samples, which stand for all of their groups."""
+        """Return some of the samples, reweighted to represent their groups."""
         return Pool(
             self.probabilities[rows],
             self.group[rows],
@@ -84,7 +84,7 @@ def largest_gap(rates: Floats, share: Floats) -> float:
 
 
 def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:
-    """Say why an array is not (n, classes) of probabilities; ``what`` names it."""
+    """Return the mistakes of an (n, classes) array of probabilities; ``what`` names it."""
     if values.ndim != 2 or values.shape[1] < 2 or len(values) == 0:
         return [
             f"{what} have shape {values.shape}, expected (samples, classes) with at least one "
@@ -115,7 +115,7 @@ def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:
 
 
 def as_values(sensitive: ArrayLike) -> NDArray[Any]:
-    """Return attribute values as an array that can be sorted, where they are of one kind."""
+    """Return attribute values as an array, sortable if they are of one type."""
     values = np.asarray(sensitive)
     if values.dtype == object and values.ndim == 1 and not any(map(_is_missing, values)):
         values = np.array(values.tolist())  # text from pandas
@@ -123,7 +123,7 @@ def as_values(sensitive: ArrayLike) -> NDArray[Any]:
 
 
 def value_mistakes(values: NDArray[Any], n: int) -> list[str]:
-    """Say why an array is not one attribute value per sample."""
+    """Return the mistakes of an array of attribute values, one per sample."""
     if values.shape != (n,):
         hint = "; join several attributes into one" if values.ndim == 2 else ""
         return [f"sensitive has shape {values.shape}, expected ({n},), a value per row{hint}"]
@@ -133,7 +133,7 @@ def value_mistakes(values: NDArray[Any], n: int) -> list[str]:
 
 
 def weight_mistakes(weight: NDArray[Any], n: int) -> list[str]:
-    """Say why an array is not a weight per sample."""
+    """Return the mistakes of an array of sample weights."""
     if weight.shape != (n,) or weight.dtype.kind not in "biuf":
         return [
             f"sample_weight has shape {weight.shape} and type {weight.dtype}, expected ({n},) and "
@@ -145,7 +145,7 @@ def weight_mistakes(weight: NDArray[Any], n: int) -> list[str]:
 
 
 def population_mistakes(population: Mapping[Any, float], groups: NDArray[Any]) -> list[str]:
-    """Say why a table of population shares does not fit the groups of the pool."""
+    """Return the mistakes of population shares for the groups of the pool."""
     mistakes = []
     known = groups.tolist()
     if missing := [str(value) for value in known if value not in population]:
@@ -158,7 +158,7 @@ def population_mistakes(population: Mapping[Any, float], groups: NDArray[Any]) -
 
 
 def codes_of(values: NDArray[Any], groups: NDArray[Any]) -> Integers:
-    """Return the position of each value (n,) in the sorted ``groups``, −1 for one not there."""
+    """Return the position of each value (n,) in the sorted ``groups``, −1 if it is absent."""
     kinds = ["number" if array.dtype.kind in "biuf" else "text" for array in (values, groups)]
     if kinds[0] != kinds[1]:
         return np.full(len(values), -1)
@@ -167,4 +167,4 @@ def codes_of(values: NDArray[Any], groups: NDArray[Any]) -> Integers:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or bool(value != value)  # NaN is not itself
+    return value is None or bool(value != value)  # NaN differs from itself

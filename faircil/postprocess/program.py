@@ -1,11 +1,11 @@
-"""The best randomised predictions under demographic parity, exactly: a linear program.
+"""The linear program of optimal randomised predictions under demographic parity.
 
-Sample i of group z has mass u_i within the group and is predicted k with chance q_ik ≥ 0:
+Sample i of group z has mass u_i within the group and is predicted as k with probability q_ik ≥ 0:
 
     maximise  Σ_i π_z u_i Σ_k q_ik p_ik,   Σ_k q_ik = 1
     rates     r_zk = Σ_{i in z} u_i q_ik,  |r_zk − Σ_z' π_z' r_z'k| ≤ ε
 
-Written with the common rates c_k and what a group has beyond them, s_zk, every q is in two rows:
+With the common rates c_k and the deviations s_zk of the groups, every q is in two rows:
 
     r_zk − c_k − s_zk = 0,   Σ_z π_z s_zk = 0,   |s_zk| ≤ ε
 
@@ -13,8 +13,8 @@ With prices λ_zk of the first rows and μ_k of the second the dual is
 
     minimise  Σ_i u_i max_k (π_z p_ik − λ_zk) + ε Σ_zk |λ_zk − π_z μ_k|,   Σ_z λ_zk = 0
 
-so any such prices bound what any predictions reach, and the optimal ones predict the class with the
-largest p_ik − λ_zk/π_z. Few samples are near a tie there, and only these need chances of their own.
+so any such prices bound the value of all predictions, and the optimal rule predicts the class with
+the largest p_ik − λ_zk/π_z. Few samples are close to a tie, and only these need variables.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from scipy.optimize import linprog
 from faircil.errors import SolverError
 from faircil.postprocess.pool import Floats, Integers, Pool, largest_gap
 
-WHOLE = 400  # samples up to which the program is solved as it stands
-PART = 4  # else prices start from those of every fourth sample
-NEAR = 2000  # second classes, nearest to the best first, that get chances at the start
-GAP = 1e-10  # between bound and value: proven optimal
+WHOLE = 400  # up to this many samples the full program is solved
+PART = 4  # otherwise prices start from those of every fourth sample
+NEAR = 2000  # number of alternative classes, closest to the best first, with initial variables
+GAP = 1e-10  # between bound and value that counts as optimal
 TOLERANCES = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Optimal chances and prices: Z groups, N samples, K classes.
+    """Optimal probabilities and prices for Z groups, N samples and K classes.
 
     Parameters
     ----------
@@ -54,20 +54,20 @@ class Optimum:
     mean_prices: Floats
 
     def bound(self, pool: Pool, epsilon: float) -> float:
-        """Return the dual value of the prices: what no predictions within ε exceed."""
+        """Return the dual value of the prices, an upper bound of predictions within ε."""
         scores = pool.share[pool.group, None] * pool.probabilities - self.prices[pool.group]
         beyond = np.abs(self.prices - pool.share[:, None] * self.mean_prices).sum()
         return float(pool.mass @ scores.max(axis=1) + epsilon * beyond)
 
 
 def solve(pool: Pool, epsilon: float, generator: np.random.Generator) -> Optimum:
-    """Return an optimum; the generator draws the part of the pool that prices start from.
+    """Return an optimum; the generator draws the subset that initial prices come from.
 
-    Samples with chances for their best class only are merged, within their group and that class,
-    into one that stands for all of them and has chances for every class. Whatever the merged pool
-    does the whole one can do, and prices bound the whole pool as any prices do. Where the prices of
-    an optimum make another class the best of a sample, the sample gets chances for it; if there is
-    no such sample, value and bound agree.
+    Samples with a variable for their best class only are merged, within their group and that class,
+    into one sample with variables for all classes. Predictions of the merged pool are feasible for
+    the whole pool, and its prices bound the whole pool. If the optimal prices make another class
+    the best of a sample, the sample gets a variable for it; if there is no such sample, value and
+    bound agree (column generation).
     """
     part = _part(pool, generator)
     if len(pool.mass) <= max(WHOLE, 2 * len(part)):
@@ -90,21 +90,21 @@ def solve(pool: Pool, epsilon: float, generator: np.random.Generator) -> Optimum
 
 
 def _part(pool: Pool, generator: np.random.Generator) -> Integers:
-    """Draw every fourth sample of each group, at least one."""
+    """Draw a quarter of the samples of each group, at least one."""
     order = generator.permutation(len(pool.mass))
     members = [order[pool.group[order] == z] for z in range(len(pool.share))]
     return np.concatenate([rows[: -(-len(rows) // PART)] for rows in members])
 
 
 def _behind(pool: Pool, prices: Floats) -> Floats:
-    """Return how far each class is behind the best of its sample, (N, K)."""
+    """Return the difference of each class's score to the best of its sample, (N, K)."""
     scores = pool.probabilities - (prices / pool.share[:, None])[pool.group]
     behind: Floats = scores.max(axis=1, keepdims=True) - scores
     return behind
 
 
 def _merged(pool: Pool, allowed: NDArray[np.bool_]) -> tuple[Pool, NDArray[np.bool_], Integers]:
-    """Return the merged pool, M samples, the classes (M, K) of each, and where each sample went."""
+    """Return the merged pool, M samples, allowed classes (M, K), and each sample's new index."""
     n, k = allowed.shape
     single = allowed.sum(axis=1) == 1
     block = np.where(single, pool.group * k + allowed.argmax(axis=1), -1 - np.arange(n))
@@ -116,14 +116,14 @@ def _merged(pool: Pool, allowed: NDArray[np.bool_]) -> tuple[Pool, NDArray[np.bo
 
 
 def _solve_with(pool: Pool, epsilon: float, allowed: NDArray[np.bool_]) -> Optimum:
-    """Solve with chances only where ``allowed``, (N, K); exceeding ε is possible, and costs."""
+    """Solve with variables only where ``allowed``, (N, K); exceeding ε is penalised."""
     (n, k), z = allowed.shape, len(pool.share)
     sample, label = np.nonzero(allowed)
-    scale = 1 / np.median(pool.mass)  # counts in samples: numbers near 1 suit the tolerances
+    scale = 1 / np.median(pool.mass)  # units of samples: numbers near 1 suit the tolerances
     mass = pool.mass[sample] * scale
     gains = pool.share[pool.group[sample]] * mass * pool.probabilities[sample, label]
-    # Limits that are wider by t gain at most K t/2: all s, made smaller by t each, are within the
-    # old limits, and cost half of what they move. So K is above the price of any limit.
+    # Limits wider by t gain at most K t/2: all s reduced by t are within the old limits, at half
+    # the cost of the change. So the penalty K exceeds the price of any limit.
     costs = np.concatenate([-gains, np.zeros(k + z * k), np.full(2 * z * k, k)])
     limits = [(0, np.inf), (-np.inf, np.inf), (-epsilon * scale, epsilon * scale), (0, np.inf)]
     result = linprog(  # type: ignore[call-overload]
@@ -143,7 +143,7 @@ def _solve_with(pool: Pool, epsilon: float, allowed: NDArray[np.bool_]) -> Optim
 
 
 def _equations(pool: Pool, sample: Integers, label: Integers, mass: Floats) -> sparse.csc_array:
-    """Return the rows; columns: chances, c, s, and what s exceeds its limits by, up and down."""
+    """Return the rows; columns: probabilities, c, s, and upper and lower excess of s."""
     (n, k), z, each = pool.probabilities.shape, len(pool.share), np.arange(len(sample))
     cell = pool.group[sample] * k + label
     in_cell = sparse.csr_array((mass, (cell, each)), shape=(z * k, len(each)))

@@ -1,4 +1,4 @@
-"""Post-processing after a task: one fit over all seen classes, on what the learner has kept."""
+"""Post-processing after a task: one fit over all seen classes, on the learner's stored samples."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class TaskProbabilities:
     pool : ndarray of float32, shape (N, K)
     pool_sensitive : ndarray of int64, shape (N,)
     pool_weight : ndarray, shape (N,)
-        How many training samples of its group (y, z) each sample of the pool stands for. This is
-        all that labels are used for.
+        Number of training samples of its group (y, z) that each pool sample represents; the only
+        use of labels.
     values, counts : ndarray of int64, shape (Z,)
-        Attribute values of the pool, and how many samples of the tasks so far have them, trained
-        on or held out.
+        Attribute values of the pool, and their numbers of samples in the tasks so far, trained on
+        or held out.
     """
 
     classes: Integers
@@ -41,7 +41,7 @@ class TaskProbabilities:
 
 @dataclass(frozen=True)
 class FairPredictions:
-    """Predicted classes (n,) after post-processing, and what the user should know."""
+    """Predicted classes (n,) after post-processing, with notes for the user."""
 
     y_pred: Integers
     notes: tuple[str, ...]
@@ -52,8 +52,8 @@ def fair_predictions(
 ) -> FairPredictions:
     """Fit on the pool, and predict the test samples.
 
-    A test sample whose attribute value is not in the pool keeps its most probable class, as do all
-    where there are no two values or classes: a task must not stop a run.
+    A test sample whose attribute value is not in the pool gets its most probable class, as do all
+    samples if there are fewer than two values or classes: a task must not stop a run.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def fair_predictions(
     epsilon : float or None
         None: the most probable class, without post-processing.
     seed : int
-        Of the draws at ties.
+        Seed of the draws at ties.
     """
     chosen = task.test.argmax(axis=1)
     notes: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def fair_predictions(
 
 
 def measured_gap(y_pred: Integers, sensitive: Integers) -> float:
-    """Return the largest ``|P(ŷ=k | z) − P(ŷ=k)|`` of predictions (n,), what ε limits."""
+    """Return the largest ``|P(ŷ=k | z) − P(ŷ=k)|`` of predictions (n,), which ε limits."""
     values, group = np.unique(sensitive, return_inverse=True)
     classes, label = np.unique(y_pred, return_inverse=True)
     one_hot = np.eye(len(classes))[label]

@@ -1,4 +1,4 @@
-"""Results as tables for people."""
+"""Comparison tables, statistics and plots of results."""
 
 from faircil.report.comparison import (
     BOUNDS as BOUNDS,

@@ -1,4 +1,4 @@
-"""Methods side by side, mean ± deviation over seeds.
+"""Comparison tables of methods, mean ± standard deviation over seeds.
 
 A value is marked as the best of its column only where it is significantly better than all others.
 """

@@ -1,4 +1,4 @@
-"""Results as pictures."""
+"""Plots of metrics over tasks and of two-dimensional samples."""
 
 from __future__ import annotations
 

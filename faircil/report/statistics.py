@@ -1,4 +1,4 @@
-"""Which of several methods is the best, and whether the difference is significant."""
+"""Confidence intervals, significance tests, and the best of several methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code a result depends on, found without running it.
+"""The code that a result depends on, found by static analysis.
 
 From the modules where a computation begins, and from the pieces that its configuration names,
 imports are followed within faircil and within the packages that the pieces come from. What is

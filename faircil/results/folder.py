@@ -1,4 +1,4 @@
-"""Run folders: a finished run as files that people and programs can open."""
+"""Run folders: writing, reading and checking the files of a finished run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run: the only loop over tasks, epochs and batches."""
+"""Execution of a run: the only loop over tasks, epochs and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training step as one CUDA graph.
+"""Training steps recorded and replayed as CUDA graphs.
 
 A step of a small net is some sixty kernels of a few microseconds each: the GPU waits for the host
 to launch them. Recorded once, they are launched together; only the batch is copied into the place

@@ -1,1 +1,1 @@
-"""Many runs: each is made once, by whichever process comes first, and found again."""
+"""Sweeps: many runs, each executed once, by one of several processes, and reused."""

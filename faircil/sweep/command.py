@@ -1,4 +1,4 @@
-"""The command line that makes a run: what a reader types to get it again."""
+"""The command line that reproduces a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs made one after another, in this process or in several that share a list of work.
+"""Execution of runs in this process or in worker processes that share a queue.
 
 A process that dies costs one run, not the sweep.
 """

@@ -1,4 +1,4 @@
-"""Where runs are kept: found by configuration, code and seed, and made by one process at a time.
+"""The store of runs: lookup by configuration, code and seed, with a lock per run.
 
 A run is reused only if its files are as they were written and identify it as the run looked for. A
 training that diverged leaves a note, since it would diverge again.

@@ -1,4 +1,4 @@
-"""A sweep: all its runs finished, found or given up, in the order they were asked for.
+"""A sweep: execute or reuse all its runs, and return the outcomes in the given order.
 
 A single run is a sweep of one.
 """

@@ -1,4 +1,4 @@
-"""What a sweep is made of: runs to be made, how one is made, where its time is spent."""
+"""The units of a sweep: runs to execute, their outcomes, and where time is spent."""
 
 from __future__ import annotations
 

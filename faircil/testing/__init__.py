@@ -1,4 +1,4 @@
-"""Checks that an own piece keeps its contract, the same that the built-in ones are tested with.
+"""Contract checks for user-defined components; the built-in ones are tested with them, too.
 
 Each takes a function, a class, a row or a registered name. It raises an AssertionError that lists
 every broken promise, and returns nothing if all are kept. No test framework is needed.

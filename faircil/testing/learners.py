@@ -1,4 +1,4 @@
-"""The contract of a learner, checked on a stream that trains in a moment."""
+"""The contract of a learner, checked on a tiny stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts: as rows of token ids for a net that is fine-tuned, or as embeddings of a frozen encoder.
+"""Texts as inputs: token ids for a fine-tuned encoder, or embeddings of a frozen one.
 
 encoder → tokens → chunks with a token budget → one vector per text → the head of the net.
 """

@@ -1,8 +1,8 @@
-"""Embeddings kept on disk by content: whoever embeds a text again finds it there.
+"""A cache of embeddings on disk, keyed by recipe and text.
 
-What decides an embedding is a *recipe* (encoder, pooling, …) and the text. Each recipe has a folder
-of shards to which rows are only ever added. There is no index on the disk that could disagree with
-the shards: the keys of 250,000 texts are 4 MB, read and sorted in a fraction of a second.
+An embedding is determined by a *recipe* (encoder, pooling, …) and the text. Each recipe has an
+append-only folder of shards. There is no index on disk that could disagree with the shards: the
+keys of 250,000 texts are 4 MB, read and sorted in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ Index = NDArray[np.intp]
 
 
 class DamagedShardError(Exception):
-    """A shard that is not as it was written; the message says how it shows."""
+    """A damaged shard; the message names the damage."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """An open shard; its rows stay on the disk until they are asked for.
+    """An open shard; its rows are read on demand.
 
     Parameters
     ----------
     folder : Path
     keys : ndarray of 16 bytes, shape (n,)
     checksum : int
-        That ``rows.npy`` should have.
+        Expected checksum of ``rows.npy``.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class Shard:
     checksum: int
 
     def rows(self) -> Rows:
-        """Return the rows, (n, width), mapped from the disk, their checksum compared."""
+        """Return the rows, (n, width), memory-mapped, after checking their checksum."""
         content = np.memmap(self.folder / ROW_FILE, dtype=np.uint8, mode="r")
         if zlib.crc32(content.data) != self.checksum:
             raise DamagedShardError(f"the checksum of {ROW_FILE} is another one")
@@ -72,7 +72,7 @@ def write_shard(parent: Path, keys: Keys, rows: Rows) -> None:
     Raises
     ------
     StorageError
-        If it cannot be written, such as on a full disk. What was there before is untouched.
+        If it cannot be written, such as on a full disk. Existing shards are untouched.
     """
     name = uuid4().hex
     partial = parent / f"{PARTIAL}{name}"
@@ -93,7 +93,7 @@ def write_shard(parent: Path, keys: Keys, rows: Rows) -> None:
 
 
 def open_shard(folder: Path, width: int) -> Shard:
-    """Open a shard and make sure of its keys; the rows are checked when they are read."""
+    """Open a shard and check its keys; the rows are checked when they are read."""
     try:
         checksums = json.loads((folder / CHECKSUM_FILE).read_bytes())["crc32"]
         content = (folder / KEY_FILE).read_bytes()
@@ -115,7 +115,7 @@ def open_shard(folder: Path, width: int) -> Shard:
 
 
 def cannot_write(folder: Path, error: OSError) -> StorageError:
-    """Return the error for embeddings that find no place."""
+    """Return the error for embeddings that cannot be stored."""
     return StorageError(
         f"cannot keep embeddings in {folder}: {error.strerror or error}; free space or check your "
         "rights there, or set FAIRCIL_CACHE to another folder. Those kept so far stay, and the "
@@ -124,15 +124,14 @@ def cannot_write(folder: Path, error: OSError) -> StorageError:
 
 
 def _as_npy(array: Keys | Rows) -> bytes:
-    # Not straight into the file: numpy writes past Python there, and its error on a full disk
-    # does not say that the disk is full.
+    # Not directly into the file: numpy's own error on a full disk does not name the cause.
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
 def _write(path: Path, content: bytes) -> int:
-    """Write a file down to the disk and return its checksum."""
+    """Write a file, flush it to disk, and return its checksum."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -141,7 +140,7 @@ def _write(path: Path, content: bytes) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring names to the disk: a rename may otherwise be lost with the power."""
+    """Flush directory entries: a rename may otherwise be lost in a power failure."""
     if os.name == "posix":  # other systems cannot open a folder
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -151,9 +150,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder of all embeddings: ``FAIRCIL_CACHE``, else the platform's cache.
+    """Return the folder of all embeddings: ``FAIRCIL_CACHE``, or the platform's cache.
 
-    Not ``FAIRCIL_DATA``: data is read, often from a place that many share and nobody may write.
+    Not ``FAIRCIL_DATA``, which is often shared and read-only.
     """
     chosen = os.environ.get("FAIRCIL_CACHE")
     folder = expanded(chosen, "FAIRCIL_CACHE") if chosen else user_cache_path("faircil")
@@ -162,7 +161,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides an embedding beside the text.
+    """Everything except the text that determines an embedding.
 
     Parameters
     ----------
@@ -170,15 +169,15 @@ class Recipe:
         Digest of the encoder's weights and tokenizer.
     pooling : str
     max_tokens : int
-        Longer texts are cut.
+        Longer texts are truncated.
     precision : str
-        Number format of the forward pass: half precision gives other values.
+        Number format of the forward pass.
     token_budget : int
-        Shapes of the products inside of the encoder, and so the last bits, depend on it.
+        It changes the shapes of products in the encoder, and so the last bits.
     width : int
-        Of an embedding.
+        Dimension of an embedding.
     version : int
-        Of the code between a text and its embedding; raised by hand when that changes.
+        Version of the code that computes an embedding; incremented manually when it changes.
     """
 
     encoder: str
@@ -191,7 +190,7 @@ class Recipe:
 
     @property
     def digest(self) -> bytes:
-        """32 bytes that no other recipe has."""
+        """Digest of the recipe, 32 bytes."""
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
@@ -200,7 +199,7 @@ class Recipe:
         secret = self.digest
 
         def key(text: str) -> bytes:
-            content = text.encode("utf-8", "surrogatepass")  # a lone surrogate is a text, too
+            content = text.encode("utf-8", "surrogatepass")  # lone surrogates are allowed
             return hashlib.blake2b(content, digest_size=KEY.itemsize, key=secret).digest()
 
         return np.frombuffer(b"".join(map(key, texts)), dtype=KEY)
@@ -208,16 +207,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class EmbeddingStore:
-    """The embeddings of one recipe on the disk.
+    """The stored embeddings of one recipe.
 
     Parameters
     ----------
     folder : Path
-        Made when the first embedding is kept.
+        Created when the first embedding is stored.
     width : int
-        Of an embedding.
+        Dimension of an embedding.
     report : callable
-        Takes one sentence, of a damaged shard.
+        Receives a message about a damaged shard.
     """
 
     folder: Path
@@ -225,9 +224,9 @@ class EmbeddingStore:
     report: Callable[[str], None]
 
     def read(self, keys: Keys, out: Rows, rows: Index) -> NDArray[np.bool_]:
-        """Put what is stored for ``keys[i]`` into ``out[rows[i]]``; return for which i it is.
+        """Copy the stored row of ``keys[i]`` to ``out[rows[i]]``; return which i were found.
 
-        Memory beyond ``out`` is that of the keys and one shard.
+        Additional memory is that of the keys and one shard.
         """
         found = np.zeros(len(keys), dtype=bool)
         shards = self._shards()
@@ -237,7 +236,7 @@ class EmbeddingStore:
         starts = np.cumsum([0, *(len(shard.keys) for shard in shards[:-1])])
         order = np.argsort(stored, kind="stable")
         ordered = stored[order]
-        # A key beyond the last finds the last, which is another one.
+        # A key beyond the last is compared with the last, and differs.
         near = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
         hits = np.flatnonzero(ordered[near] == keys)
         places = order[near[hits]]
@@ -258,16 +257,16 @@ class EmbeddingStore:
         return found
 
     def append(self, keys: Keys, rows: Rows) -> None:
-        """Keep more rows, (n, width); they are safe when this returns. Inside :meth:`alone`."""
+        """Store rows, (n, width), durably. Call it inside :meth:`alone`."""
         if len(keys) > 0:
             write_shard(self.folder, keys, rows)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one process at a time add embeddings, so that none are computed twice.
+        """Lock the store, so that one process at a time computes and adds embeddings.
 
-        The lock goes with the process that holds it, however it ends. So whoever gets it knows
-        that what is half written belongs to a dead process, and removes it.
+        The lock is released when its process ends, in any way. Partial shards found under the lock
+        are therefore those of dead processes, and are removed.
         """
         lock = FileLock(self.folder / ".lock")
         try:
@@ -304,7 +303,7 @@ class EmbeddingStore:
 
     def _drop(self, folder: Path, error: Exception) -> None:
         self.report(f"{folder} is damaged ({error}); it is removed and its texts embedded anew")
-        # Out of sight first: a process that is killed while it removes leaves no half shard.
+        # Rename first: a process killed during the removal leaves no partial shard.
         hidden = folder.with_name(f"{PARTIAL}{folder.name}")
         with suppress(OSError):
             folder.rename(hidden)

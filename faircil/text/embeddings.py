@@ -1,7 +1,7 @@
-"""Texts as embeddings of a frozen encoder, each computed once and then kept on disk.
+"""Embeddings of texts by a frozen encoder, cached on disk.
 
-Rows are embedded a shard at a time, in the order in which they come: memory does not grow with the
-corpus beyond the result itself, and a process that is killed loses at most the shard it was at.
+Rows are embedded shard by shard, in order: beyond the result, memory does not grow with the
+corpus, and an interrupted process loses at most one shard.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from faircil.text.passes import FROZEN, TOKEN_BUDGET, Passing, encode, row_lengt
 from faircil.text.tokens import MAX_TOKENS, Bits, check_texts, tokenize
 
 SHARD_ROWS = 1024  # half a minute of work of a small encoder on one core
-GPU_SHARD_ROWS = 16384  # a second; chunks are large there, so that of few rows many would be spare
+GPU_SHARD_ROWS = 16384  # one second; with fewer rows, large GPU chunks would be mostly padding
 
 
 @dataclass(frozen=True)
 class EmbeddingProgress:
-    """How far the embedding of new texts is.
+    """Progress of embedding new texts.
 
     Parameters
     ----------
     rows, total : int
-        Texts embedded so far, and in the end; those found on the disk and repetitions do not count.
+        Texts embedded so far and in total, without cached and repeated texts.
     tokens : int
-        Of the texts so far, without padding.
+        Tokens processed so far, without padding.
     seconds : float
     """
 
@@ -58,7 +58,7 @@ class Embeddings:
     ----------
     vectors : ndarray of float32, shape (n, hidden size of the encoder)
     odd : ndarray of uint8, shape (n,)
-        What is odd about the texts; see :class:`faircil.text.tokens.Tokens`.
+        Flags of unusual texts; see :class:`faircil.text.tokens.Tokens`.
     """
 
     vectors: Rows
@@ -87,33 +87,33 @@ def embed(
     texts : sequence of str
         A text that occurs several times is embedded once.
     encoder : Encoder
-        Is left as it was.
+        Not modified.
     pooling, precision : str
-        See :class:`faircil.text.passes.Passing`. Embeddings of different precision are kept apart:
-        with ``auto``, a GPU does not use those of a CPU, nor the other way round.
+        See :class:`faircil.text.passes.Passing`. Embeddings of different precision are cached
+        separately; with ``auto``, CPU and GPU do not share them.
     token_budget : int
-        Tokens that go through the encoder together, at most; as it decides the last bits,
-        embeddings of another one are kept apart.
+        Maximum number of tokens per pass; since it affects the last bits, embeddings of different
+        budgets are cached separately.
     max_tokens : int
-        What a text has beyond is not seen.
+        Longer texts are truncated.
     device : torch.device or str
     cache : Path or None
-        Folder of all embeddings, see :func:`faircil.text.cache.cache_folder`; None keeps nothing.
+        Folder of all embeddings, see :func:`faircil.text.cache.cache_folder`; None: no cache.
     progress : callable
-        Is told after each shard of new embeddings.
+        Called after each shard of new embeddings.
     report : callable
-        Takes a sentence about the cache, of a damaged part.
+        Receives messages about damaged parts of the cache.
 
     Raises
     ------
     StorageError
-        If embeddings cannot be kept, such as on a full disk.
+        If embeddings cannot be stored, such as on a full disk.
     """
     texts, device = list(texts), torch.device(device)
     check_texts(texts)
     how = Passing(encoder.pad_id, pooling, token_budget, precision, steady=max_tokens)
     number = "bfloat16" if how.mixed(device) else "float32"
-    # What is odd about a text is kept with its vector: to find it out again takes the tokenizer.
+    # Flags are stored with the vector, since computing them again needs the tokenizer.
     recipe = Recipe(
         encoder.digest, pooling, max_tokens, number, token_budget, encoder.hidden_size + 1
     )
@@ -143,7 +143,7 @@ def embed(
         missing = wanted[~store.read(keys[wanted], out, wanted)]
         if len(missing) > 0:
             with store.alone():
-                # Another process may have embedded them in the meantime.
+                # Another process may have embedded them meanwhile.
                 missing = missing[~store.read(keys[missing], out, missing)]
                 compute(missing, lambda rows: store.append(keys[rows], out[rows]))
     original = first[same]
@@ -153,14 +153,14 @@ def embed(
 
 
 def shard_rows(device: torch.device) -> int:
-    """Return how many texts are embedded before they are kept."""
+    """Return the number of texts per shard."""
     return SHARD_ROWS if device.type == "cpu" else GPU_SHARD_ROWS
 
 
 def _vectors(encoder: Encoder, ids: Tensor, how: Passing) -> Rows:
     with torch.inference_mode():
         vectors: Rows = encode(encoder.model, ids, how).cpu().numpy()
-    if not np.isfinite(vectors).all():  # never to be kept
+    if not np.isfinite(vectors).all():  # must not be stored
         raise DataError(
             f"encoder '{encoder.name}' gives NaN or infinite embeddings; its weights are damaged"
             + ", or too large for precision bfloat16: try float32" * how.mixed(ids.device)
@@ -170,7 +170,7 @@ def _vectors(encoder: Encoder, ids: Tensor, how: Passing) -> Rows:
 
 @contextmanager
 def _frozen(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Have the model on the device and in evaluation, and put it back after."""
+    """Move the model to the device in eval mode, and restore it afterwards."""
     before, training = next(model.parameters()).device, model.training
     try:
         model.to(device).eval()

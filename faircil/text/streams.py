@@ -1,4 +1,4 @@
-"""Streams of texts as streams of inputs: rows of tokens, or embeddings of a frozen encoder."""
+"""Encode a stream of texts as a stream of token ids or embeddings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faircil.text.options import TextOptions
 from faircil.text.passes import FINE_TUNED as FIRST_TOKEN
 from faircil.text.tokens import odd_notes, tokenize
 
-ROUNDING = 1e-5  # of the largest value: what changes less is constant
+ROUNDING = 1e-5  # relative to the largest value: smaller variation counts as constant
 
 
 def encoded(
@@ -29,24 +29,24 @@ def encoded(
     device: torch.device | str = "cpu",
     progress: Callable[[EmbeddingProgress], None] = lambda _: None,
 ) -> TaskStream:
-    """Let an encoder see the texts of a stream; those of no task are left out.
+    """Encode the texts of a stream that occur in its tasks.
 
     Parameters
     ----------
     stream : TaskStream
-        With texts.
+        A stream with texts.
     options : TextOptions
     device : torch.device or str
-        Where embeddings are computed that are not on the disk yet.
+        Device for embeddings that are not cached.
     progress : callable
-        Is told how far the embedding is.
+        Receives the progress of embedding.
 
     Returns
     -------
     TaskStream
-        A sample's ``x`` is a row of token ids, int32 (L,), where the encoder is to be trained,
-        else an embedding, float32 (d,), standardised with the first task's training samples:
-        later tasks are still unknown when the first is learned.
+        A sample's ``x`` is a row of token ids, int32 (L,), if the encoder is fine-tuned, else an
+        embedding, float32 (d,), standardised with the first task's training samples, since later
+        tasks are unknown when it is learned.
     """
     encoder = kept_encoder(options.encoder)
     if options.pool == FIRST_TOKEN and not encoder.bidirectional:
@@ -90,7 +90,7 @@ def encoded(
 
 
 def _used_texts(stream: TaskStream) -> tuple[list[int], Tensor]:
-    """Return the numbers of the texts that occur in tasks, and the place of each among them."""
+    """Return the indices of texts that occur in tasks, and the position of each text in them."""
     parts = [part.x for task in stream.tasks for part in (task.train, task.test)]
     used = torch.unique(torch.cat(parts))
     places = torch.full((len(stream.texts or ()),), -1)
@@ -99,20 +99,20 @@ def _used_texts(stream: TaskStream) -> tuple[list[int], Tensor]:
 
 
 def _standardised(vectors: Tensor, first: Tensor) -> Tensor:
-    """Shift and scale each coordinate by what it is in these rows; in place, they are many."""
+    """Standardise each coordinate with the statistics of rows ``first``, in place."""
     known = vectors.index_select(0, first)
     spread = known.std(dim=0, correction=0)
-    # What is the same in all rows but for rounding says nothing, and would be blown up.
+    # Coordinates that are constant up to rounding would be amplified.
     varies = spread > ROUNDING * known.abs().amax(dim=0)
     return vectors.sub_(known.mean(dim=0)).div_(torch.where(varies, spread, 1))
 
 
 def kept_encoder(name: str) -> Encoder:
-    """Load an encoder, or give the one that was loaded last: runs of a sweep share it."""
+    """Load an encoder, or return the last one loaded, so that runs of a sweep share it."""
     return _loaded(name, content_digest(find_folder(name)))
 
 
 @lru_cache(maxsize=1)
 def _loaded(name: str, content: str) -> Encoder:
-    del content  # part of the key: files may change
+    del content  # part of the cache key: files may change
     return load_encoder(name)

@@ -1,4 +1,4 @@
-"""A pre-trained encoder with a linear head over all classes, trained as a whole or in part."""
+"""A pre-trained encoder with a linear head over all classes, fine-tuned fully or in part."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_l
 class TextNet(nn.Module):
     """Classifies rows of tokens; a :class:`faircil.nets.Net`.
 
-    It takes any number of rows at once, in bounded memory. What dropout draws comes from the seed
-    and the number of passes so far, not from torch's global generator: a run is the same whatever
-    was drawn before it, and one that is saved goes on as it would have.
+    It accepts any number of rows in bounded memory. Dropout depends on the seed and the number of
+    passes so far, not on torch's global generator, so runs are reproducible and can be resumed.
 
     Parameters
     ----------
     encoder : Encoder
-        Is copied: training leaves it as it is.
+        Copied; training does not modify it.
     n_classes : int
     seed : int
-        Of the head and of dropout.
+        Seed of the head and of dropout.
     pooling, token_budget, precision
         See :class:`faircil.text.passes.Passing`.
     trainable_layers : int, optional
@@ -55,12 +54,12 @@ class TextNet(nn.Module):
             train_last_layers(self.encoder, trainable_layers)
         self.head = _new_head(encoder.hidden_size, n_classes, seed)
         self.seed, self.passes = seed, 0
-        self.trained_tokens: int | Tensor = 0  # a tensor on the device: nobody waits for it
+        self.trained_tokens: int | Tensor = 0  # a tensor on the device, to avoid synchronisation
         self.train()
 
     @property
     def traits(self) -> NetTraits:
-        """Large; its chunks have other shapes in every batch; it restarts from its encoder."""
+        """Large, not graphable since chunk shapes vary, and restarted from its encoder."""
         return NetTraits(
             large=True,
             graphable=False,
@@ -81,7 +80,7 @@ class TextNet(nn.Module):
         return logits
 
     def restart(self, seed: int) -> None:
-        """Begin again, in place: the encoder as it was before training, and a head of this seed."""
+        """Reset in place: the encoder to its pre-trained weights, the head drawn from the seed."""
         self.encoder.load_state_dict(load_model(self.folder).state_dict())
         fresh = _new_head(self.head.in_features, self.head.out_features, seed)
         self.head.load_state_dict(fresh.state_dict())
@@ -103,7 +102,7 @@ class TextNet(nn.Module):
 
 
 def train_last_layers(model: nn.Module, count: int) -> None:
-    """Stop the training of an encoder but for the last ``count`` of its layers."""
+    """Freeze an encoder except for the last ``count`` of its layers."""
     depth = model.config.num_hidden_layers  # type: ignore[union-attr]
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
     layers = next(stacks, None)

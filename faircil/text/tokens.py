@@ -15,8 +15,8 @@ from faircil.errors import DataError, UsageError, shortened
 from faircil.text.encoders import Encoder
 
 MAX_TOKENS = 128  # as in the paper
-ROWS, CHARACTERS = 1024, 2**20  # of texts that are tokenised together, at most
-BEGINNING = 50  # characters for each token that is wanted: ten times as many as usual
+ROWS, CHARACTERS = 1024, 2**20  # maximum size of texts tokenised together
+BEGINNING = 50  # characters kept per token, ten times the usual number
 LONG, EMPTY, UNKNOWN = 1, 2, 4
 ODD = {
     LONG: "texts longer than {} tokens, whose end is not used",
@@ -28,14 +28,14 @@ Bits = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of n texts, and what is odd about them.
+    """Tokens of n texts, with flags of unusual texts.
 
     Parameters
     ----------
     ids : Tensor of int32, shape (n, L)
-        Filled up with the encoder's padding; L is the length of the longest.
+        Padded; L is the length of the longest row.
     odd : ndarray of uint8, shape (n,)
-        Bits of ``ODD``; 0 for a text with nothing odd.
+        Bits of ``ODD``; 0 for an ordinary text.
     """
 
     ids: Tensor
@@ -43,7 +43,7 @@ class Tokens:
 
 
 def odd_notes(odd: Bits, max_tokens: int) -> list[str]:
-    """Say to the user what is odd about texts, (n,)."""
+    """Return notes for the user about the flags of texts, (n,)."""
     counts = {what: np.count_nonzero(odd & bit) for bit, what in ODD.items()}
     return [
         f"{what.format(max_tokens)}: {count:,} of {len(odd):,}"
@@ -58,10 +58,10 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
     Parameters
     ----------
     texts : sequence of str
-        Any: empty, long, in any script.
+        May be empty, long, and in any script.
     encoder : Encoder
     max_tokens : int
-        Longest row, with the tokens that the encoder puts around a text.
+        Maximum length of a row, including special tokens.
     """
     tokenizer = encoder.tokenizer
     around = tokenizer.num_special_tokens_to_add()
@@ -98,7 +98,7 @@ def tokenize(texts: Sequence[str], encoder: Encoder, max_tokens: int = MAX_TOKEN
 
 
 def check_texts(texts: Sequence[object]) -> None:
-    """Raise a DataError that says which of these are no strings, if any are not."""
+    """Raise a DataError that lists the texts that are not strings, if there are any."""
     wrong = [number for number, text in enumerate(texts) if not isinstance(text, str)]
     if wrong:
         example = texts[wrong[0]]
@@ -113,10 +113,10 @@ def check_texts(texts: Sequence[object]) -> None:
 def _tokens(
     texts: Sequence[str], tokenizer: Any, max_tokens: int
 ) -> Iterator[tuple[NDArray[np.int32], bool]]:
-    """Yield the tokens of each text, and whether it has more.
+    """Yield the tokens of each text, and whether it was truncated.
 
-    Of a very long one, the beginning is tokenised first: all of it would be in memory many times,
-    for a few tokens. Only where that gives too few of them, such as of blanks, is the rest needed.
+    Only the beginning of a very long text is tokenised at first, since tokenising needs a multiple
+    of its memory. The rest is used if this gives too few tokens, for example for blanks.
     """
 
     def encode(some: Sequence[str]) -> list[tuple[NDArray[np.int32], bool]]:
@@ -132,7 +132,7 @@ def _tokens(
 
 
 def _beginning(text: str, length: int) -> str:
-    """Cut a text behind a word, where it is longer; one without blanks stays."""
+    """Truncate a long text after a word; a text without blanks is unchanged."""
     if len(text) <= length:
         return text
     end = max(text.rfind(blank, 0, length) for blank in " \t\n")
@@ -147,7 +147,7 @@ def _filled(rows: Sequence[np.ndarray], pad_id: int) -> np.ndarray:
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts, a few at a time: while a text is cut, all of it is in memory many times."""
+    """Yield the texts in small batches, since tokenising needs a multiple of their memory."""
     batch: list[str] = []
     size = 0
     for text in texts:
@@ -161,5 +161,5 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _valid(text: str) -> str:
-    """Return the text with � for halves of characters, which no tokenizer takes."""
+    """Return the text with lone surrogates, which tokenizers reject, replaced by �."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,1 +1,1 @@
-"""Choosing settings without the test data, with the same budget for every method."""
+"""Hyperparameter tuning on validation data, with the same budget for every method."""

@@ -1,4 +1,4 @@
-"""What was tried and chosen, as files: ``tuning.json``, ``tuning.md`` and ``pareto.png``."""
+"""Trials and chosen settings as files: ``tuning.json``, ``tuning.md`` and ``pareto.png``."""
 
 from __future__ import annotations
 

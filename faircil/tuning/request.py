@@ -1,4 +1,4 @@
-"""What is to be chosen, and what was."""
+"""Requests for tuning, and their results."""
 
 from __future__ import annotations
 

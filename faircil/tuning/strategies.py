@@ -1,4 +1,4 @@
-"""In which order configurations are tried."""
+"""Search strategies: the order in which configurations are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing settings: rounds of trials, those of all requests side by side."""
+"""Tuning: rounds of trials, with the trials of all requests run together."""
 
 from __future__ import annotations
 

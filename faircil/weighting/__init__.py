@@ -1,6 +1,6 @@
 """Fairness-aware sample weighting: statistics → measure → program → solver → weights.
 
-The names load on first use: a list of measures or solvers needs no torch.
+The names are imported on first use, so that listing measures or solvers does not need torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the gradients of all layers tell about the groups."""
+"""Group statistics from the gradients of all layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faircil.weighting.losses import LossFunction, cross_entropy
 
 @dataclass(frozen=True)
 class AllLayerStatistics:
-    """Statistics of G groups and n samples whose alignment may be with combinations of groups.
+    """Statistics of G groups and n samples; the alignment may refer to combinations of groups.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ class AllLayerStatistics:
     alignment : ndarray, shape (G, n) or (B, n)
         Cosines with the groups; with ``combine``, that matrix times the cosines.
     progress : callable
-        From weights of the samples, (n,), to cosines with the groups weighted and added up, (G,);
-        to be called before the net changes.
+        Maps sample weights, (n,), to the weighted sums of cosines with the groups, (G,); valid
+        until the net changes.
     """
 
     losses: Floats
@@ -47,19 +47,19 @@ def all_layer_statistics(
     combine: Floats | None = None,
     loss: LossFunction = cross_entropy,
 ) -> AllLayerStatistics:
-    """Measure all groups with the net as it is, by the gradients of all trained parameters.
+    """Compute statistics of all groups from the gradients of all trained parameters.
 
     Parameters
     ----------
     net : Module
-        Any classifier that returns logits; each row of them depends on its own input only.
+        Any classifier that returns logits; each row must depend only on its own input.
     current, memory : Samples
         The task's training data, n samples, and the buffer.
     membership : Membership
         G groups.
     combine : ndarray, shape (B, G), optional
-        Rows of a program: combinations of the groups' unit gradients that are wanted instead of
-        the groups. Fewer rows than groups cost less where a row costs a forward-mode product.
+        Rows of a program: combinations of the groups' unit gradients to use instead of the
+        groups. Fewer rows take less time if each needs a forward-mode product.
     loss : callable
     """
     if memory is not None:
@@ -87,13 +87,13 @@ def all_layer_statistics(
 
 
 def _backward(net: nn.Module, mode: ForwardMode, weights: Floats) -> Floats:
-    """Return what weights of the samples, (n,), do to each group, (G,), by a backward pass."""
+    """Return the progress of each group, (G,), for sample weights, (n,), by a backward pass."""
     with evaluating(net):
         return _array(mode.progress(torch.from_numpy(weights).to(mode.directions)))
 
 
 def _check_net(net: nn.Module, x: Tensor, membership: Membership) -> None:
-    """Raise an error if the net has nothing to train, no logits, or too few of them."""
+    """Raise an error if the net has no trained parameters, no logits, or too few of them."""
     logits = net(x[:1])
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     mistakes = []

@@ -1,4 +1,7 @@
-"""From statistics to weights: write the program, solve it, read the solution."""
+"""From group statistics to sample weights: formulate the program, solve it, read the solution.
+
+The program is solved in memory, or on a GPU without storing its matrix.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.columns import DeviceColumns, FactorRows, Rows, StoredRows
 from faircil.weighting.solver.exact import solve_columns, solve_exactly
 
-MANY = 200_000  # samples from which on a GPU is worth its transfers: below, the host takes less
+MANY = 200_000  # samples from which a GPU pays off: with fewer, the host is faster
 
 
 def factor_rows(statistics: LastLayerStatistics, mixed: Floats) -> FactorRows:
-    """Describe rows that are sums over groups by the gradients that they are made of.
+    """Express rows that are sums over groups by the gradients that they combine.
 
     Parameters
     ----------
     statistics : LastLayerStatistics
-        Of G groups and n samples.
+        Statistics of G groups and n samples.
     mixed : ndarray, shape (rows, G)
-        What each row takes of each group's cosines.
+        Coefficient of each group's cosines in each row.
     """
     factors = statistics.factors
     groups = unit_gradients(statistics.gradients.double())
@@ -49,7 +52,7 @@ def factor_rows(statistics: LastLayerStatistics, mixed: Floats) -> FactorRows:
 
 
 def added_up(rows: FactorRows, weights: Floats) -> Floats:
-    """Return rows times the columns' weights, (n,), in one pass."""
+    """Return the rows times column weights, (n,), in one pass."""
     on_device = torch.from_numpy(weights).to(rows.device)
     parts = [rows.add(on_device[part], part) for part in chunks_of(len(rows), rows.chunk)]
     total: Floats = torch.stack(parts).sum(dim=0).cpu().numpy()
@@ -69,7 +72,7 @@ def solve_on_device(rows: Rows, offsets: Floats, gaps: int) -> Solution:
     rows : Rows
         K gap rows, m floor rows negated, the cost.
     offsets : ndarray, shape (K + m,)
-        Of the gaps, then of the floors negated.
+        Offsets of the gaps, then of the floors negated.
     gaps : int
         K.
     """
@@ -86,7 +89,7 @@ def solve_on_device(rows: Rows, offsets: Floats, gaps: int) -> Solution:
 
 @dataclass(frozen=True)
 class ProgramInputs:
-    """What a program is made of: G groups, n samples.
+    """The inputs of a program with G groups and n samples.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ class ProgramInputs:
     alpha, lam : float
     floor : bool
     combined : bool
-        Whether the alignment is with the program's rows already, not with the groups.
+        Whether the alignment already refers to the program's rows instead of the groups.
     """
 
     statistics: GroupStatistics
@@ -109,7 +112,7 @@ class ProgramInputs:
     combined: bool
 
     def formulate(self, columns: Floats) -> Formulation:
-        """Write the program of some variables, given their alignment, (G, variables)."""
+        """Formulate the program of some variables, given their alignment, (G, variables)."""
         return formulate(
             columns,
             self.statistics.losses,
@@ -124,14 +127,14 @@ class ProgramInputs:
 
 @dataclass(frozen=True)
 class Choice:
-    """Weights of n samples, (n,), and what they promise.
+    """Weights of n samples, with their predicted effect and the certificate.
 
     Parameters
     ----------
     weights : ndarray, shape (n,)
     progress : ndarray, shape (G,)
-        Cosines with the groups, weighted and added up: what training takes off their losses, over
-        α. Of the expected weights where samples are drawn.
+        Weighted sum of the cosines with each group: the predicted decrease of its loss, divided by
+        α. For the expected weights if samples are drawn.
     shares : ndarray, shape (G,), or None
     objective, bound : float
     status : str
@@ -152,17 +155,17 @@ def choose(
     solver: str | SolverFunction,
     generator: torch.Generator | None,
 ) -> Choice:
-    """Solve in memory.
+    """Choose weights by a program in memory.
 
     Parameters
     ----------
     inputs : ProgramInputs
     granularity : Granularity
     clustering : callable
-        Finds clusters, if the granularity asks for them.
+        Finds clusters, if the granularity needs them.
     solver : str or callable
     generator : torch.Generator, optional
-        Draws samples, if the granularity does.
+        Draws samples, if the granularity needs it.
     """
     alignment = inputs.statistics.alignment
     variables = granularity(alignment, inputs.membership, clustering)
@@ -172,8 +175,8 @@ def choose(
     expected = variables.spread(solution.weights)
     objective, bound = solution.objective, solution.bound
     if granularity.approximates:
-        # Of the expected weights, which keep the floors; drawn ones may break them, and so fall
-        # below what is proven about all weights that do not.
+        # For the expected weights, which satisfy the floors. Drawn weights may violate them, and
+        # their objective can then be below the proven bound of feasible weights.
         whole = inputs.formulate(alignment).program
         objective, bound = whole.objective(expected), whole.bound(solution.dual)
     return Choice(
@@ -187,8 +190,8 @@ def choose(
 
 
 def choose_on_device(inputs: ProgramInputs, statistics: LastLayerStatistics) -> Choice:
-    """Solve by sample where the gradients are, without the matrix of the program."""
-    # A program whose variables are the groups says what each row takes of each group.
+    """Choose weights by sample on the gradients' device, without the matrix of the program."""
+    # The program with the groups as variables contains each group's coefficient in each row.
     unmixed = np.eye(len(statistics.losses))
     formulation = inputs.formulate(unmixed)
     program, constant = formulation.program, formulation.constant

@@ -1,4 +1,4 @@
-"""Products of samples with groups for any net: one forward-mode product per direction."""
+"""Products of sample and group gradients for any net, one forward-mode product per direction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from faircil.weighting.losses import LossFunction, cross_entropy
 logger = logging.getLogger(__name__)
 
 Named = dict[str, Tensor]
-ENTRIES = 2**22  # numbers in the gradients of a chunk of samples, which then stay in cache
+ENTRIES = 2**22  # gradient entries per chunk of samples, so that they stay in cache
 TANGENTS = 256  # rows of a forward-mode product: samples of a chunk times directions
 
 
@@ -32,7 +32,7 @@ class FunctionalNet:
     Parameters
     ----------
     net : Module
-        In eval mode while this is used; its parameters are read, never changed.
+        Must be in eval mode during use; its parameters are not modified.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -42,7 +42,7 @@ class FunctionalNet:
         self.size = sum(p.numel() for p in self._parameters.values())
 
     def zeros(self, rows: int) -> Tensor:
-        """Return zeros in place of gradients, (rows, P)."""
+        """Return zeros with the shape of gradients, (rows, P)."""
         return next(iter(self._parameters.values())).new_zeros(rows, self.size)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class FunctionalNet:
     def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
         """Return ``J_iᵀ u_i`` of each sample for vectors u at the logits, (n, classes).
 
-        Not in one tensor, since these are large; see :meth:`split`.
+        One tensor per parameter, since they are large; see :meth:`split`.
         """
 
         def product(parameters: Named, x: Tensor, u: Tensor) -> Tensor:
@@ -103,24 +103,24 @@ class FunctionalNet:
 
 
 class SampleBySample(FunctionalNet):
-    """The same for nets with a layer that has no rule for many gradients at once."""
+    """The same for nets with a layer that torch.func cannot batch."""
 
     def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
-        """Return ``J_iᵀ u_i`` of each sample, by a backward pass each."""
+        """Return ``J_iᵀ u_i`` of each sample, with one backward pass each."""
         return self.split(torch.stack([self.total(*one) for one in _one_by_one(x, at_logits)]))
 
     def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
-        """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), by a backward pass for each sample."""
+        """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), with one backward pass per sample."""
         each = [directions @ self.total(*one) for one in _one_by_one(x, at_logits)]
         return torch.stack(each, dim=1)
 
 
 def functional_net(net: nn.Module, x: Tensor) -> FunctionalNet:
-    """Return the net as a function; two of the inputs, (n, ...), show what it can do."""
+    """Return the net as a function; test on two of the inputs, (n, ...), what it supports."""
     fast, some = FunctionalNet(net), x[:2]
     sent = torch.ones_like(fast.logits(some))
     try:
-        # The first forward-mode product compiles its rules by a way that torch has deprecated.
+        # The first forward-mode product compiles its rules with a deprecated torch feature.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fast.products(some, sent, torch.cat(fast.gradients(some, sent), dim=1))
@@ -141,7 +141,7 @@ def _one_by_one(x: Tensor, at_logits: Tensor) -> Iterator[tuple[Tensor, Tensor]]
 
 @contextmanager
 def _plain_attention() -> Iterator[None]:
-    """Let attention run operation by operation: fused, it has no forward mode."""
+    """Disable fused attention kernels, which have no forward mode."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -153,14 +153,14 @@ def _plain_attention() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a pass over n samples adds up within G groups, and what it keeps of each sample.
+    """Sums over n samples within G groups, and the logit gradients of each sample.
 
     Parameters
     ----------
     losses : Tensor of float64, shape (G,)
     gradients : Tensor, shape (G, P)
     at_logits : Tensor, shape (n, classes)
-        The vector at a sample's logits that gives its gradient at length 1; zero where that is.
+        The vector at a sample's logits that yields its unit gradient; zero for a zero gradient.
     """
 
     losses: Tensor
@@ -175,10 +175,10 @@ def measure(
     groups: int,
     loss: LossFunction = cross_entropy,
 ) -> Measured:
-    """Measure n samples, given the group of each, (n,); a negative one takes no part.
+    """Measure n samples, given the group of each, (n,); a negative group is ignored.
 
-    The gradient of every sample exists for a moment, for the sake of its norm; so the sums within
-    groups are a matrix product.
+    The gradient of every sample is materialised for its norm, so the sums within groups are
+    matrix products.
     """
     losses = torch.zeros(groups, dtype=torch.float64, device=group.device)
     gradients = net.zeros(groups)
@@ -209,9 +209,9 @@ class ForwardMode:
     at_logits : Tensor, shape (n, classes)
         See :class:`Measured`.
     directions : Tensor, shape (G, P)
-        Unit gradients of the groups; zero where one vanishes.
+        Unit gradients of the groups; zero for a zero gradient.
     losses : Tensor of float64, shape (G,)
-        Added up within groups.
+        Summed within groups.
     """
 
     net: FunctionalNet

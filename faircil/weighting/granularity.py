@@ -1,7 +1,7 @@
-"""What a variable of the program stands for: a sample, or all current samples of a part.
+"""Granularity of the program: a variable is a sample, a group or a cluster of samples.
 
-A granularity is a table row: who owns a sample, that is, which variable it belongs to, and what the
-variable's value is to its samples, their weight or the probability with which each is drawn.
+A granularity is a table row. It states which variable each sample belongs to, and whether the
+variable's value is the weight of its samples or the probability of drawing each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from faircil.samples import rows_of_groups
 from faircil.weighting.groups import Floats, Groups, Integers, Membership
 from faircil.weighting.last_layer import LastLayer, cosines, feature_lengths, group_sums, unit
 
-BATCH = 1024  # samples that move the centres together
+BATCH = 1024  # samples per update of the centres
 ROUNDS = 10  # batches per group
 
 
@@ -31,16 +31,16 @@ def cluster(
     Parameters
     ----------
     factors : LastLayer
-        Of n samples.
+        Factors of n samples.
     group : Tensor of int64, shape (n,)
         Group of each sample.
     groups : int
         Number of groups, G.
     clusters : int
-        How many to look for, shared among the groups by size: at least one for each group that has
-        samples. Fewer come out where a centre ends up without samples.
+        Number of clusters, divided among the groups by size, at least one for each group with
+        samples. The result has fewer if a centre ends up without samples.
     generator : torch.Generator
-        Draws the first centres and the batches.
+        Draws the initial centres and the batches.
 
     Returns
     -------
@@ -80,17 +80,17 @@ def nearest(factors: LastLayer, centres: Tensor) -> Tensor:
 
 
 def _shared(members: list[Tensor], clusters: int) -> list[int]:
-    """Share the clusters among groups by size; at least 1 and at most its size for each."""
+    """Divide the clusters among groups by size; at least 1 and at most its size for each."""
     sizes = torch.tensor([len(rows) for rows in members])
     n = int(sizes.sum())
-    # What is given out up to a group is rounded, not each group's own part: the total stays.
+    # Cumulative counts are rounded instead of single ones, so that the total is kept.
     given = (sizes.cumsum(0) * min(clusters, n) + n // 2) // max(n, 1)
     counts: list[int] = given.diff(prepend=given.new_zeros(1)).clamp(min=1).tolist()
     return counts
 
 
 def _centres(factors: LastLayer, rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Find the centres of one group's samples: means of all samples that came to them so far."""
+    """Find the centres of one group's samples: running means of all samples assigned to them."""
     start = torch.randperm(len(rows), generator=generator)[:count].to(rows.device)
     number = torch.arange(count, device=rows.device)
     centres, _ = group_sums(_normalised(factors, rows[start]), number, count)
@@ -103,20 +103,20 @@ def _centres(factors: LastLayer, rows: Tensor, count: int, generator: torch.Gene
         sums, _ = group_sums(batch, owner, count)
         added = torch.bincount(owner, minlength=count).to(sizes)
         sizes = sizes + added
-        # The mean moves by its share of each newcomer: c + Σ (ĝ_i − c) / size.
+        # Update of the running mean: c + Σ (ĝ_i − c) / size.
         centres = centres + (sums - added[:, None, None] * centres) / sizes[:, None, None]
     return centres
 
 
 def _normalised(factors: LastLayer, rows: Tensor) -> LastLayer:
-    """Take some samples, with δ scaled so that their gradients have length 1; zero stays zero."""
+    """Select samples, with δ scaled so that gradients have norm 1; zero stays zero."""
     features = factors.features[rows]
     length = feature_lengths(features, factors.bias)[:, None]
     delta = torch.where(length == 0, 0.0, unit(factors.delta[rows]) / length)
     return replace(factors, losses=factors.losses[rows], delta=delta, features=features)
 
 
-Clustering = Callable[[], Tensor]  # cluster of each current sample, (n,), found when asked for
+Clustering = Callable[[], Tensor]  # cluster of each current sample, (n,), computed on call
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Parts:
     group : ndarray of int64, shape (parts,)
         Group of each part.
     share : ndarray, shape (parts,)
-        How much of its group a part is.
+        Fraction of its group that is in the part.
     """
 
     owner: Integers
@@ -139,14 +139,14 @@ class Parts:
 
     @classmethod
     def of(cls, owner: Integers, membership: Membership) -> Parts:
-        """Describe the parts of the samples' owners, (n,)."""
+        """Build the parts from the part of each sample, (n,)."""
         size = np.bincount(owner)
         group = np.empty_like(size)
         group[owner] = membership.current.cpu().numpy()
         return cls(owner, group, size / membership.groups.size[group])
 
     def sums(self, values: Floats) -> Floats:
-        """Add up (rows, n) within the parts: (rows, parts)."""
+        """Sum (rows, n) within the parts: (rows, parts)."""
         sums = np.empty((len(values), len(self.group)))
         for row, result in zip(values, sums, strict=True):
             result[:] = np.bincount(self.owner, weights=row)
@@ -160,13 +160,13 @@ class Variables:
     Parameters
     ----------
     columns : ndarray, shape (rows, variables)
-        What the program is made of, summed over the samples that a variable stands for.
+        Columns of the program, summed over the samples of each variable.
     groups : Groups
-        G of them.
+        G groups.
     parts : Parts or None
-        Those that the variables stand for; None: each sample is its own variable.
+        The parts that the variables represent; None: each sample is a variable.
     drawn : bool
-        Whether a sample is drawn with its variable's value, or has it as its weight.
+        Whether a variable is the probability of drawing its samples, or else their weight.
     """
 
     columns: Floats
@@ -179,7 +179,7 @@ class Variables:
         return solution if self.parts is None else solution[self.parts.owner]
 
     def sample_weights(self, solution: Floats, generator: torch.Generator | None) -> Floats:
-        """Return one weight per sample, (n,): the solution's, or 0/1 drawn with its probability."""
+        """Return one weight per sample, (n,): from the solution, or 0/1 drawn by probability."""
         weights = self.spread(solution)
         if not self.drawn:
             return weights
@@ -187,9 +187,9 @@ class Variables:
         return (draw.numpy() < weights).astype(np.float64)
 
     def shares(self, solution: Floats) -> Floats | None:
-        """Return how much of each group the solution takes, (G,), NaN where it is not current.
+        """Return the fraction of each group that the solution keeps, (G,); NaN if not current.
 
-        None where each sample has a weight of its own, which a share would say little about.
+        None if each sample has its own weight.
         """
         if self.parts is None:
             return None
@@ -199,18 +199,18 @@ class Variables:
 
 
 def required(generator: torch.Generator | None) -> torch.Generator:
-    """Return the generator; without one, say that chance needs it."""
+    """Return the generator; raise an error if there is none."""
     if generator is None:
         raise DataError("this granularity draws samples: pass generator=torch.Generator()")
     return generator
 
 
 def itself(_membership: Membership, _clustering: Clustering) -> None:
-    """Each sample is a variable, as in the paper."""
+    """Make each sample a variable, as in the paper."""
 
 
 def its_group(membership: Membership, _clustering: Clustering) -> Integers:
-    """Return the group of each sample, (n,), numbered among the current ones."""
+    """Return the group of each sample, (n,), numbered among the current groups."""
     number = np.cumsum(membership.groups.current) - 1
     owner: Integers = number[membership.current.cpu().numpy()]
     return owner
@@ -224,28 +224,28 @@ def its_cluster(_membership: Membership, clustering: Clustering) -> Integers:
 
 @dataclass(frozen=True)
 class Granularity:
-    """A row of the table: the owner of each sample, and whether samples are drawn.
+    """A row of the table: the variable of each sample, and whether samples are drawn.
 
-    By group or cluster, drawn: the program decides how much of each part, chance decides which
-    samples. What is kept stays representative of its part, and the program has few columns.
+    By group or cluster, drawn: the program decides the fraction of each part, and samples are drawn
+    at random. The kept samples represent their part, and the program has few columns.
     """
 
     owner: Callable[[Membership, Clustering], Integers | None]
     drawn: bool
     summary: str
-    approximates: bool = False  # the program by sample, with fewer variables
+    approximates: bool = False  # approximates the program by sample
 
     def __call__(
         self, alignment: Floats, membership: Membership, clustering: Clustering
     ) -> Variables:
-        """Make the variables of a program.
+        """Build the variables of a program.
 
         Parameters
         ----------
         alignment : ndarray, shape (rows, n)
         membership : Membership
         clustering : callable
-            Returns the cluster of each sample, (n,); called by the rows that need it.
+            Returns the cluster of each sample, (n,); called only if needed.
         """
         owner = self.owner(membership, clustering)
         if owner is None:

@@ -1,4 +1,4 @@
-"""Who is compared with whom: the groups, and which sample is in which."""
+"""Groups of samples by class and attribute, and the membership of each sample."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Seen = Mapping[Any, int]  # keyed y, (y,) or (y, z, …); a mapping is invariant
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups that take part, sorted by class and attribute; G of them.
+    """The G groups of a program, sorted by class and attribute.
 
     Parameters
     ----------
     label : ndarray of int64, shape (G,)
         Class.
     attribute : ndarray of int64, shape (G,) or (G, attributes)
-        Attribute value(s); 0 where groups are classes.
+        Attribute value(s); 0 if groups are classes.
     current : ndarray of bool, shape (G,)
         Whether the group is in the current task; the others are measured on the buffer.
     size : ndarray of int64, shape (G,)
-        Number of samples it is measured on.
+        Number of samples that its statistics are computed on.
     seen : ndarray of int64, shape (G,), or None
-        Training samples seen so far, the current task included; None if not told.
+        Training samples seen so far, including the current task; None if unknown.
     seen_with_attribute : ndarray of int64, shape (G,), or None
-        The same summed over all classes with the group's attribute value.
+        The same, summed over all classes with the group's attribute value.
     """
 
     label: Integers
@@ -52,12 +52,12 @@ class Groups:
 
 @dataclass(frozen=True)
 class Membership:
-    """Groups, and which sample is in which.
+    """Groups, and the group of each sample.
 
     Parameters
     ----------
     groups : Groups
-        G of them.
+        G groups.
     current : Tensor of int64, shape (n,)
         Group of each current sample.
     memory : Tensor of int64, shape (m,)
@@ -74,16 +74,16 @@ def find_groups(
 ) -> Membership:
     """Group the samples by class, or by class and attribute values.
 
-    A group that occurs in both is measured on the current task.
+    A group in both the task and the buffer is measured on the task.
 
     Parameters
     ----------
     current, memory : Samples
-        Training data of the task, n samples, and the buffer, m samples (None: there is none).
+        Training data of the task, n samples, and the buffer, m samples or None.
     by_attribute : bool
         Whether attribute values split a class.
     seen : mapping, optional
-        ``{(y,): n}`` or ``{(y, z, ...): n}``, samples seen so far; a plain ``y`` is ``(y,)``.
+        ``{(y,): n}`` or ``{(y, z, ...): n}``, samples seen so far; a plain ``y`` means ``(y,)``.
     """
     if by_attribute and current.z is None:
         raise DataError("this measure compares attribute values, but the samples have no z")
@@ -120,7 +120,7 @@ def _counts(index: Tensor, groups: int) -> Integers:
 
 
 def _seen_counts(unique: Integers, seen: Seen) -> tuple[Integers, Integers]:
-    """Count what was seen of each group, and of its attribute value over all classes."""
+    """Count the samples seen in each group, and with its attribute value over all classes."""
     width = unique.shape[1]
     table: dict[tuple[int, ...], int] = {}
     totals: dict[tuple[int, ...], int] = {}

@@ -1,4 +1,7 @@
-"""Last-layer gradients as factors, their sums within groups, and what one forward pass tells."""
+"""Last-layer gradients in factored form, their sums within groups, and group statistics.
+
+One forward pass over task and buffer suffices: a gradient is an outer product δ h̃ᵀ.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class LastLayer:
     features : Tensor, shape (n, d)
         Input of the last layer, without the constant 1.
     bias : bool
-        Whether the layer has a bias, that is, whether h̃ has the constant.
+        Whether the layer has a bias, that is, whether h̃ includes the constant 1.
     """
 
     losses: Tensor
@@ -63,14 +66,14 @@ def last_layers(
     sets : sequence of (x, y), shapes (n, ...) and (n,)
         The samples.
     visit : callable
-        Called with the number of a set, its factors, and the rows of a chunk that has just been
-        filled in and is still in cache. Chunks come in any order, on any thread.
+        Called with the index of a set, its factors, and the rows of the chunk just computed, which
+        is still in cache. Chunks arrive in any order, on any thread.
     loss : callable
     """
     results = [_empty(head, len(y)) for _, y in sets]
     size = chunk_size(head.weight.device)
     tasks = [(k, rows) for k, (_, y) in enumerate(sets) for rows in chunks_of(len(y), size)]
-    place = local()  # each thread has its own chunk in hand
+    place = local()  # the current chunk of each thread
 
     def record(_: nn.Module, arguments: tuple[Tensor]) -> None:
         place.features[:] = arguments[0]
@@ -98,12 +101,12 @@ def _empty(head: nn.Linear, n: int) -> LastLayer:
 
 
 def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
-    """Return the cosine of every sample's gradient with every group's; 0 where one vanishes.
+    """Return the cosine of every sample's gradient with every group's; 0 for a zero gradient.
 
     Parameters
     ----------
     factors : LastLayer
-        Of n samples.
+        Factors of n samples.
     gradients : Tensor, shape (groups, classes, 1 + d) or (groups, classes, d) without a bias
         Mean gradients of the groups, or any positive multiple of them.
 
@@ -120,7 +123,7 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
 
     def measure(rows: slice) -> None:
         delta, features = unit(factors.delta[rows]), factors.features[rows]
-        # δᵀ Ĝ h̃ for all groups at once: (rows, groups·classes), then a dot product over classes.
+        # δᵀ Ĝ h̃ for all groups: (rows, groups·classes), then a dot product over classes.
         product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
         inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
         length = feature_lengths(features, factors.bias)
@@ -131,19 +134,19 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
 
 
 def feature_lengths(features: Tensor, bias: bool) -> Tensor:
-    """Return ``‖h̃‖`` of each row of features, (n, d): with the constant 1 if there is a bias."""
+    """Return ``‖h̃‖`` of each row of features, (n, d), including the 1 if there is a bias."""
     length: Tensor = torch.linalg.vector_norm(features, dim=1)
     return torch.hypot(length, torch.ones_like(length)) if bias else length
 
 
 def unit_gradients(gradients: Tensor) -> Tensor:
-    """Scale every gradient, (groups, classes, …), to length 1; a zero gradient stays."""
+    """Scale every gradient, (groups, classes, …), to norm 1; a zero gradient stays zero."""
     return unit(gradients.flatten(1)).view_as(gradients)
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Scale every row to length 1; a row of zeros stays."""
-    # By the largest entry first: the squares of a confident sample's tiny entries would underflow.
+    """Scale every row to norm 1; a zero row stays zero."""
+    # Divide by the largest entry first: squares of a confident sample's entries would underflow.
     largest = vectors.abs().amax(dim=1, keepdim=True)
     scaled = torch.where(largest == 0, 0.0, vectors / largest)
     result: Tensor = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1.0)
@@ -151,24 +154,24 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 class GroupSums:
-    """Adds up gradients and losses within groups, as chunks of samples come by.
+    """Accumulates gradients and losses within groups, chunk by chunk.
 
     Parameters
     ----------
     group : Tensor of int64, shape (n,)
-        Group of each sample; samples with a negative number take no part.
+        Group of each sample; samples with a negative group are ignored.
     groups : int
         Number of groups, G.
     """
 
     def __init__(self, group: Tensor, groups: int) -> None:
         self._group, self._groups = group, groups
-        # By first row: chunks come in any order, and are added up in theirs.
+        # Keyed by first row: chunks arrive in any order, but are summed in row order.
         self._parts: dict[int, list[tuple[int, Tensor]]] = {}
 
     def add(self, factors: LastLayer, rows: slice) -> None:
-        """Add up the gradients of one chunk."""
-        # Sorted within a chunk, which fits in cache, every group is one slice.
+        """Accumulate the gradients of one chunk."""
+        # After sorting the chunk, which fits in cache, every group is one slice.
         part, order = torch.sort(self._group[rows], stable=True)
         delta = factors.delta[rows].index_select(0, order)
         features = factors.features[rows].index_select(0, order)
@@ -204,7 +207,7 @@ class GroupSums:
 
 
 def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Add up gradients and losses of n samples within G groups; see :class:`GroupSums`."""
+    """Sum gradients and losses of n samples within G groups; see :class:`GroupSums`."""
     sums, device = GroupSums(group, groups), group.device
     size, on_cpu = chunk_size(device), device.type == "cpu"
     map_chunks(lambda rows: sums.add(factors, rows), len(group), size, threads=on_cpu)
@@ -212,7 +215,7 @@ def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, 
 
 
 class GroupStatistics(Protocol):
-    """What the program needs to know of G groups and n current samples, in float64."""
+    """The statistics that the program needs of G groups and n current samples, in float64."""
 
     @property
     def losses(self) -> Floats:
@@ -223,7 +226,7 @@ class GroupStatistics(Protocol):
         """Cosine of each current sample's gradient with each group's mean gradient, (G, n)."""
 
     def progress(self, weights: Floats) -> Floats:
-        """Return the cosines weighted by the samples' weights, (n,), and added up: (G,)."""
+        """Return the sums of cosines weighted by sample weights, (n,): (G,)."""
 
 
 @dataclass(frozen=True)
@@ -234,9 +237,9 @@ class LastLayerStatistics:
     ----------
     losses : ndarray, shape (G,)
     factors : LastLayer
-        Of the current samples.
+        Factors of the current samples.
     gradients : Tensor, shape (G, classes, 1 + d) or (G, classes, d) without a bias
-        Of the groups, up to a factor, which a cosine does not see.
+        Gradients of the groups, up to positive factors, which do not change a cosine.
     """
 
     losses: Floats
@@ -245,7 +248,7 @@ class LastLayerStatistics:
 
     @cached_property
     def alignment(self) -> Floats:
-        """See :class:`GroupStatistics`; computed when asked for."""
+        """See :class:`GroupStatistics`; computed on first use."""
         alignment: Floats = cosines(self.factors, self.gradients).double().cpu().numpy()
         return alignment
 
@@ -262,7 +265,7 @@ def group_statistics(
     head: nn.Linear | str | None = None,
     loss: LossFunction = cross_entropy,
 ) -> LastLayerStatistics:
-    """Measure all groups with the net as it is: one forward pass over task and buffer."""
+    """Compute statistics of all groups with one forward pass over task and buffer."""
     layer = find_head(net, current.x, head)
     raise_all(missing_outputs(layer.out_features, membership), DataError)
     sets, members = [(current.x, current.y)], [membership.current]
@@ -277,7 +280,7 @@ def group_statistics(
 
 
 def missing_outputs(outputs: int, membership: Membership) -> list[str]:
-    """Say, in a list for mistakes, if a class has no output."""
+    """Return a list of mistakes: classes without an output."""
     highest = int(membership.groups.label.max())
     if highest < outputs:
         return []
@@ -288,7 +291,7 @@ def missing_outputs(outputs: int, membership: Membership) -> list[str]:
 
 
 def mean_losses(sums: Tensor, membership: Membership) -> Floats:
-    """Divide losses that were added up within groups, (G,), by the size of the groups."""
+    """Divide losses summed within groups, (G,), by the group sizes."""
     if not torch.isfinite(sums).all():
         raise DivergedError(
             "the net's losses are not finite, so it has diverged or its inputs are not finite; "
@@ -302,14 +305,14 @@ def mean_losses(sums: Tensor, membership: Membership) -> Floats:
 class SplitGradients:
     """Losses of n samples, and their gradients at the logits, split into direction and length.
 
-    A gradient of the parameters is linear in the one at the logits, so it is computed for the
-    direction alone: what a confident sample sends back would vanish on the way.
+    A gradient of the parameters is linear in the gradient at the logits, so it is computed for the
+    direction alone: the tiny gradient of a confident sample would underflow in the backward pass.
 
     Parameters
     ----------
     losses : Tensor, shape (n,)
     direction : Tensor, shape (n, classes)
-        ``δ_i / ‖δ_i‖`` for the gradients δ; zero where δ is.
+        ``δ_i / ‖δ_i‖`` for the gradients δ; zero if δ is zero.
     length : Tensor, shape (n,)
         ``‖δ_i‖``.
     """
@@ -322,7 +325,7 @@ class SplitGradients:
 def split_gradients(
     logits: Tensor, y: Tensor, loss: LossFunction = cross_entropy
 ) -> SplitGradients:
-    """Differentiate the loss of n samples by their logits, (n, classes)."""
+    """Compute losses of n samples and their gradients at the logits, (n, classes)."""
     losses, delta = loss(logits, y)
     direction = unit(delta)
     return SplitGradients(losses, direction, torch.linalg.vecdot(delta, direction))

@@ -1,4 +1,4 @@
-"""Cosines of samples with groups, from the factors of all layers."""
+"""Cosines of samples with groups for nets of linear layers, whose gradients are outer products."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients
 from faircil.weighting.losses import LossFunction, cross_entropy
 
-PROBE = 8  # samples that show how a net uses its layers
-ROUNDING = 1e-3  # relative difference between factors and autograd that is no difference
-KEPT = 2**27  # numbers kept of the first pass for the second; beyond that, factors are made anew
+PROBE = 8  # samples used to inspect how a net uses its layers
+ROUNDING = 1e-3  # relative difference between factors and autograd that counts as rounding
+KEPT = 2**27  # numbers cached between the two passes; beyond that, factors are recomputed
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Factors:
     norms : Tensor, shape (n,)
         ``‖∇ℓ_i‖``.
     deltas : tuple of Tensor, shapes (n, out)
-        Of each layer, scaled such that ``δ_li h̃_liᵀ`` over all layers has length 1, or is zero.
+        For each layer, scaled so that ``δ_li h̃_liᵀ`` over all layers has norm 1, or is zero.
     inputs : tuple of Tensor, shapes (n, in)
-        Of each layer, without the constant 1.
+        For each layer, without the constant 1.
     """
 
     losses: Tensor
@@ -67,7 +67,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class _Call:
-    """One run of a layer: its input, (n, in), and the place of its output in the graph."""
+    """One call of a layer: its input, (n, in), and the node of its output in the graph."""
 
     layer: Layer
     inputs: Tensor
@@ -75,15 +75,15 @@ class _Call:
 
 
 def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
-    """Return the layers of a net whose gradients have factors; None for any other net.
+    """Return the layers of a net whose gradients can be factored; None for any other net.
 
     Parameters
     ----------
     net : Module
         In eval mode.
     x : Tensor, shape (n, ...)
-        Inputs; a few of them are passed through the net. No list of modules tells what a forward
-        does with a weight, so the factors are compared with autograd's gradient.
+        Inputs; a few of them are passed through the net. The modules do not show how a forward
+        pass uses the weights, so the factors are compared with autograd's gradient.
     """
     layers = [
         Layer(module, _trained(module.weight), _trained(module.bias))
@@ -93,13 +93,13 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
     layers = [layer for layer in layers if layer.columns]
     owned = [p for layer in layers for p in (layer.module.weight, layer.module.bias) if _trained(p)]
     if sorted(map(id, owned)) != sorted(id(p) for p in net.parameters() if p.requires_grad):
-        return None  # something else is trained, or two layers share a parameter
+        return None  # other parameters are trained, or two layers share one
     logits, calls = _run(net, layers, x[:PROBE])
     once = len({call.layer for call in calls}) == len(calls)
     rowwise = all(call.inputs.shape[:-1] == logits.shape[:1] for call in calls)
     if not (once and rowwise and logits.requires_grad):
         return None
-    # Only half of the samples send something back, so that rows which are not samples show, too.
+    # Only half of the samples have a gradient, which reveals rows that are not samples.
     half = (len(logits) + 1) // 2
     sent = torch.zeros_like(logits)
     sent[:half] = torch.arange(1, 1 + logits.shape[1])
@@ -121,7 +121,7 @@ def layer_factors(
     y: Tensor,
     loss: LossFunction = cross_entropy,
 ) -> Factors:
-    """Compute the factors of n samples, x (n, ...), y (n,), by one forward and one backward."""
+    """Compute the factors of n samples, x (n, ...), y (n,), in one forward-backward pass."""
     logits, calls = _run(net, layers, x)
     at = split_gradients(logits.detach(), y, loss)
     deltas = torch.autograd.grad(logits, [call.output for call in calls], at.direction)
@@ -138,7 +138,7 @@ def layer_factors(
 
 
 def join(parts: Sequence[Factors]) -> Factors:
-    """Put the factors of several sets of samples one after the other."""
+    """Concatenate the factors of several sets of samples."""
     return Factors(
         torch.cat([part.losses for part in parts]),
         torch.cat([part.norms for part in parts]),
@@ -148,12 +148,12 @@ def join(parts: Sequence[Factors]) -> Factors:
 
 
 def _run(net: nn.Module, layers: Sequence[Layer], x: Tensor) -> tuple[Tensor, list[_Call]]:
-    """Return the logits, and every run of the layers in order."""
+    """Return the logits, and every call of the layers in order."""
     calls: list[_Call] = []
 
     def record(layer: Layer, _: nn.Module, arguments: tuple[Tensor], output: Tensor) -> None:
         if output.requires_grad:
-            # An edge of the graph, since an activation may overwrite the tensor in place.
+            # An edge of the graph: an activation may overwrite the tensor in place.
             calls.append(_Call(layer, arguments[0].detach(), get_gradient_edge(output)))
 
     hooks = [layer.module.register_forward_hook(partial(record, layer)) for layer in layers]
@@ -171,26 +171,26 @@ def _trained(parameter: Tensor | None) -> bool:
 
 
 def _equal(parameter: Tensor, one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients of a parameter are the same up to rounding; None stands for zero."""
+    """Whether two gradients of a parameter are equal up to rounding; None means zero."""
     one, other = (torch.zeros_like(parameter) if g is None else g for g in (one, other))
     return bool((one - other).abs().max() <= ROUNDING * other.abs().max())
 
 
 @dataclass(frozen=True)
 class Directions:
-    """Unit gradients of G groups, of which B are matrices and the others factors of m samples.
+    """Unit gradients of G groups: B as matrices, the others as factors of m samples.
 
     Parameters
     ----------
     layers : sequence of Layer
     groups : Tensor of int64, shape (B,)
-        Those that have matrices.
+        Groups stored as matrices.
     matrices : sequence of Tensor, shapes (B, out, columns)
-        Of each layer.
+        For each layer.
     few : Factors
-        Of the samples of all other groups.
+        Factors of the samples of all other groups.
     shares : Tensor, shape (m, G)
-        What each of these samples adds to the unit gradient of each group.
+        Coefficient of each of these samples in the unit gradient of each group.
     """
 
     layers: Sequence[Layer]
@@ -220,7 +220,7 @@ class Directions:
 
 
 class GroupGradients:
-    """Gradients of G groups, added up chunk by chunk.
+    """Gradients of G groups, accumulated chunk by chunk.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class GroupGradients:
         self.losses = torch.zeros(len(size), dtype=torch.float64, device=size.device)
 
     def add(self, group: Tensor, factors: Factors) -> None:
-        """Add samples sorted by group, (n,); those with a negative number take no part."""
+        """Add samples sorted by group, (n,); those with a negative group are ignored."""
         present, sizes = torch.unique_consecutive(group, return_counts=True)
         end = 0
         for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
@@ -262,8 +262,8 @@ class GroupGradients:
                 matrix[g, :, 0] += scaled.sum(dim=1)
 
     def directions(self) -> Directions:
-        """Return the gradients at length 1; one that vanishes stays zero."""
-        # In float64 the squares of tiny gradients do not underflow; row by row this costs little.
+        """Return the gradients scaled to norm 1; a zero gradient stays zero."""
+        # In float64, squares of tiny gradients do not underflow; row by row it needs little memory.
         length = torch.stack([row.double().norm() for row in self._sums])
         scale = torch.where(length == 0, 0.0, 1 / length)
         group = torch.cat([group for group, _ in self._few])
@@ -291,7 +291,7 @@ def factored_cosines(
     membership: Membership,
     loss: LossFunction = cross_entropy,
 ) -> tuple[Tensor, Tensor]:
-    """Compare all current samples with all groups.
+    """Compute the cosines of all current samples with all groups.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def factored_cosines(
     layers : sequence of Layer
         See :func:`~faircil.weighting.layer_factors.linear_layers`.
     current, memory : Samples
-        n and m of them.
+        n and m samples.
     membership : Membership
         G groups.
     loss : callable
@@ -308,7 +308,7 @@ def factored_cosines(
     Returns
     -------
     losses : Tensor of float64, shape (G,)
-        Added up within groups.
+        Summed within groups.
     cosines : Tensor, shape (G, n)
     """
     size = torch.from_numpy(membership.groups.size).to(current.y.device)

@@ -1,8 +1,8 @@
-"""Losses of the program: what a group's disparity is made of, seen from the logits.
+"""Losses of the weighting program, as functions of logits and labels.
 
-A loss is a function of logits, (n, classes), and labels, (n,). It returns the loss of each sample,
-(n,), and its gradient at the logits, (n, classes). Training has a loss of its own. A new loss is
-such a function, passed as it is or registered under a name.
+A loss maps logits, (n, classes), and labels, (n,), to the unreduced losses, (n,), and their
+gradients with respect to the logits, (n, classes). The loss of training is separate. A new loss is
+such a function, passed directly or registered under a name.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Loss:
     Parameters
     ----------
     function : callable
-        From logits, (n, classes), and labels, (n,), to losses, (n,), and their gradients at the
-        logits, (n, classes).
+        Maps logits, (n, classes), and labels, (n,), to losses, (n,), and their gradients with
+        respect to the logits, (n, classes).
     summary : str
-        One line for people.
+        One-line description.
     """
 
     function: Loaded[LossFunction] = Loaded()
@@ -41,7 +41,7 @@ class Loss:
 
 
 def as_loss(piece: Any) -> Loss:
-    """Make a row of a function; its docstring is the summary."""
+    """Build a registry row from a function; its docstring is the summary."""
     if isinstance(piece, Loss):
         return piece
     if not callable(piece):
@@ -52,12 +52,12 @@ def as_loss(piece: Any) -> Loss:
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``−log p_y`` of the softmax p, and its gradient ``δ = p − onehot(y)``.
 
-    Exact also for samples that are almost certain.
+    Accurate also for very confident samples.
     """
     log_p = torch.log_softmax(logits, dim=1)
     label = y[:, None]
     losses = -log_p.gather(1, label).squeeze(1)
-    # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum keeps its digits when p_y is almost 1.
+    # δ_y = p_y − 1 = −Σ_{k≠y} p_k: the sum does not cancel when p_y is close to 1.
     delta = log_p.exp_().scatter_(1, label, 0.0)
     return losses, delta.scatter_(1, label, -delta.sum(dim=1, keepdim=True))
 
@@ -65,14 +65,14 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def hinge(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``Σ_{j≠y} max(0, p_j − p_y + 1)`` of the softmax p, and its gradient ``C p_y δ``.
 
-    C is the number of outputs, classes to come included. No term is below zero, since probabilities
-    differ by 1 at most; so the sum is ``(1 − p_y) − (C−1) p_y + (C−1) = C (1 − p_y) = −C δ_y``. Its
-    gradient is ``−C ∂p_y = −C p_y ∂log p_y``: a sample has the direction of its cross-entropy, and
-    counts in its group by its probability.
+    C is the number of outputs, including classes of later tasks. No term is negative, since
+    probabilities differ by at most 1, so the sum is
+    ``(1 − p_y) − (C−1) p_y + (C−1) = C (1 − p_y) = −C δ_y``. Its gradient is ``−C ∂p_y =
+    −C p_y ∂log p_y``: the gradient of the cross-entropy, scaled by C and the probability.
     """
     losses, delta = cross_entropy(logits, y)
     classes, precision = logits.shape[1], torch.finfo(logits.dtype)
-    # Where p_y underflows a sample keeps its direction: the least factor that leaves δ its digits.
+    # If p_y underflows, a minimal factor keeps the direction of δ representable.
     p_y = losses.neg_().exp_().clamp_(min=precision.tiny / precision.eps)
     hinges = -classes * delta.gather(1, y[:, None]).squeeze(1)
     return hinges, delta.mul_(classes * p_y[:, None])
@@ -86,5 +86,5 @@ LOSSES: Registry[Loss] = Registry("loss", "faircil.losses", as_loss, _BUILT_IN)
 
 
 def find_loss(loss: str | Loss | LossFunction) -> LossFunction:
-    """Look a loss up by name; a function is taken as it is."""
+    """Look up a loss by name; accept a Loss or a function."""
     return (LOSSES.find(loss) if isinstance(loss, str) else as_loss(loss)).function

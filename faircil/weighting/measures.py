@@ -1,7 +1,7 @@
 """Fairness measures as data: a matrix D such that the disparity is ``‖D ℓ‖₁`` for group losses ℓ.
 
 A measure is a function from :class:`~faircil.weighting.groups.Groups` to D, of shape (rows,
-groups). A new one is such a function, passed as it is or registered under a name.
+groups). A new measure is such a function, passed directly or registered under a name.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Measure:
     Parameters
     ----------
     matrix : callable
-        From :class:`~faircil.weighting.groups.Groups` to D, of shape (rows, groups).
+        Maps :class:`~faircil.weighting.groups.Groups` to D, of shape (rows, groups).
     by_attribute : bool
-        Whether its groups are pairs of class and attribute value; else they are classes.
+        Whether groups are pairs of class and attribute value; otherwise they are classes.
     needs_seen : bool
-        Whether it needs the number of samples seen of each group.
+        Whether it needs the number of samples seen in each group.
     summary : str
-        One line for people.
+        One-line description.
     metric : str or None
-        The disparity of predictions that goes with it, which ``faircil tune`` keeps small; None:
-        ``eo`` where groups have an attribute, else ``eer``.
+        The corresponding disparity of predictions, which ``faircil tune`` minimises; None: ``eo``
+        if groups have an attribute, else ``eer``.
     """
 
     matrix: Loaded[MeasureFunction] = Loaded()
@@ -48,7 +48,7 @@ class Measure:
 
     @property
     def disparity(self) -> str:
-        """Name of the metric that goes with the measure."""
+        """Name of the corresponding metric."""
         return self.metric or ("eo" if self.by_attribute else "eer")
 
     def __call__(self, groups: Groups) -> Floats:
@@ -57,7 +57,7 @@ class Measure:
 
 
 def as_measure(piece: Any) -> Measure:
-    """Make a row of a function: its groups have an attribute, its docstring is the summary."""
+    """Build a registry row from a function: groups by attribute, its docstring as summary."""
     if isinstance(piece, Measure):
         return piece
     if not callable(piece):
@@ -66,14 +66,14 @@ def as_measure(piece: Any) -> Measure:
 
 
 def equal_error_rate(groups: Groups) -> Floats:
-    """Each class loss against their mean: ``(I − 11ᵀ/n)/n``."""
+    """Compare each class loss with the mean over classes: ``(I − 11ᵀ/n)/n``."""
     n = len(groups)
     matrix: Floats = (np.eye(n) - 1 / n) / n
     return matrix
 
 
 def equalized_odds(groups: Groups) -> Floats:
-    """Each group's loss against the mean over the groups of its class, over all N groups."""
+    """Compare each group's loss with the mean over the groups of its class; divide by N groups."""
     same_class = groups.label[:, None] == groups.label[None, :]
     matrix: Floats = np.eye(len(groups)) - same_class / same_class.sum(axis=1)
     return matrix / len(groups)
@@ -90,16 +90,16 @@ def demographic_parity(groups: Groups) -> Floats:
 
 _BUILT_IN = {
     "eer": Measure(
-        equal_error_rate, by_attribute=False, summary="equal error rate: classes against each other"
+        equal_error_rate, by_attribute=False, summary="equal error rate: compares classes"
     ),
     "eo": Measure(
         equalized_odds,
-        summary="equalized odds: attribute values against each other, class by class",
+        summary="equalized odds: compares attribute values within each class",
     ),
     "dp": Measure(
         demographic_parity,
         needs_seen=True,
-        summary="demographic parity: how often each class is predicted, between attribute values",
+        summary="demographic parity: compares prediction rates between attribute values",
         metric="dp",
     ),
 }
@@ -107,14 +107,14 @@ MEASURES: Registry[Measure] = Registry("measure", "faircil.measures", as_measure
 
 
 def find_measure(measure: str | Measure | MeasureFunction) -> Measure:
-    """Look a measure up by name; a row or a function is taken as it is."""
+    """Look up a measure by name; accept a Measure or a function."""
     return MEASURES.find(measure) if isinstance(measure, str) else as_measure(measure)
 
 
 def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
-    """Evaluate a measure: D with parallel rows merged and zero rows left out.
+    """Evaluate a measure; return D with parallel rows merged and zero rows removed.
 
-    ``|c·dᵀℓ| + |dᵀℓ| = (|c| + 1)·|dᵀℓ|``, so rows that differ by a factor are one row. With two
+    ``|c·dᵀℓ| + |dᵀℓ| = (|c| + 1)·|dᵀℓ|``, so rows that differ by a factor are merged. With two
     attribute values this halves the rows of ``eo`` and ``dp``.
 
     Returns
@@ -134,7 +134,7 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
         return directions
     first_entry = (np.abs(directions) > 1e-9).argmax(axis=1)[:, None]
     directions *= np.sign(np.take_along_axis(directions, first_entry, axis=1))
-    # Rounding keeps rows together that differ in the last bits; the first of them is the direction.
+    # Rounding merges rows that differ only in the last bits; the first one is the direction.
     _, first, merged = np.unique(
         directions.round(10), axis=0, return_index=True, return_inverse=True
     )

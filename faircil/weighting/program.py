@@ -1,4 +1,4 @@
-"""The weighting program: its arrays, how they are made, and what a solver returns."""
+"""The weighting program (a linear program), its formulation, and a solver's solution."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from faircil.errors import DataError, raise_all
 if TYPE_CHECKING:  # torch is not needed to list solvers
     from faircil.weighting.groups import Floats, Groups
 
-PROOF = 1e-9  # distance to the bound, relative to 1 + |objective|, that counts as proof
+PROOF = 1e-9  # gap to the bound, relative to 1 + |objective|, that counts as proof of optimality
 
 
 @dataclass(frozen=True)
 class Dual:
-    """A price for each row: ``gap`` (K,) in [−1, 1], ``floor`` (m,) ≥ 0."""
+    """Dual variables (prices): ``gap`` (K,) in [−1, 1], ``floor`` (m,) ≥ 0."""
 
     gap: Floats
     floor: Floats
@@ -76,32 +76,32 @@ class WeightProgram:
         return np.vstack([self.gap_rows, -self.floor_rows, self.cost])
 
     def objective(self, weights: Floats) -> float:
-        """Value of the objective at ``weights``, shape (n,)."""
+        """Return the objective at ``weights``, (n,)."""
         gaps = self.gap_offsets - self.gap_rows @ weights
         return float(np.abs(gaps).sum() + self.cost @ weights)
 
     def violation(self, weights: Floats) -> float:
-        """Largest amount by which ``weights`` break a floor; 0 if they keep all of them."""
+        """Return the largest violation of a floor by ``weights``; 0 if they are feasible."""
         return float(np.max(self.floor_rows @ weights - self.floor_offsets, initial=0.0))
 
     def reduced_cost(self, dual: Dual) -> Floats:
-        """Price of raising each weight, (n,): ``cost − yᵀR + μᵀF``, in one pass over the arrays."""
+        """Return the reduced costs, (n,): ``cost − yᵀR + μᵀF``, in one pass over the arrays."""
         return self.cost - dual.gap @ self.gap_rows + dual.floor @ self.floor_rows
 
     def bound(self, dual: Dual) -> float:
-        """Lower bound of the optimum that a dual vector proves.
+        """Return the lower bound of the optimum that a dual vector proves.
 
         For ``|y_k| ≤ 1`` and ``μ ≥ 0`` every feasible w has ``|o − Rw| ≥ y·(o − Rw)`` and
         ``μ·(Fw − f) ≤ 0``, so the optimum is at least
-        ``y·o − μ·f + Σ_i min(0, cost − yᵀR + μᵀF)_i``. Duals outside these limits are clipped
-        into them, so the bound holds whatever comes in.
+        ``y·o − μ·f + Σ_i min(0, cost − yᵀR + μᵀF)_i``. Duals outside these limits are clipped,
+        so the bound holds for any input.
         """
         inside = Dual(np.clip(dual.gap, -1, 1), np.maximum(dual.floor, 0))
         fixed = inside.gap @ self.gap_offsets - inside.floor @ self.floor_offsets
         return float(fixed + np.minimum(self.reduced_cost(inside), 0).sum())
 
     def columns(self, chosen: NDArray[np.intp], scale: float = 1.0) -> WeightProgram:
-        """Return the program of some columns, each standing for ``scale`` of its kind."""
+        """Return the program of some columns, each representing ``scale`` equal columns."""
         return WeightProgram(
             self.gap_rows[:, chosen] * scale,
             self.gap_offsets,
@@ -111,7 +111,7 @@ class WeightProgram:
         )
 
     def without(self, weights: Floats) -> WeightProgram:
-        """Return the program of what is left to add to ``weights``, (n,); a constant drops out."""
+        """Return the program of the increments to ``weights``, (n,), up to a constant."""
         return replace(
             self,
             gap_offsets=self.gap_offsets - self.gap_rows @ weights,
@@ -120,20 +120,20 @@ class WeightProgram:
 
 
 def _all_finite(array: Floats) -> bool:
-    # A sum is finite only if all entries are; only a sum that is not needs a closer look.
+    # A finite sum implies finite entries; only a non-finite sum needs a full check.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
 @dataclass(frozen=True)
 class Formulation:
-    """A program and what it takes to read its solution.
+    """A program and the constant that its objective omits.
 
     Parameters
     ----------
     program : WeightProgram
     constant : float
-        What the program leaves out: ``objective + constant`` is the value of the method's formula.
+        ``objective + constant`` is the objective of the method.
     """
 
     program: WeightProgram
@@ -141,14 +141,14 @@ class Formulation:
 
 
 def program_rows(disparity: Floats, groups: Groups) -> Floats:
-    """Return what the program adds up over groups: the gaps, then the mean of each current class.
+    """Return the program's combinations of groups: the gaps, then each current class's mean.
 
     Parameters
     ----------
     disparity : ndarray, shape (K, G)
         The measure's matrix D.
     groups : Groups
-        G of them.
+        G groups.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def formulate(
     floor: bool = True,
     combined: bool = False,
 ) -> Formulation:
-    """Write the program of the method.
+    """Formulate the program of the method.
 
     Parameters
     ----------
@@ -186,11 +186,11 @@ def formulate(
     disparity : ndarray, shape (K, G)
         The measure's matrix D.
     alpha, lam : float
-        Step size of the prediction, and weight of the current classes' loss.
+        Step size α of the prediction, and weight λ of the current classes' loss.
     floor : bool
-        Whether the predicted loss of a current class must stay above zero.
+        Whether the predicted loss of a current class must not be negative.
     combined : bool
-        Whether ``alignment`` is multiplied by :func:`program_rows` already.
+        Whether ``alignment`` is already multiplied by :func:`program_rows`.
     """
     # One product for all rows: D for the gaps, the class averages for cost and floor.
     rows = program_rows(disparity, groups)
@@ -209,7 +209,7 @@ def formulate(
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights with their certificate.
+    """Weights with a certificate of optimality.
 
     Parameters
     ----------
@@ -220,13 +220,13 @@ class Solution:
     bound : float
         Lower bound of the optimum that ``dual`` proves; ``objective − bound`` is the certificate.
     status : str
-        How the solver ended, in words.
+        Status of the solver, as text.
     seconds : float
         Wall time.
     dual : Dual
-        Prices of the gaps and of the floors.
+        Dual variables of the gaps and floors.
     passes : int or None
-        How often all columns were read, where the solver counts that.
+        Number of passes over all columns, if the solver counts them.
     """
 
     weights: Floats
@@ -239,14 +239,14 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How far the weights can be from the optimum, at most."""
+        """Upper bound of the distance from the optimum."""
         return self.objective - self.bound
 
 
 def certify(
     program: WeightProgram, weights: Floats, dual: Dual, status: str, seconds: float
 ) -> Solution:
-    """Put weights, clipped into [0, 1], together with the bound that the dual proves."""
+    """Build a solution from weights, clipped to [0, 1], and the bound that the dual proves."""
     weights = np.clip(weights, 0.0, 1.0)
     objective, bound = program.objective(weights), program.bound(dual)
     return Solution(weights, objective, bound, status, seconds, dual)

@@ -1,9 +1,9 @@
-"""How a training run uses weights: which samples an epoch trains on, and the controls.
+"""How training uses the weights: selection of an epoch's samples, and control weightings.
 
-A weighting is a table row: a function from the weights that the program gives, at the run's own
-state, to the weights that the epoch uses. The controls answer the sceptic's question, whether it
-matters *which* samples the program keeps or only *how many*. Functions import torch when they are
-called, so that the table can be listed without it.
+A weighting is a table row: a function from the weights of the program, solved for the current
+net, to the weights that the epoch uses. The controls test whether it matters *which* samples the
+program keeps or only *how many*. Functions import torch when they are called, so that the table
+can be listed without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-KEEP_ABOVE = 0.05  # samples with smaller weights only fill the last batch
+KEEP_ABOVE = 0.05  # samples with smaller weights are only used to fill the last batch
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Selection:
     index : Tensor of int64, shape (k,)
         Row numbers in the task's training data.
     weight : Tensor, shape (k,), or None
-        Their weights; None: all 1.
+        Their weights; None means all 1.
     """
 
     index: Tensor
@@ -36,7 +36,7 @@ class Selection:
 
 
 def everything(n: int, generator: torch.Generator, device: torch.device) -> Selection:
-    """All n samples, shuffled, at weight 1."""
+    """Select all n samples, shuffled, with weight 1."""
     import torch
 
     return Selection(torch.randperm(n, generator=generator).to(device))
@@ -45,8 +45,8 @@ def everything(n: int, generator: torch.Generator, device: torch.device) -> Sele
 def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Selection:
     """Keep samples with weight above .05, fill the last batch with dropped ones, shuffle.
 
-    The fillers are drawn at random and keep their own small weight. If nothing is kept, the
-    selection is empty.
+    The samples that fill the batch are drawn at random and keep their small weight. If no sample is
+    kept, the selection is empty.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Sele
 
 
 def select_all(weights: Tensor, _batch_size: int, generator: torch.Generator) -> Selection:
-    """Keep all samples, whatever their weight, and shuffle.
+    """Keep all samples, regardless of their weight, and shuffle.
 
-    A zero weight then makes the mean of its batch smaller, so dropped samples shorten the steps
-    instead of saving some: Alg. 1 of the paper to the letter, whose sum is over the whole task.
+    A zero weight reduces the mean of its batch, so dropped samples make steps smaller instead of
+    fewer. This is Alg. 1 of the paper taken literally, whose sum is over the whole task.
     """
     index = everything(len(weights), generator, weights.device).index
     return Selection(index, weights[index])
@@ -82,7 +82,7 @@ SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all}
 
 def rounded(weights: Tensor) -> Tensor:
     """Return 1 for weights of at least ½ and 0 for the others, (n,)."""
-    return (weights >= 0.5).to(weights.dtype)  # torch rounds ½ to the even number, which is 0
+    return (weights >= 0.5).to(weights.dtype)  # torch.round would round ½ to 0
 
 
 def as_solved(weights: Tensor, _group: Tensor, _generator: torch.Generator) -> Tensor:
@@ -100,7 +100,7 @@ def random_subset(weights: Tensor, _group: Tensor, generator: torch.Generator) -
 def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) -> Tensor:
     """Keep as many samples as the program, drawn at random in equal numbers per group.
 
-    A group too small for its part gives all it has, and the others share the rest.
+    A group with too few samples is kept whole, and the others share the rest.
     """
     import torch
 
@@ -123,7 +123,7 @@ Reweighting: TypeAlias = "Callable[[Tensor, Tensor, torch.Generator], Tensor]"
 
 @dataclass(frozen=True)
 class Weighting:
-    """A row of the table: what to do with the program's weights; None: do not solve it at all."""
+    """A row of the table: a function of the program's weights; None: no program is solved."""
 
     reweight: Reweighting | None
     summary: str

@@ -1,4 +1,4 @@
-"""Fairness-aware sample weights for any training loop."""
+"""FairSampleWeights: fairness-aware sample weights for any training loop."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from faircil.weighting.solver import SOLVERS
 WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
 AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
 GRADIENTS = ("last", "all")
-Function = Callable[..., Any]  # a piece given as it is, not by name
+Function = Callable[..., Any]  # a function given instead of a name
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOutcome(Groups):
-    """Groups with their mean loss now, and as predicted after training with the weights."""
+    """Groups with their current mean loss and the loss predicted after training."""
 
     losses: Floats
     predicted_losses: Floats
@@ -50,25 +50,25 @@ class GroupOutcome(Groups):
 
 @dataclass(frozen=True)
 class WeightResult:
-    """Weights of the current samples, and the results of the program.
+    """Weights of the current samples, and the result of the program.
 
     Parameters
     ----------
     weights : Tensor, shape (n,)
-        In [0, 1], on the device of the samples. Where samples are drawn: 0/1.
+        In [0, 1], on the device of the samples; 0 or 1 if samples are drawn.
     group : Tensor of int64, shape (n,)
-        Number of each sample's group among ``groups``.
+        Index of each sample's group in ``groups``.
     groups : GroupOutcome
         The G groups with ``label``, ``attribute``, ``losses``, ``predicted_losses``, ….
     shares : ndarray, shape (G,), or None
-        With granularity ``group`` or ``cluster``: how much of each group the program takes; NaN
-        for groups outside the current task.
+        With granularity ``group`` or ``cluster``: the fraction of each group that the program
+        keeps; NaN for groups outside the current task.
     objective, bound : float
         Predicted disparity plus λ times the predicted loss, and its proven lower bound. With
-        clusters, both are of the program by sample. Where samples are drawn, the objective is that
-        of their expected weights: drawn ones may predict a loss below the floor.
+        clusters, both refer to the program by sample. If samples are drawn, the objective is that
+        of their expected weights: drawn weights may predict a loss below the floor.
     status : str
-        How the solver ended.
+        Status of the solver.
     gradient_seconds, lp_seconds : float
         Wall time of the statistics and of the program.
     """
@@ -101,10 +101,10 @@ class WeightResult:
 
 @settings_dataclass(config=ConfigDict({**SETTINGS, "arbitrary_types_allowed": True}))
 class FairSampleWeights:
-    """Weigh the samples of the current task so that all groups, old and new, stay even.
+    """Weight the samples of the current task so that losses of all groups stay balanced.
 
-    Call it at the start of each epoch, from the second task on. Its fields are also the settings of
-    the weighting in a run.
+    Call it at the start of each epoch, from the second task on. Its fields are also the weighting
+    settings of a run.
 
     Examples
     --------
@@ -120,31 +120,31 @@ class FairSampleWeights:
     """eer, eo, dp, another registered name, or a function from Groups to a matrix of shape (rows,
     groups)"""
     alpha: Positive | Literal["auto"] = "auto"
-    """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); the larger, the fewer
-    samples are kept; auto: 12/|T| for |T| current samples"""
+    """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); a larger α keeps fewer
+    samples; auto: 12/|T| for |T| current samples"""
     lam: NonNegative = 0.5
-    """weight of the current classes' loss against the disparity"""
+    """weight λ of the current classes' loss relative to the disparity"""
     granularity: Annotated[str, one_of("granularity", GRANULARITIES)] = "sample"
-    """variables of the program: sample, a weight for each; group or cluster, how much of each to
-    draw; cluster-weights, a weight for each cluster"""
+    """variables of the program: sample, a weight per sample; group or cluster, the fraction of each
+    to draw; cluster-weights, a weight per cluster"""
     gradient: Annotated[str, one_of("gradient", GRADIENTS)] = "last"
     """layers whose gradients are compared: last or all"""
     loss: Annotated[str, one_of("loss", LOSSES)] | Function = "cross-entropy"
     """loss in the program, see `faircil list losses`, or a function of logits and labels that
-    returns losses and gradients at the logits; training keeps its own"""
+    returns losses and their gradients at the logits; the training loss is separate"""
     clusters: Count = 300
     """number of clusters of last-layer gradients within groups, for granularity=cluster"""
     floor: bool = True
-    """whether no current class may be predicted to fall below loss 0"""
+    """whether to constrain the predicted loss of each current class to be at least 0"""
     solver: Annotated[str, one_of("solver", SOLVERS, "auto")] | Function = "auto"
     """solver of the linear program, see `faircil list solvers`"""
     head: nn.Linear | str | None = None
-    """the net's last linear layer, or its name; found automatically; not used by gradient=all"""
+    """the net's last linear layer, or its name; found automatically; unused by gradient=all"""
 
     @model_validator(mode="wrap")
     @classmethod
     def _all_mistakes_at_once(cls, given: Any, build: Callable[[Any], Self]) -> Self:
-        """Raise an error of faircil, in place of one of pydantic."""
+        """Raise a faircil error instead of a pydantic error."""
         try:
             weights = build(given)
         except ValidationError as error:
@@ -162,7 +162,7 @@ class FairSampleWeights:
         seen: Seen | None = None,
         generator: torch.Generator | None = None,
     ) -> WeightResult:
-        """Weigh ``current`` for the net as it is.
+        """Compute weights of ``current`` for the current net.
 
         Parameters
         ----------
@@ -171,9 +171,9 @@ class FairSampleWeights:
         current, memory : Samples
             The task's training data (n samples) and the replay buffer with the old groups.
         seen : mapping, optional
-            ``{(y, z): samples seen so far}``, the current task included; needed by ``dp``.
+            ``{(y, z): samples seen so far}``, including the current task; needed by ``dp``.
         generator : torch.Generator, optional
-            Draws clusters and samples; needed by every granularity but ``sample``.
+            Draws clusters and samples; needed by every granularity except ``sample``.
         """
         if len(current) == 0:
             raise DataError("there are no current samples to weigh")
@@ -220,7 +220,7 @@ class FairSampleWeights:
             return all_layer_statistics(net, current, memory, membership, combine, loss)
         statistics = group_statistics(net, current, memory, membership, self.head, loss)
         if not self._on_device(membership):
-            _ = statistics.alignment  # now: it is part of what is measured
+            _ = statistics.alignment  # compute it now, so that its time is measured
         return statistics
 
     def _on_device(self, membership: Membership) -> bool:
@@ -229,13 +229,13 @@ class FairSampleWeights:
         return plain and membership.current.is_cuda and len(membership.current) >= MANY
 
     def _choose(self, inputs: ProgramInputs, generator: torch.Generator | None) -> Choice:
-        """Solve the program and read its solution."""
+        """Solve the program and return the weights."""
         statistics, member = inputs.statistics, inputs.membership
         if self._on_device(member) and isinstance(statistics, LastLayerStatistics):
             return choose_on_device(inputs, statistics)
 
         def clustering() -> Tensor:
-            assert isinstance(statistics, LastLayerStatistics)  # as was checked when it was made
+            assert isinstance(statistics, LastLayerStatistics)  # checked by the constructor
             draw, count = required(generator), len(member.groups)
             return cluster(statistics.factors, member.current, count, self.clusters, draw)
 
@@ -255,7 +255,7 @@ FairSampleWeights.__doc__ = documented(FairSampleWeights)
 
 
 def _cluster_mistakes(gradient: str, granularity: str) -> list[str]:
-    """Say that clusters are of last-layer gradients, if others are wanted."""
+    """Return a mistake if clusters are combined with gradients of all layers."""
     if gradient != "all" or not granularity.startswith("cluster"):
         return []
     return [

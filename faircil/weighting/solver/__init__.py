@@ -1,4 +1,4 @@
-"""Solvers of the weighting program, by name: one file each."""
+"""The registry of solvers of the weighting program, one module each."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SolverFunction = Callable[[WeightProgram], Solution]
 
 @dataclass(frozen=True)
 class Solver:
-    """A way to solve the weighting program.
+    """A solver of the weighting program.
 
     Parameters
     ----------
     solve : callable
-        From a :class:`WeightProgram` to a :class:`Solution`; see
+        Maps a :class:`WeightProgram` to a :class:`Solution`; see
         :func:`faircil.weighting.program.certify`.
     summary : str
-        One line for people.
+        One-line description.
     exact : bool
-        Whether its solutions are optimal up to rounding, and vertices; else they are near the
-        optimum, and their bound says how near.
+        Whether its solutions are optimal vertices up to rounding; otherwise they are approximate,
+        and the bound limits the error.
     """
 
     solve: Loaded[SolverFunction] = Loaded()
@@ -39,7 +39,7 @@ class Solver:
 
 
 def as_solver(piece: Any) -> Solver:
-    """Make a row of a function: exact, and its docstring is the summary."""
+    """Build a registry row from a function: exact, with its docstring as summary."""
     if isinstance(piece, Solver):
         return piece
     if not callable(piece):
@@ -50,23 +50,23 @@ def as_solver(piece: Any) -> Solver:
 _BUILT_IN = {
     "exact": Solver(
         "faircil.weighting.solver.exact:solve_exactly",
-        "our own: the vertex with a proof; HiGHS where that fails, with the reason in the status",
+        "our exact solver; an optimal vertex with a proof; HiGHS as fallback, noted in status",
     ),
     "highs": Solver(
         "faircil.weighting.solver.highs:solve_with_highs", "HiGHS, dual simplex; a vertex"
     ),
     "highs-ipm": Solver(
         "faircil.weighting.solver.highs:solve_with_ipm",
-        "HiGHS, interior point; its crossover makes the result a vertex",
+        "HiGHS, interior point with crossover; a vertex",
     ),
     "highs-pdlp": Solver(
         "faircil.weighting.solver.highs:solve_with_pdlp",
-        "HiGHS, first-order method: nearly optimal, the status says how nearly",
+        "HiGHS, first-order method; approximate, with the gap in the status",
         exact=False,
     ),
     "first-order": Solver(
         "faircil.weighting.solver.first_order:solve_first_order",
-        "our own first-order method: a proven gap of 1e-4 of what weights can gain",
+        "our first-order method; approximate, with a proven relative gap of 1e-4",
         exact=False,
     ),
     "cplex": Solver(
@@ -79,7 +79,7 @@ DEFAULT = "exact"
 
 
 def find_solver(solver: str | Solver | SolverFunction) -> SolverFunction:
-    """Look a solver up by name, ``auto`` included; a function is taken as it is."""
+    """Look up a solver by name, including ``auto``; accept a Solver or a function."""
     if not isinstance(solver, str):
         return as_solver(solver).solve
     name = DEFAULT if solver == "auto" else solver
@@ -95,8 +95,8 @@ def solve(program: WeightProgram, solver: str | SolverFunction = "auto") -> Solu
     ----------
     program : WeightProgram
     solver : str or callable
-        A name in :data:`SOLVERS`, or ``auto`` for the best one that is installed; or a function
-        from the program to a :class:`Solution`.
+        A name in :data:`SOLVERS`, ``auto`` for the default, or a function from the program to a
+        :class:`Solution`.
 
     Examples
     --------

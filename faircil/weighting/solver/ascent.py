@@ -1,23 +1,25 @@
-"""Climb the dual of the weighting program: as few dimensions as it has rows, exact line searches.
+"""Ascent on the dual of the weighting program, with one dimension per row and exact line searches.
 
 With prices p (y of the gaps, then μ of the floors), columns a_i (gap rows, then floor rows negated)
 and offsets b (likewise) the dual is concave and piecewise linear in R = K + m dimensions:
 
     maximise  b·p + Σ_i min(0, r_i),   r_i = c_i − a_i·p,   −1 ≤ y ≤ 1,  0 ≤ μ
 
-Where all r_i ≠ 0 its gradient is ``v = b − Σ_{r_i<0} a_i``: what the weights 1 of the negative
-columns leave of the offsets. Some columns are *active*, held at r_i = 0; some prices are *clamped*,
-held at a limit. One step is
+Where all r_i ≠ 0 its gradient is ``v = b − Σ_{r_i<0} a_i``: the residual of the offsets if the
+negative columns have weight 1. Some columns are *active*, held at r_i = 0; some prices are
+*clamped*, held at a limit. One step is
 
-1. the direction: v without its part in the span of the active columns. The least squares
-   coefficients of that part are the weights of the active columns;
-2. if the direction vanishes, either these weights are in [0, 1] and no clamped price is pushed
-   inwards, so that the weights are optimal, or the worst of them is let go, which gives one;
+1. the direction: v minus its projection onto the span of the active columns. The least-squares
+   coefficients of the projection are the weights of the active columns;
+2. if the direction is zero, either these weights are in [0, 1] and no clamped price is pushed
+   inwards, so the weights are optimal, or the worst violator is released, which gives a direction;
 3. the line search to the maximum along the direction: every column whose r passes zero on the way
-   takes |a_i·d| off the slope, however many these are (a simplex step ends at the first). Where the
-   slope would turn negative the column becomes active, or a price that meets its limit is clamped.
+   subtracts |a_i·d| from the slope, for any number of columns (a simplex step ends at the first).
+   Where the slope would turn negative the column becomes active, or a price that reaches its
+   limit is clamped.
 
-A new active column is not orthogonal to the direction, and the others are: they stay independent.
+A new active column is not orthogonal to the direction, while the others are, so the active
+columns stay linearly independent.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ from faircil.errors import SolverError
 from faircil.weighting.groups import Floats, Integers
 
 ROUNDING = 1e-12  # relative to the sum of magnitudes: what counts as zero in a gradient
-TINY = 1e-200  # below this, products vanish: a row of such numbers is a row of zeros
-OUTSIDE = 1e-9  # how far out of [0, 1] a weight may be before its column is let go
-SORTED = 256  # breakpoints sorted at first: the search rarely needs more
+TINY = 1e-200  # below this, products underflow: such a row counts as zero
+OUTSIDE = 1e-9  # how far outside [0, 1] a weight may be before its column is released
+SORTED = 256  # breakpoints sorted initially; the search rarely needs more
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Where prices may be, shape (R,) each."""
+    """Bounds of the prices, shape (R,) each."""
 
     lower: Floats
     upper: Floats
@@ -47,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Vertex:
-    """Where an ascent ends: N columns, R rows.
+    """The result of an ascent with N columns and R rows.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class Vertex:
     weights : ndarray, shape (N,)
         Optimal for these columns.
     active : ndarray of int64
-        Columns whose weight is between.
+        Columns with a weight between 0 and 1.
     steps : int
     """
 
@@ -66,7 +68,7 @@ class Vertex:
 
 
 class StuckError(SolverError):
-    """The ascent did not end: rounding, or a program without solution."""
+    """The ascent did not terminate: rounding errors, or an infeasible program."""
 
 
 def ascend(
@@ -77,7 +79,7 @@ def ascend(
     prices: Floats,
     active: Integers | None = None,
 ) -> Vertex:
-    """Find the highest point of the dual.
+    """Maximise the dual.
 
     Parameters
     ----------
@@ -85,15 +87,15 @@ def ascend(
         Gap rows, then floor rows negated.
     cost : ndarray, shape (N,)
     offsets : ndarray, shape (R,)
-        Of the gaps, then of the floors negated.
+        Offsets of the gaps, then of the floors negated.
     limits : Limits
-        Of the prices; finite.
+        Finite bounds of the prices.
     prices : ndarray, shape (R,)
-        Where to start.
+        Starting point.
     active : ndarray of int64, optional
         Columns with reduced cost 0 at the start.
     """
-    # Rows to equal size: gradients of rows in different units do not compare.
+    # Rows are scaled to equal size: gradients in different units are not comparable.
     size = row_size(columns)
     scale = 1 / np.where(size > 0, size, 1.0)
     climb = _Climb(
@@ -105,20 +107,20 @@ def ascend(
         [] if active is None else active.tolist(),
     )
     weights = climb.run()
-    # A clamped price is exactly at its limit, which scaling to and fro may miss.
+    # A clamped price must equal its limit exactly, which scaling back may miss.
     limit = np.where(climb.prices >= climb.limits.upper, limits.upper, limits.lower)
     final = np.where(climb.clamped, limit, climb.prices * scale)
     return Vertex(final, weights, np.array(climb.active, dtype=np.int64), climb.steps)
 
 
 def row_size(rows: Floats) -> Floats:
-    """Root mean square of each row, (R,)."""
+    """Return the root mean square of each row, (R,)."""
     size: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows) / max(rows.shape[1], 1))
     return size
 
 
 class _Climb:
-    """The state of an ascent: prices, reduced costs, gradient, what is active and clamped."""
+    """The state of an ascent: prices, reduced costs, gradient, active columns, clamped prices."""
 
     def __init__(
         self,
@@ -131,12 +133,12 @@ class _Climb:
     ) -> None:
         self.columns, self.limits = columns, limits
         self.prices, self.active, self.steps = prices, active, 0
-        self.stalled = 0  # steps in a row that went nowhere, as happens where many columns meet
+        self.stalled = 0  # consecutive steps of length 0, which occur at degenerate points
         self.reduced = cost - prices @ columns
         # Side of zero: −1 has weight 1, 1 has weight 0; an active column counts as weight 0.
         self.side = np.where(self.reduced < 0, -1.0, 1.0)
         self.side[active] = 1.0
-        self.reduced[active] = np.inf  # never passes zero
+        self.reduced[active] = np.inf  # never crosses zero
         self.gradient = offsets - columns @ (self.side < 0)
         self.zero = TINY + ROUNDING * (np.abs(columns).sum(axis=1) + np.abs(offsets))
         pushed_down = (prices <= limits.lower) & (self.gradient <= 0)
@@ -144,7 +146,7 @@ class _Climb:
         self.clamped: NDArray[np.bool_] = pushed_down | pushed_up
 
     def run(self) -> Floats:
-        """Step until nothing is left to gain; return the weights."""
+        """Step until no improvement is possible; return the weights."""
         limit = 200 + 50 * len(self.prices)
         while self.steps < limit and self.stalled < 20 + 2 * len(self.prices):
             self.steps += 1
@@ -175,7 +177,7 @@ class _Climb:
         return free, gradient - matrix @ weights, weights
 
     def _let_go(self, weights: Floats) -> bool:
-        """Free the column or price that most wants to move; False if none does."""
+        """Release the column or price with the largest violation; False if there is none."""
         if self.active:
             over = np.maximum(weights - 1, -weights)
             worst = int(over.argmax())
@@ -195,7 +197,7 @@ class _Climb:
         return True
 
     def _move(self, free: Integers, along: Floats) -> None:
-        """Go to the highest point along a direction of the free prices."""
+        """Move to the maximum along a direction of the free prices."""
         direction = np.zeros_like(self.prices)
         direction[free] = along = np.where(np.abs(along) <= TINY, 0.0, along)
         limit = np.where(along > 0, self.limits.upper[free], self.limits.lower[free])
@@ -219,7 +221,7 @@ class _Climb:
         self.reduced[stop] = np.inf
 
     def _search(self, change: Floats, slope: float, step: float) -> tuple[Integers, int, float]:
-        """Return the columns that pass zero, the one that uses up the slope (or −1), the step."""
+        """Return the columns that cross zero, the one that ends the search or −1, the step."""
         rate = change * self.side
         away = np.abs(self.reduced)
         near = np.flatnonzero((rate * step >= away) & (rate > 0))

@@ -1,9 +1,9 @@
-"""The columns of a program on a torch device, in float64: stored, or computed when they are read.
+"""The columns of a program, read in passes: in memory, or on a device, stored or computed.
 
-For samples whose gradients are outer products δ h̃ᵀ a row of the program is an inner product with
-one matrix, ``row_r(i) = δ̂_iᵀ M_r ĥ_i`` (hats: unit length). Then a pass needs no rows at all:
+For samples whose gradients are outer products δ h̃ᵀ, a row of the program is an inner product with
+one matrix, ``row_r(i) = δ̂_iᵀ M_r ĥ_i`` (hats: unit vectors). A pass then needs no stored rows:
 
-- prices turn all of them into one matrix, ``reduced_i = δ̂_iᵀ (M_cost − Σ_r p_r M_r) ĥ_i``;
+- prices combine all rows into one matrix, ``reduced_i = δ̂_iᵀ (M_cost − Σ_r p_r M_r) ĥ_i``;
 - the sum of rows over weighted columns is ``⟨M_r, Σ_i w_i δ̂_i ĥ_iᵀ⟩``, again one small matrix.
 """
 
@@ -21,10 +21,10 @@ from torch import Tensor
 from faircil.compute import chunks_of
 from faircil.weighting.groups import Floats, Integers
 
-CHUNK = 8192  # columns at a time: a dozen rows of them stay in the second-level cache
+CHUNK = 8192  # columns per chunk: a dozen rows of them fit in the L2 cache
 NONE = np.zeros(0, dtype=np.int64)
-OPEN = 2  # state of a column that is neither fixed at 0 nor at 1
-COMPUTED_CHUNK = 1 << 16  # computed columns at a time
+OPEN = 2  # state of a column that is fixed neither at 0 nor at 1
+COMPUTED_CHUNK = 1 << 16  # computed columns per chunk
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,26 @@ class Part:
     cost: Floats
 
     def times(self, factor: float) -> Part:
-        """Return columns that stand for ``factor`` of their kind."""
+        """Return columns that each represent ``factor`` equal columns."""
         return Part(self.rows * factor, self.cost * factor)
 
 
 @dataclass(frozen=True)
 class Check:
-    """What one pass says about prices and states.
+    """The result of checking prices and states in one pass.
 
     Parameters
     ----------
     wrong : ndarray of int64
-        Columns that are fixed on the wrong side of zero.
+        Columns fixed against the sign of their reduced cost.
     loss : float
-        Sum of their distances from zero: what they keep the objective from the bound.
+        Sum of their absolute reduced costs: their contribution to the duality gap.
     fixed : ndarray, shape (R,)
-        Sum of the rows over the columns that are fixed at 1.
+        Sum of the rows over the columns fixed at 1.
     fixed_cost : float
         Sum of their costs.
     negative : float
-        Sum of the negative reduced costs of all columns: what the bound needs.
+        Sum of the negative reduced costs of all columns, for the bound.
     """
 
     wrong: Integers
@@ -73,13 +73,13 @@ class Columns(Protocol):
         """Copy some columns."""
 
     def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
-        """Fix all columns by the sign of their reduced cost, but those within ``width`` of zero.
+        """Fix all columns by the sign of their reduced cost, except those within ``width`` of 0.
 
         Returns the open columns, and the sum of the rows over the columns fixed at 1, (R,).
         """
 
     def check(self, prices: Floats) -> Check:
-        """Price all columns and compare with their states."""
+        """Compute the reduced costs of all columns and compare them with the states."""
 
     def put(self, index: Integers, states: NDArray[np.int8]) -> None:
         """Set the states of some columns."""
@@ -106,7 +106,7 @@ class HostColumns:
 
     @classmethod
     def of(cls, part: Part) -> HostColumns:
-        """Take over a part, whose floor rows are negated already."""
+        """Wrap a part, whose floor rows are already negated."""
         return cls(part.rows, part.rows[:0], part.cost)
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class HostColumns:
         """Copy some columns."""
         k, m = len(self.gap_rows), len(self.floor_rows)
         rows = np.empty((k + m, len(index)))
-        # Range checks off: the indices come from here, and buffering would double the time.
+        # No range checks: the indices are valid, and buffering would double the time.
         np.take(self.gap_rows, index, axis=1, out=rows[:k], mode="clip")
         np.take(self.floor_rows, index, axis=1, out=rows[k:], mode="clip")
         np.negative(rows[k:], out=rows[k:])
@@ -167,7 +167,7 @@ class HostColumns:
         return result
 
     def _priced(self, prices: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Go over the columns in chunks with their reduced costs."""
+        """Iterate over chunks of columns with their reduced costs."""
         gap, floor = np.split(prices, [len(self.gap_rows)])
         for start in range(0, len(self.cost), CHUNK):
             rows = slice(start, start + CHUNK)
@@ -188,19 +188,19 @@ class Rows(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
+        """Device of the data."""
 
     @property
     def chunk(self) -> int:
-        """Columns to read at a time."""
+        """Columns per chunk."""
 
     def __len__(self) -> int: ...
 
     def mix(self, factors: Tensor, part: slice) -> Tensor:
-        """Return ``factors @ rows``, (R + 1,) times (R + 1, k), for a part of the columns."""
+        """Return ``factors @ rows``, (R + 1,) times (R + 1, k), for a slice of columns."""
 
     def add(self, weights: Tensor, part: slice) -> Tensor:
-        """Return ``rows @ weights``, (R + 1,), over a part of the columns."""
+        """Return ``rows @ weights``, (R + 1,), over a slice of columns."""
 
     def take(self, index: Tensor) -> Tensor:
         """Return some columns, (R + 1, k)."""
@@ -214,12 +214,12 @@ class StoredRows:
 
     @property
     def device(self) -> torch.device:
-        """Where the matrix is."""
+        """Device of the matrix."""
         return self.matrix.device
 
     @property
     def chunk(self) -> int:
-        """All columns at once."""
+        """All columns in one chunk."""
         return len(self)
 
     def __len__(self) -> int:
@@ -245,11 +245,11 @@ class FactorRows:
     Parameters
     ----------
     delta : Tensor, shape (n, classes)
-        Gradient with respect to the logits, of unit length or zero.
+        Gradient with respect to the logits, with norm 1 or zero.
     features : Tensor, shape (n, d)
         Input of the last layer, without the constant 1.
     shrink : Tensor of float64, shape (n,)
-        One over the length of ``[1; h]``, or of h where the layer has no bias.
+        One over the norm of ``[1; h]``, or of h if the layer has no bias.
     directions : Tensor of float64, shape (R + 1, classes, 1 + d) or (R + 1, classes, d)
         The matrices M.
     """
@@ -261,12 +261,12 @@ class FactorRows:
 
     @property
     def device(self) -> torch.device:
-        """Where the factors are."""
+        """Device of the factors."""
         return self.delta.device
 
     @property
     def chunk(self) -> int:
-        """Columns to compute at a time."""
+        """Columns per chunk."""
         return COMPUTED_CHUNK
 
     def __len__(self) -> int:
@@ -301,7 +301,7 @@ class FactorRows:
     def _inner(
         self, directions: Tensor, delta: Tensor, features: Tensor, part: Tensor | slice
     ) -> Tensor:
-        """``δ̂ᵀ M ĥ`` for all given matrices, (matrices, k)."""
+        """Return ``δ̂ᵀ M ĥ`` for all given matrices, (matrices, k)."""
         d = features.shape[1]
         product = features.double() @ directions[:, :, -d:].transpose(1, 2)
         if self._bias:

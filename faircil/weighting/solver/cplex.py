@@ -20,9 +20,9 @@ from faircil.weighting.solver.standard_form import (
 )
 
 WORDS = "CPLEX dual simplex"
-FREE = 1000  # variables, and constraints, that the free edition takes
-TOO_LARGE = 1016  # CPLEX' number for a program beyond that
-DUAL_SIMPLEX = 2  # CPLEX' number for the method
+FREE = 1000  # variables, and constraints, that the free edition accepts
+TOO_LARGE = 1016  # CPLEX error code for a larger program
+DUAL_SIMPLEX = 2  # CPLEX code of the method
 
 
 def solve_with_cplex(program: WeightProgram) -> Solution:
@@ -45,14 +45,14 @@ def solve_with_cplex(program: WeightProgram) -> Solution:
 
 
 def _load(problem: Any, form: StandardForm) -> Engine:
-    """Hand options and arrays to CPLEX."""
+    """Pass options and arrays to CPLEX."""
     for silence in ("log", "results", "warning", "error"):
         getattr(problem, f"set_{silence}_stream")(None)
     parameters = problem.parameters
     parameters.threads.set(1)
     parameters.lpmethod.set(DUAL_SIMPLEX)
-    parameters.preprocessing.presolve.set(0)  # dense columns: there is nothing to find
-    parameters.read.scale.set(-1)  # scaled already
+    parameters.preprocessing.presolve.set(0)  # useless for dense columns
+    parameters.read.scale.set(-1)  # already scaled
     parameters.simplex.tolerances.feasibility.set(TOLERANCE)
     parameters.simplex.tolerances.optimality.set(TOLERANCE)
     problem.copylp(
@@ -72,7 +72,7 @@ def _load(problem: Any, form: StandardForm) -> Engine:
 
 
 def _run(problem: Any, program: WeightProgram, costs: Floats) -> tuple[Floats, Floats]:
-    """Solve from where CPLEX last ended; return the values of columns and the duals of rows."""
+    """Solve, warm-started from the last run; return column values and row duals."""
     problem.objective.set_linear(list(enumerate(costs.tolist())))
     problem.solve()
     solution = problem.solution
@@ -82,7 +82,7 @@ def _run(problem: Any, program: WeightProgram, costs: Floats) -> tuple[Floats, F
 
 
 def _explain(error: Exception, program: WeightProgram) -> str:
-    """Say what CPLEX refused, and what to do."""
+    """Explain why CPLEX failed, and what to do."""
     if TOO_LARGE not in error.args:
         return f"CPLEX refused a program of {len(program)} weights: {error}"
     form = standard_form(program)

@@ -1,4 +1,7 @@
-"""The solver that ``auto`` takes: exact, with a proof, and HiGHS where it fails."""
+"""The default solver: exact, with a proof of optimality, and HiGHS as a fallback.
+
+It prices all columns in passes, fixes those with a clear sign at 0 or 1, and solves the rest.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,30 @@ from faircil.weighting.solver.ascent import TINY, Limits, StuckError, Vertex, as
 from faircil.weighting.solver.columns import OPEN, Check, Columns, HostColumns, Part
 from faircil.weighting.solver.highs import solve_with_highs, solve_with_ipm
 
-SMALL = 3000  # columns that are solved directly
-SAMPLE = 1000  # columns of a rough program, at least,
-SHARE = 64  # or one of so many
-REACH = 4  # how far prices may go at a time: columns of usual size then cross so many bands
+SMALL = 3000  # programs up to this many columns are solved directly
+SAMPLE = 1000  # minimum number of columns in the sampled program
+SHARE = 64  # otherwise one column in this many
+REACH = 4  # trust region of the prices per round, in band widths of typical columns
 ROUNDS = 100
-NEGLIGIBLE = 0.1 * PROOF  # distance from zero, over all columns on the wrong side
-TIED = 1e-14  # relative to the largest cost: a band this narrow is rounding
-HIGHEST = 100.0  # a floor's price is at most this many times what turns any column around
-PERTURBATION = 0.1 * PROOF  # of all costs together
-MANY = 20_000  # columns from which on HiGHS' interior point is faster than its simplex
+NEGLIGIBLE = 0.1 * PROOF  # sum of violations that is ignored
+TIED = 1e-14  # relative to the largest cost: a narrower band is rounding
+HIGHEST = 100.0  # bound of a floor's price, as a multiple of what changes any column's sign
+PERTURBATION = 0.1 * PROOF  # relative to the sum of the costs
+MANY = 20_000  # columns from which HiGHS' interior point is faster than its simplex
 
 
 @dataclass(frozen=True)
 class Core:
-    """The small program that stands for N columns, and its solution.
+    """The reduced program that represents N columns, and its solution.
 
     Parameters
     ----------
     index : ndarray of int64, shape (c,)
-        Its columns among the N.
+        Indices of its columns.
     part : Part
-        Copies of them.
+        The columns.
     offsets : ndarray, shape (R,)
-        What the columns fixed at 1 leave.
+        Offsets minus the columns fixed at 1.
     vertex : Vertex
     """
 
@@ -48,7 +51,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Solved:
-    """A core whose prices agree with the states of all columns, as the last pass found."""
+    """A core whose prices agree with the states of all columns."""
 
     core: Core
     check: Check
@@ -61,11 +64,11 @@ def solve_columns(columns: Columns, offsets: Floats, gaps: int) -> Solution:
     Parameters
     ----------
     columns : Columns
-        N of them, all open; their states are used.
+        N open columns; their states are modified.
     offsets : ndarray, shape (R,)
-        Of the gaps, then of the floors negated.
+        Offsets of the gaps, then of the floors negated.
     gaps : int
-        How many rows are gaps.
+        Number of gap rows.
     """
     generator = np.random.default_rng(0)
     limits = _limits(columns.take(_spread(len(columns), SAMPLE, generator)), gaps)
@@ -96,20 +99,20 @@ def _solve(
     prices: Floats,
     generator: np.random.Generator,
 ) -> Solved:
-    """Find a small program that stands for all columns, and solve it within the limits."""
+    """Find a reduced program that represents all columns, and solve it within the limits."""
     n = len(columns)
     if n <= SMALL:
         return _directly(columns, offsets, limits, prices)
     size = max(SAMPLE, n // SHARE)
     sample = columns.take(_spread(n, size, generator)).times(n / size)
     rough = _solve(HostColumns.of(sample), offsets, limits, prices, generator).core.vertex
-    # The sample's prices are off by about 1/√size in rank, the more so the more weights are open.
+    # The sample's prices have a rank error of about 1/√size, larger with more open weights.
     share = min((2 + len(rough.active)) / np.sqrt(size), 0.5)
     width = float(np.quantile(np.abs(sample.cost - rough.prices @ sample.rows), share))
     if width <= TIED * float(np.abs(sample.cost).max()):
         raise StuckError("most columns are priced at zero")
     inside, fixed = columns.fix(rough.prices, width * size / n)
-    if len(inside) > 0.75 * n:  # equal columns, which no band can part
+    if len(inside) > 0.75 * n:  # equal columns, which no band can separate
         columns.put(np.arange(n), np.full(n, OPEN, dtype=np.int8))
         return _directly(columns, offsets, limits, rough.prices)
     usual = row_size(sample.rows)
@@ -122,7 +125,7 @@ def _solve(
 
 
 def _directly(columns: Columns, offsets: Floats, limits: Limits, prices: Floats) -> Solved:
-    """Solve for all columns at once."""
+    """Solve with all columns."""
     index = np.arange(len(columns))
     part = columns.take(index)
     vertex = ascend(part.rows, part.cost, offsets, limits, prices)
@@ -130,7 +133,7 @@ def _directly(columns: Columns, offsets: Floats, limits: Limits, prices: Floats)
 
 
 def _correct(columns: Columns, core: Core, limits: Limits, box: Limits, radius: Floats) -> Solved:
-    """Add columns that the core's prices put on the other side, and move the box along."""
+    """Add violated columns to the core, and move the trust region, until none is left."""
     for passes in range(2, ROUNDS):
         check = columns.check(core.vertex.prices)
         prices = core.vertex.prices
@@ -149,7 +152,7 @@ def _correct(columns: Columns, core: Core, limits: Limits, box: Limits, radius: 
 
 
 def _with(columns: Columns, core: Core, wrong: Integers) -> Core:
-    """Open columns and add them to the core, whose solution is then out of date."""
+    """Open columns and add them to the core; its solution is then outdated."""
     part = columns.take(wrong)
     offsets = core.offsets + part.rows @ (columns.states(wrong) == 1)
     columns.put(wrong, np.full(len(wrong), OPEN, dtype=np.int8))
@@ -161,7 +164,7 @@ def _with(columns: Columns, core: Core, wrong: Integers) -> Core:
 
 
 def _limits(part: Part, gaps: int) -> Limits:
-    """Prices of gaps are in [−1, 1]; of floors from 0 to beyond what turns every column around."""
+    """Return bounds: [−1, 1] for gaps; 0 to more than any column needs for floors."""
     size = np.abs(part.rows)
     reach = float((np.abs(part.cost) + size[:gaps].sum(axis=0)).max(initial=0.0))
     floor = size[gaps:].max(axis=1, initial=0.0)
@@ -178,7 +181,7 @@ def _box(centre: Floats, radius: Floats, limits: Limits) -> Limits:
 
 
 def _spread(n: int, size: int, generator: np.random.Generator) -> Integers:
-    """Draw one column from each of ``size`` equal stretches: all of them if there are fewer."""
+    """Draw one column from each of ``size`` equal intervals; all columns if there are fewer."""
     if n <= size:
         return np.arange(n)
     drawn = (np.arange(size) + generator.random(size)) * (n / size)
@@ -186,7 +189,7 @@ def _spread(n: int, size: int, generator: np.random.Generator) -> Integers:
 
 
 def solve_exactly(program: WeightProgram) -> Solution:
-    """Solve to the vertex and prove it; HiGHS where that fails, with the reason in ``status``."""
+    """Solve to a proven optimal vertex; fall back to HiGHS, with the reason in ``status``."""
     start = time.perf_counter()
     try:
         solution = _attempt(program)
@@ -207,10 +210,10 @@ def _attempt(program: WeightProgram) -> Solution:
 
 
 def _perturbed(program: WeightProgram) -> Solution:
-    """Solve with costs that differ by less than a proof allows: ties are no longer ties.
+    """Solve with costs perturbed by less than the proof tolerance, which breaks ties.
 
-    Where cost and rows let all reduced costs vanish at once (the cost is a sum of floor rows, so no
-    gap and a price λ on every floor do it), an ascent can go round in circles.
+    If all reduced costs can be zero at once (the cost is a sum of floor rows, so gap prices 0 and a
+    price λ on every floor achieve it), an ascent can cycle.
     """
     n = len(program)
     noise = np.random.default_rng(0).uniform(0.5, 1.0, n)
@@ -219,4 +222,4 @@ def _perturbed(program: WeightProgram) -> Solution:
     solution = certify(program, rough.weights, rough.dual, f"{rough.status}, ties broken", 0.0)
     if solution.gap > PROOF * (1 + abs(solution.objective)):
         raise StuckError(f"a gap of {solution.gap:.1e} is left")
-    return replace(solution, passes=(rough.passes or 0) + 2)  # objective and bound read them, too
+    return replace(solution, passes=(rough.passes or 0) + 2)  # plus objective and bound

@@ -1,16 +1,16 @@
-"""A first-order method: weights that are nearly optimal, and the proof of how nearly.
+"""A first-order method: approximate weights with a proven optimality gap.
 
 With a price for each row, y in [−1, 1] for the gaps and μ ≥ 0 for the floors, the program is a
 saddle point:
 
     minimise over 0 ≤ w ≤ 1, maximise over y, μ:   cost·w + y·(o − R w) − μ·(f − F w)
 
-The primal-dual hybrid gradient method (Chambolle and Pock 2011) steps down in w and up in the
-prices, and clips both into their limits: two products with the matrix, done here chunk by chunk
-while the columns are in cache. Around it stands what makes it fast on linear programs (PDLP,
-Applegate et al. 2021): rows scaled to length 1, iterates averaged with the point of the last
-restart (Halpern's way, reflected), a restart once the proven gap has fallen enough, and a balance
-of the two step sizes that follows how far weights and prices went between restarts.
+The primal-dual hybrid gradient method (Chambolle and Pock 2011) descends in w, ascends in the
+prices, and clips both to their limits. It needs two products with the matrix, computed chunk by
+chunk while the columns are in cache. It includes the techniques that make it fast on linear
+programs (PDLP, Applegate et al. 2021): rows scaled to norm 1, reflected Halpern iterates anchored
+at the last restart, a restart once the proven gap has decreased enough, and a ratio of the two
+step sizes adapted to the distances moved between restarts.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from faircil.weighting.solver.columns import CHUNK
 from faircil.weighting.solver.highs import keep_floors
 from faircil.weighting.solver.standard_form import TINY, no_optimum
 
-RELATIVE_GAP = 1e-4  # of the most that weights can gain over weights of 0
-EXACT = 1e-9  # of offsets and costs: what is closer is optimal
+RELATIVE_GAP = 1e-4  # relative to the largest gain over zero weights
+EXACT = 1e-9  # relative to offsets and costs: a smaller gap is optimal
 LIMIT = 10_000  # iterations
-CHECK = 40  # iterations between two looks at the gap
-STEP = 0.999  # of the largest step that is safe
-MUCH, LITTLE = 0.2, 0.8  # the gap falls to this part: restart at once, or when it rises again
-LONG = 0.36  # restart after this part of all iterations in any case
-TURN = 10.0  # a restart changes the balance by at most this factor
+CHECK = 40  # iterations between two evaluations of the gap
+STEP = 0.999  # fraction of the largest safe step
+MUCH, LITTLE = 0.2, 0.8  # gap ratio for a restart at once, or when the gap rises again
+LONG = 0.36  # restart after this fraction of all iterations in any case
+TURN = 10.0  # a restart changes the step ratio by at most this factor
 
 
 @dataclass(frozen=True)
 class Saddle:
-    """The program with rows of length 1, R = K + m of them.
+    """The program with R = K + m rows scaled to norm 1.
 
     Parameters
     ----------
     table : ndarray, shape (R + 1, n)
         Gap rows, floor rows negated, and the cost, which is not scaled.
     offsets, lower, upper : ndarray, shape (R,)
-        Of the rows, and the limits of their prices.
+        Offsets of the rows, and the limits of their prices.
     scale : ndarray, shape (R,)
-        What the rows were multiplied with.
+        Scale factors of the rows.
     norm : float
         Largest singular value of the scaled rows.
     """
@@ -86,33 +86,33 @@ class Point:
     products: Floats
 
     def copy(self) -> Point:
-        """Return a point that moves by itself."""
+        """Return an independent copy."""
         return Point(self.weights.copy(), self.prices, self.products)
 
 
 class Search:
-    """The iteration: the point it found, the one that moves, its anchor, and the best so far."""
+    """The iteration: current point, moving point, anchor, and best solution so far."""
 
     def __init__(self, program: WeightProgram) -> None:
         self.program, self.saddle = program, Saddle.of(program)
         k = len(program.gap_offsets)
-        # The prices of weights 0, and the weights that they ask for: optimal already where no row
-        # couples the weights.
+        # The prices of zero weights, and the weights that are optimal for them: already optimal if
+        # no row couples the weights.
         prices = np.zeros_like(self.saddle.scale)
         prices[:k] = np.sign(program.gap_offsets) * self.saddle.upper[:k]
         weights = (program.reduced_cost(self._dual(prices)) < 0).astype(np.float64)
         self.found = Point(weights, prices, self.saddle.table[:-1] @ weights)
         self.moving, self.anchor = self.found.copy(), self.found.copy()
-        # Step in prices over step in weights: about as far as each may have to go.
+        # Ratio of the steps in prices and weights: the ratio of the distances they may have to go.
         reach = np.hypot(np.linalg.norm(self.saddle.upper[:k]), np.linalg.norm(program.cost))
         self.balance = float(reach) / max(len(program), 1) ** 0.5 or 1.0
         self.iterations = self.anchored_at = 0
-        self.passes = 6  # to stack, scale and measure the rows, and for the start
+        self.passes = 6  # for stacking, scaling and the norm of the rows, and the start
         self.now = self.best = self._certify()
         self.gap_at_anchor = self.now.gap
 
     def advance(self) -> None:
-        """Iterate until the next look at the gap; restart from there if that pays."""
+        """Iterate until the next evaluation of the gap; restart there if useful."""
         for _ in range(CHECK):
             self._step()
         last, self.now = self.now, self._certify()
@@ -127,7 +127,7 @@ class Search:
             self._restart()
 
     def _step(self) -> None:
-        """Move by one iteration of the method, then towards the anchor."""
+        """Make one iteration of the method, then move towards the anchor."""
         saddle, found, moving, anchor = self.saddle, self.found, self.moving, self.anchor
         self.iterations += 1
         self.passes += 1
@@ -150,11 +150,11 @@ class Search:
         moving.products = _anchored(found.products, moving.products, anchor.products, share)
 
     def _restart(self) -> None:
-        """Anchor at the point found, and set the balance by the way from the last anchor."""
+        """Set a new anchor, and adapt the step ratio to the distance from the last anchor."""
         weights = np.linalg.norm(self.found.weights - self.anchor.weights)
         prices = np.linalg.norm(self.found.prices - self.anchor.prices)
         if weights > 0 or prices > 0:
-            # Halfway, in logarithms, to what was travelled; one of them may not have moved at all.
+            # Geometric mean of old and measured ratio; either distance may be zero.
             ratio = float(prices) / (self.balance * max(float(weights), 1e-300))
             self.balance *= float(np.clip(np.sqrt(ratio), 1 / TURN, TURN))
         self.moving, self.anchor = self.found.copy(), self.found.copy()
@@ -165,7 +165,7 @@ class Search:
         return Dual(gap, floor)
 
     def _certify(self) -> Solution:
-        """Return the point found, its floors kept; an infinite objective where they are not."""
+        """Return the current point made feasible; an infinite objective if that fails."""
         program = self.program
         self.passes += 2
         weights = keep_floors(program, self.found.weights)
@@ -176,19 +176,19 @@ class Search:
 
 
 def _anchored(new: Floats, old: Floats, anchor: Floats, share: float) -> Floats:
-    """Go twice as far as from old to new, then ``share`` of the way to the anchor."""
+    """Reflect from old through new, then move by ``share`` towards the anchor."""
     return (1 - share) * (2 * new - old) + share * anchor
 
 
 def solve_first_order(program: WeightProgram) -> Solution:
-    """Solve up to a proven gap of 1e-4 of what weights can gain; ``status`` says what was reached.
+    """Solve to a proven relative gap of 1e-4; ``status`` reports the gap.
 
-    The weights keep the floors. They are not a vertex: more than a few may be fractional.
+    The weights satisfy the floors. They are not a vertex: many may be fractional.
     """
     start = time.perf_counter()
     search = Search(program)
     nothing, costs = np.abs(program.gap_offsets).sum(), np.abs(program.cost).sum()
-    highest = nothing + costs + np.abs(program.gap_rows).sum()  # that any weights can cost
+    highest = nothing + costs + np.abs(program.gap_rows).sum()  # bounds any objective
     while True:
         best = search.best
         gain = abs(nothing - best.bound)

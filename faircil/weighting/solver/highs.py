@@ -1,4 +1,4 @@
-"""HiGHS, given its arrays directly: dual simplex, interior point, and a first-order method."""
+"""HiGHS, called with arrays: dual simplex, interior point, and a first-order method (PDLP)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from faircil.weighting.solver.standard_form import (
 )
 
 ROUGH = 1e-6  # tolerance of the first-order method
-ROUNDING = 1e-14  # of a floor's sum, relative to its positive part
-ROUNDS = 100  # over the floors, to keep them all
+ROUNDING = 1e-14  # of a floor's sum, relative to its positive terms
+ROUNDS = 100  # over the floors, to satisfy all of them
 SOLVED = (HighsModelStatus.kOptimal, HighsModelStatus.kModelEmpty)
 Options = tuple[tuple[str, str | float], ...]
 SHARED: Options = (
     ("output_flag", False),
     ("parallel", "off"),
-    ("presolve", "off"),  # dense columns: there is nothing to find
-    ("simplex_scale_strategy", 0),  # scaled already
+    ("presolve", "off"),  # useless for dense columns
+    ("simplex_scale_strategy", 0),  # already scaled
     ("small_matrix_value", 1e-12),
 )
 
@@ -47,11 +47,11 @@ class Method:
     solver : str
         Its name among HiGHS' options.
     tolerance : float
-        Of feasibility and optimality, in the scaled program.
+        For feasibility and optimality, in the scaled program.
     options : tuple of (str, value)
-        What it needs beyond these and :data:`SHARED`.
+        Further options, in addition to :data:`SHARED`.
     endings : tuple of HighsModelStatus
-        Those that leave something to return.
+        Model statuses with a usable solution.
     """
 
     words: str
@@ -74,7 +74,7 @@ PDLP = Method(
     ),
     (
         *SOLVED,
-        HighsModelStatus.kUnknown,  # its own relative tolerances are met, HiGHS' absolute ones not
+        HighsModelStatus.kUnknown,  # relative tolerances are met, HiGHS' absolute ones are not
         HighsModelStatus.kIterationLimit,
         HighsModelStatus.kTimeLimit,
     ),
@@ -87,15 +87,15 @@ def solve_with_highs(program: WeightProgram) -> Solution:
 
 
 def solve_with_ipm(program: WeightProgram) -> Solution:
-    """Solve by HiGHS' interior point method; its crossover makes the result a vertex."""
+    """Solve by HiGHS' interior point method with crossover; the result is a vertex."""
     return _solve_by_vertices(IPM, program)
 
 
 def solve_with_pdlp(program: WeightProgram) -> Solution:
-    """Solve nearly by HiGHS' first-order method; ``status`` says how nearly.
+    """Solve approximately by HiGHS' first-order method; ``status`` reports the gap.
 
-    The weights keep the floors: where they come out a little below, some are lowered. The bound is
-    as good a proof as any, only further from the objective.
+    The weights satisfy the floors: where these are slightly violated, some weights are lowered. The
+    bound is valid, but further from the objective than that of an exact solver.
     """
     start = time.perf_counter()
     form = standard_form(program)
@@ -119,11 +119,12 @@ def solve_with_pdlp(program: WeightProgram) -> Solution:
 
 
 def keep_floors(program: WeightProgram, weights: Floats) -> Floats:
-    """Lower weights, (n,), clipped into [0, 1], until they keep the floors.
+    """Lower weights, (n,), clipped to [0, 1], until they satisfy the floors.
 
-    A floor that is broken lowers the columns that push it, all by the factor that is just enough.
-    This can take what held up another floor, so the floors take turns: weights only fall, and with
-    offsets ≥ 0 they come to rest where every floor is kept. A negative offset may stay broken.
+    For a violated floor, all columns with positive entries are scaled by the smallest sufficient
+    reduction. This can violate another floor, so the floors are processed in rounds: weights only
+    decrease, and with offsets ≥ 0 they converge to weights that satisfy every floor. A floor with a
+    negative offset may stay violated.
     """
     weights = np.clip(weights, 0.0, 1.0)
     for _ in range(ROUNDS):
@@ -145,7 +146,7 @@ def _solve_by_vertices(method: Method, program: WeightProgram) -> Solution:
 
 
 def _load(method: Method, form: StandardForm) -> highspy.Highs:
-    """Hand options and arrays to HiGHS."""
+    """Pass options and arrays to HiGHS."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     own: Options = (
         ("solver", method.solver),
@@ -176,13 +177,13 @@ def _load(method: Method, form: StandardForm) -> highspy.Highs:
 def _run(
     highs: highspy.Highs, method: Method, form: StandardForm, costs: Floats
 ) -> tuple[Floats, Floats]:
-    """Solve from where HiGHS last ended; return the values of columns and the duals of rows."""
+    """Solve, warm-started from the last run; return column values and row duals."""
     highs.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
     highs.run()
     ending = highs.getModelStatus()
     if ending not in method.endings:
         raise no_optimum(method.words, highs.modelStatusToString(ending), form.program)
-    highs.setOptionValue("solver", "simplex")  # which goes on from a vertex, if asked again
+    highs.setOptionValue("solver", "simplex")  # which warm-starts from a vertex in a further run
     solution = highs.getSolution()
     values, row_dual = np.array(solution.col_value), np.array(solution.row_dual)
     if not (np.isfinite(values).all() and np.isfinite(row_dual).all()):

@@ -1,4 +1,4 @@
-"""The weighting program as general solvers take it, scaled and without absolute values.
+"""The weighting program in standard form for general LP solvers, scaled.
 
 An absolute value splits into two nonnegative parts, ``o − R w = p − q`` with cost ``p + q``, so the
 program has K + m rows, whatever the number of samples:
@@ -6,8 +6,8 @@ program has K + m rows, whatever the number of samples:
     minimise  cost·w + 1·p + 1·q
     R w + p − q = o,   F w ≤ f,   0 ≤ w ≤ 1,   p, q ≥ 0
 
-Rows that no weights can turn are settled before: a floor that always holds is left out, and a gap
-that keeps its sign s is linear, ``|o − R w| = s (o − R w)``, so that its row joins the costs.
+Rows with a fixed sign are eliminated: a floor that always holds is dropped, and a gap with constant
+sign s is linear, ``|o − R w| = s (o − R w)``, so its row is added to the costs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from faircil.errors import SolverError, shortened
 from faircil.weighting.groups import Floats
 from faircil.weighting.program import PROOF, Dual, Solution, WeightProgram, certify
 
-TOLERANCE = 1e-9  # of the scaled program, whose entries are at most 1
-FACTORS = (1.0, 1e3, 1e6, 1e9, 1e12)  # on the costs, until there is a proof
+TOLERANCE = 1e-9  # for the scaled program, whose entries are at most 1
+FACTORS = (1.0, 1e3, 1e6, 1e9, 1e12)  # factors of the costs, tried until optimality is proven
 TINY = 1e-100  # a row without larger numbers counts as zero
-MOST_ENTRIES = 2**31 - 1  # that 32-bit positions can number
+MOST_ENTRIES = 2**31 - 1  # limit of 32-bit indices
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class StandardForm:
     ----------
     program : WeightProgram
     sign : ndarray, shape (K,)
-        ±1 for a gap that keeps its sign, 0 for an open one.
+        ±1 for a gap with constant sign, 0 for an open one.
     still_open : ndarray of bool, shape (K + m,)
-        The rows of the program that are rows here.
+        The rows of the program that remain.
     cost, upper : ndarray, shape (n + 2K',)
     offsets : ndarray, shape (R',)
-        Right-hand sides: the first K' rows are equal to them, the others at most that.
+        Right-hand sides: equalities for the first K' rows, upper bounds for the others.
     starts : ndarray of int32, shape (n + 2K' + 1,)
         Where each column begins in ``index`` and ``values``, and where the last one ends.
     index, values : ndarray, shape (entries,)
@@ -71,24 +71,24 @@ class StandardForm:
         return int(self.still_open[: len(self.sign)].sum())
 
     def prices(self, row_dual: Floats, factor: float = 1.0) -> Dual:
-        """Read the row duals of this form, (R',), its costs times ``factor``, as a dual."""
-        # Rows and costs were scaled, so duals go back by row scale over cost scale. Solvers give
-        # the change of the optimum per offset: not positive for a floor.
+        """Convert row duals of this form, (R',), with costs times ``factor``, to a dual."""
+        # Rows and costs were scaled, so duals are multiplied by row scale over cost scale. Solvers
+        # return the change of the optimum per offset, which is not positive for a floor.
         prices = np.zeros(len(self.still_open))
         prices[self.still_open] = row_dual * self.row_scale / self.cost_scale / factor
         k = len(self.sign)
         return Dual(self.sign + prices[:k], -prices[k:])
 
 
-# A solver that holds a form: costs (n + 2K',) → values of the columns, duals of the rows. It raises
-# SolverError where it finds no optimum, and may start from where it last ended.
+# A solver with a loaded form: costs (n + 2K',) → column values and row duals. It raises
+# SolverError if it finds no optimum, and may warm-start from its last run.
 Engine = Callable[[Floats], tuple[Floats, Floats]]
 
 
 def standard_form(program: WeightProgram) -> StandardForm:
-    """Write the program with the largest entry of every row and of the costs scaled to 1.
+    """Convert a program, with the largest entry of every row and of the costs scaled to 1.
 
-    Tolerances of solvers are absolute, while α sets the size of the numbers.
+    Tolerances of solvers are absolute, while α scales the numbers.
     """
     n = len(program)
     sign, still_open = _settle(program)
@@ -127,8 +127,8 @@ def standard_form(program: WeightProgram) -> StandardForm:
 
 
 def _settle(program: WeightProgram) -> tuple[Floats, NDArray[np.bool_]]:
-    """Signs of the gaps that keep theirs, (K,), else 0, and which rows are open, (K + m,)."""
-    # The sums of a row's negative and of its positive entries are the ends of its range.
+    """Return signs of gaps with constant sign, (K,), else 0, and the open rows, (K + m,)."""
+    # The sums of a row's negative and positive entries bound its range.
     low = np.minimum(program.gap_rows, 0).sum(axis=1)
     high = np.maximum(program.gap_rows, 0).sum(axis=1)
     above, below = program.gap_offsets >= high, program.gap_offsets <= low
@@ -140,18 +140,18 @@ def _settle(program: WeightProgram) -> tuple[Floats, NDArray[np.bool_]]:
 def solve_to_proof(
     program: WeightProgram, load: Callable[[StandardForm], Engine], words: str
 ) -> Solution:
-    """Solve by an engine that ends in a vertex, until its dual proves the vertex optimal.
+    """Solve by an engine that returns a vertex, until its dual proves optimality.
 
-    Next to a row of large numbers the costs of another can vanish in an absolute tolerance. So
-    without a proof the engine goes on from its vertex with the costs times 1000, and again.
+    Beside a row of large numbers, the costs of another can be below an absolute tolerance. Without
+    a proof, the engine therefore continues from its vertex with the costs times 1000, repeatedly.
 
     Parameters
     ----------
     program : WeightProgram
     load : callable
-        Hands the form to the solver.
+        Loads the form into the solver.
     words : str
-        The solver in words, for ``status``.
+        Name of the solver, for ``status``.
     """
     start = time.perf_counter()
     form = standard_form(program)
@@ -169,13 +169,13 @@ def solve_to_proof(
         found = now if found is None or now.gap < found.gap else found
         if found.gap <= PROOF * (1 + abs(found.objective)):
             return replace(found, seconds=time.perf_counter() - start)
-    assert found is not None  # the first run raises or finds
+    assert found is not None  # the first run raises or returns
     status = f"within {found.gap:.1e} of the optimum ({words})"
     return replace(found, status=status, seconds=time.perf_counter() - start)
 
 
 def no_optimum(solver: str, ending: str, program: WeightProgram) -> SolverError:
-    """Return the error for a program that a solver gave up, with the floors that can be why."""
+    """Return the error for an unsolved program, naming floors that may be the cause."""
     rows = len(program.gap_offsets) + len(program.floor_offsets)
     negative = [
         f"floor_offsets[{row}] = {program.floor_offsets[row]:.6g}"
