@@ -15,7 +15,7 @@ from faircil.errors import UsageError, collecting, shortened, unknown_name
 from faircil.fields import SETTINGS, Count, fields_of, one_of, setting_mistakes
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
-from faircil.text.options import TextOptions, way_of
+from faircil.text.options import TextOptions, encoder_mode
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import SELECTIONS
 from faircil.weighting.weights import FairSampleWeights
@@ -169,7 +169,7 @@ def shipped_settings(
     values: dict[str, Any] = {}
     for row in shipped_rows("faircil.runs", "settings.toml"):
         trained = _is_true(given.get("finetune", values.get("finetune", False)))
-        key["texts"] = way_of(trained) if texts else None
+        key["texts"] = encoder_mode(trained) if texts else None
         if applies(row, key):
             values.update(row["set"])
     known = settings_of(method, texts)
