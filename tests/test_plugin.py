@@ -201,3 +201,32 @@ assert torch.equal(*kept), "another choice than that of iCaRL"
 def test_its_pieces_do_what_they_promise(python: Callable[[str, str], Ended], code: str) -> None:
     done = python(code, "")
     assert done.code == 0, done.err
+
+
+def test_its_code_is_part_of_the_identity_of_a_run(
+    python: Callable[[str, str], Ended], packages: Path, ended: dict[str, Ended]
+) -> None:
+    assert ended["run"].code == 0
+    again = json.dumps({"run": COMMANDS["run"].replace("--quiet ", "")})
+
+    def rerun() -> Ended:
+        session = python(SESSION, again)
+        assert session.code == 0, session.err
+        return Ended(*json.loads(session.out.splitlines()[-1])["run"])
+
+    changed = {}
+    try:
+        for path in (packages / "faircil_example").glob("*.py"):
+            changed[path] = path.read_text()
+            path.write_text(f"# A comment.\n{changed[path]}")
+        assert "not run again: seed 0" in rerun().err
+        loss = next(
+            path for path in changed if "brier" in changed[path] and "def " in changed[path]
+        )
+        loss.write_text(f"{changed[loss]}\nEDITED = True\n")
+        edited = rerun()
+        assert edited.code == 1
+        assert "seed-0 has another code" in edited.err
+    finally:
+        for path, text in changed.items():
+            path.write_text(text)
