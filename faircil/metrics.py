@@ -138,7 +138,7 @@ def eo(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> flo
     """Return equalized odds: the mean over groups (y, z) of ``|a_{y,z} − a_y|``.
 
     a_y is the mean of a_{y,z} over the values z present with class y. A class with only one value
-    present takes no part; if every class is such, or there is no attribute, the result is None.
+    present is ignored; if every class is such, or there is no attribute, the result is None.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def implementation(row: object) -> Any:
 
 
 def summary_of(piece: object) -> str:
-    """Return the first line of a docstring, without its full stop, for people."""
+    """Return the first line of a docstring, without its full stop."""
     line = (getattr(piece, "__doc__", None) or "").strip().partition("\n")[0]
     return line.removesuffix(".")
 

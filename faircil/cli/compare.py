@@ -12,7 +12,7 @@ EPILOG = """examples:
   faircil compare runs/mnist/er-eer-* runs/mnist/fsw-eer-* --markdown
 
 A method is marked best only where it is significantly better than every other one: paired t-test
-over at least 3 common seeds, Holm, 5 %. joint and finetune are references and take no part. Runs
+over at least 3 common seeds, Holm, 5 %. joint and finetune are references and not ranked. Runs
 with another sensitive attribute, other tasks or other test data are in tables of their own.
 """
 

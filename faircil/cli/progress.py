@@ -27,16 +27,16 @@ class Lines:
         self._console, self._config = console, config
         self._seed = self._tasks = 0
         self._epochs: list[EpochRecord] = []
-        self._told = 0.0  # elapsed seconds at the last line
+        self._last_line = 0.0  # elapsed seconds at the last line
 
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run."""
-        self._seed, self._tasks, self._told = seed, tasks, 0.0
+        self._seed, self._tasks, self._last_line = seed, tasks, 0.0
 
     def embedding(self, progress: EmbeddingProgress) -> None:
         """Print a line at intervals, and at the end."""
-        if progress.seconds - self._told > PAUSE or progress.rows == progress.total:
-            self._told = progress.seconds
+        if progress.seconds - self._last_line > PAUSE or progress.rows == progress.total:
+            self._last_line = progress.seconds
             self._print(_embedded(progress))
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
@@ -50,9 +50,9 @@ class Lines:
             metrics = _metrics(self._config, event)
             self._print(f"{run}{task}  {metrics}  {_detail(last)}  {seconds:.1f} s")
             self._epochs.clear()
-            self._told = 0.0
-        elif seconds - self._told > PAUSE and last.epoch < epochs:
-            self._told = seconds
+            self._last_line = 0.0
+        elif seconds - self._last_line > PAUSE and last.epoch < epochs:
+            self._last_line = seconds
             left = (epochs - last.epoch) * seconds / len(self._epochs)
             self._print(
                 f"{run}{task} epoch {last.epoch}/{epochs}  {_detail(last)}  {seconds:.1f} s, "

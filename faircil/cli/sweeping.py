@@ -102,7 +102,7 @@ class Tally:
         self._left = sum(self._efforts.values())
         self._done = 0.0
         self._progress, self._bar = progress, TaskID(0)
-        self._start, self._told = time.monotonic(), -EVERY
+        self._start, self._last_line = time.monotonic(), -EVERY
         self.total, self.finished, self.failed, self.reused = len(self._efforts), 0, 0, 0
         if isinstance(progress, Progress):
             self._bar = progress.add_task("", total=self.total, detail="looking for finished runs")
@@ -147,9 +147,9 @@ class Tally:
     def _is_time(self) -> bool:
         """Whether to print a line: at the start, at the end, and every few seconds."""
         now = time.monotonic()
-        if now - self._told < EVERY and self.finished + self.failed < self.total:
+        if now - self._last_line < EVERY and self.finished + self.failed < self.total:
             return False
-        self._told = now
+        self._last_line = now
         return True
 
     def _time_left(self) -> str:

@@ -79,7 +79,7 @@ _BUILT_IN = {
     "digits": Dataset(f"{_IMAGES}:digits", "scikit-learn's digits with distorted copies, 16 × 16"),
     "biased-digits": Dataset(
         f"{_IMAGES}:biased_digits",
-        "the same on coloured ground, as Biased MNIST",
+        "the same digits on coloured backgrounds, as in Biased MNIST",
         attribute="colour",
     ),
     "toy": Dataset(f"{_IMAGES}:toy", "three clusters in the plane, 2 + 1 classes"),
@@ -93,7 +93,7 @@ _BUILT_IN = {
     "fashion-mnist": Dataset(f"{_IMAGES}:fashion_mnist", "clothes", source="fashion-mnist"),
     "biased-mnist": Dataset(
         f"{_IMAGES}:biased_mnist",
-        "MNIST on ground whose colour goes with the class",
+        "MNIST on backgrounds whose colour correlates with the class",
         attribute="colour",
         source="mnist",
     ),

@@ -119,7 +119,7 @@ class Pool:
             for end in ("amin", "amax")
         )
         chance = (score - low[self._owner]) / (high - low + MARGIN)[self._owner]
-        wait, luck = noise[: len(self)], noise[len(self) :]
+        wait, draw = noise[: len(self)], noise[len(self) :]
         # Decreasing chance/E, with E exponential, is an order of draws without replacement.
         key = chance / -torch.log1p(-wait).clamp(max=-1e-30)
         order = torch.argsort(key, descending=True)
@@ -127,7 +127,7 @@ class Pool:
         competes = competes & (rank < self._places[group])
         place = order[torch.where(competes, self._first[group] + rank, 0)]
         there, own = score[place] + 1, scores + 1
-        wins = competes & (key[place] > 0) & (luck * (there + own) < there)
+        wins = competes & (key[place] > 0) & (draw * (there + own) < there)
         self._inside.index_fill_(0, torch.where(wins, self._row[place], len(self._group)), False)
         self._put(place, wins, rows, scores)
 

@@ -21,7 +21,7 @@ from faircil.report import Row
 from faircil.report.table import LEVELS, levels_down
 from faircil.results.record import spread
 
-# Okabe and Ito's palette: told apart by people with any colour vision.
+# Okabe and Ito's palette, which is safe for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HOLLOW = "hollow: lower than another line, but nobody gains by it (levelling down)"

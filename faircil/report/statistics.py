@@ -210,7 +210,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
     Calling different what has an adjusted p ≤ .05 is wrong in any of the comparisons with
     probability .05 at most, whatever their dependence. The k-th smallest of m is multiplied by
-    m − k + 1, and none comes out below a smaller one.
+    m − k + 1, and adjusted values are made monotone.
 
     Parameters
     ----------

@@ -226,7 +226,7 @@ def accuracy_matrix(per_task: Sequence[TaskMetrics]) -> NDArray[np.float64]:
 def averages(per_task: Sequence[TaskMetrics]) -> dict[str, float | None]:
     """Summarise each metric: by its mean over tasks, or by its last value where its row says so.
 
-    A task where a metric does not apply takes no part in its mean.
+    Tasks for which a metric does not apply are excluded from its mean.
     """
     values: dict[str, float | None] = {}
     for name, metric in METRICS.items():

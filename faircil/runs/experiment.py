@@ -118,7 +118,7 @@ def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> T
 
 
 def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> WeightResult | None:
-    """Solve the program for the learner as it is, and let the weighting use its weights.
+    """Solve the program for the current learner, and apply the weighting to its weights.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def run(
         Loaded from the configuration if not given.
     device : torch.device or str
     listener : callable
-        Is told of every epoch and every evaluation.
+        Called after every epoch and every evaluation.
     state : RunState, optional
         Of the same run at the end of some epoch, to go on from there.
     checkpoint : callable

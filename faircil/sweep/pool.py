@@ -38,7 +38,7 @@ class Streams:
     device : str
         Where new embeddings of texts are computed.
     watcher : Watcher, optional
-        Is told about them.
+        Called for each of them.
     most : int
         How many streams are kept.
     """

@@ -87,13 +87,13 @@ def finish(
         The same run may occur several times; it is made once.
     options : SweepOptions
     listener : callable
-        Is told of every run that was made or given up.
+        Called for every run that was executed or has failed.
     found : callable
-        Is told of every run that was there, before any is made.
+        Called for every existing run, before any is executed.
     waiting : callable
-        Is told, once, of every run that another process is making.
+        Called once for every run that another process is executing.
     watcher : Watcher, optional
-        Is told how the runs proceed that are made in this process.
+        Receives the progress of runs executed in this process.
 
     Returns
     -------

@@ -29,7 +29,7 @@ Load = Callable[[RunConfig, int], TaskStream]
 
 
 class Watcher(Protocol):
-    """Is told how a run proceeds, in the process that makes it."""
+    """Receives the progress of a run, in the process that executes it."""
 
     def start(self, seed: int, tasks: int) -> None:
         """Take note that a run with this seed and number of tasks begins."""

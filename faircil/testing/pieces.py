@@ -124,7 +124,7 @@ def weighs_with_a_measure(row: Measure) -> None:
 
 
 def names_a_metric(row: Measure) -> None:
-    """It has a summary, and the metric that goes with it exists."""
+    """It has a summary, and its metric exists."""
     demand(row.summary, "it has no summary: give the function a docstring")
     demand(row.disparity in METRICS, f"'{row.disparity}' is no metric; see `faircil list metrics`")
 

@@ -73,7 +73,7 @@ class Objective:
 def usual_objective(measure: str) -> str:
     """Return the objective for a measure: accuracy less the metric of its name.
 
-    An own measure says which metric goes with it.
+    A user-defined measure names its metric.
     """
     if measure in METRICS:
         return f"accuracy - {measure}"
