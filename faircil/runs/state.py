@@ -119,8 +119,8 @@ def load_stream(
     """Load the data of a run as inputs of a net.
 
     For an evaluation on validation data, held-out training data takes the place of the test data.
-    Texts become tokens or embeddings; new embeddings are computed on the device, and ``progress``
-    is told how far they are.
+    Texts become tokens or embeddings; new embeddings are computed on the device, with calls of
+    ``progress``.
     """
     if config.own is not None:
         stream = load_own(config.own, seed)
