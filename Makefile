@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/faircil demo
 
 test: setup
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .

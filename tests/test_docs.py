@@ -92,3 +92,19 @@ def test_settings_command_of_every_benchmark_resolves(page):
             measure=arguments.measure,
             overrides=arguments.set,
         )
+
+
+def table_rows(text: str) -> dict[str, list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {cells[0]: cells[1:] for cells in lines}
+
+
+def test_results_of_the_readme_are_those_of_the_page():
+    shown = table_rows((ROOT / "README.md").read_text("utf-8").partition("## Results")[2])
+    page = (ROOT / "docs/reproduction/ablation.md").read_text("utf-8")
+    found = table_rows(page.partition("## Biased MNIST (EO)")[2].partition("\n## ")[0])
+    rows = {name: cells for name, cells in shown.items() if name in found and name != "method"}
+    assert len(rows) == 5
+    for name, (accuracy, gap) in rows.items():
+        ours = [cell.strip("*° ") for cell in found[name]]
+        assert (accuracy, gap) == (ours[1], ours[5]), name
