@@ -97,8 +97,8 @@ class SeedsRun:
             with tallying(todo, quiet) as tally:
 
                 def take(outcome: Outcome) -> None:
+                    self._take(outcome)  # first: an interrupt now must not lose it
                     tally.ended(outcome)
-                    self._take(outcome)
 
                 finish(todo, replace(sweep, jobs=jobs), take, waiting=tally.waiting)
         else:
