@@ -1,4 +1,12 @@
-"""Devices, random number generators, and parallel work on threads."""
+"""Devices, random number generators, and parallel work on threads.
+
+Inside an operation torch's threads meet at a barrier. A training step of a small net has dozens of
+them, each around a fraction of a millisecond of work: two threads gain a little on an idle machine
+and lose an order of magnitude on a busy one. So a step runs on one thread, and a pass over many
+samples gives whole chunks to threads, which then never wait for each other. Either way the result
+does not depend on the number of threads. Nets that are large, such as encoders of texts, are the
+exception: their steps are shared by threads, and the last bits depend on how many there are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""File helpers: user paths, checksums, JSON, and the tables shipped with faircil."""
+"""File helpers: user paths, checksums, JSON, and the tables shipped with faircil.
+
+The format is that of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks them as well.
+"""
 
 from __future__ import annotations
 

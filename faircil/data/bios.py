@@ -1,4 +1,7 @@
-"""Biography datasets: Bias in Bios, and a small sample of it."""
+"""Biography datasets: Bias in Bios, and a small sample of it.
+
+Nothing downloads them: one is large and has no fixed hash, the other is not on the net.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Numeric datasets: MNIST, Fashion-MNIST, Biased MNIST, DRUG, scikit-learn's digits, the toy."""
+"""Numeric datasets: MNIST, Fashion-MNIST, Biased MNIST, DRUG, scikit-learn's digits, the toy.
+
+Every class has its own colour. A sample gets it with probability r (.95 in training, .5 in test),
+any other colour with the rest. The attribute is whether the colour is another class's.
+"""
 
 from __future__ import annotations
 

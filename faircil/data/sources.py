@@ -1,4 +1,9 @@
-"""Dataset files: where they come from, where they are stored, and whether they are intact."""
+"""Dataset files: where they come from, where they are stored, and whether they are intact.
+
+Members are read into memory, by their base name, and never written under the name or with the
+rights that the archive gives them: a hostile path or link has nothing to act on. One that stands
+in place of a wanted file is refused all the same, since the archive is then not what it should be.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Knowledge distillation: cross-entropy plus the previous net's soft targets for old classes."""
+"""Knowledge distillation: cross-entropy plus the previous net's soft targets for old classes.
+
+The old net does not change during a task, so its outputs are computed once, in one pass, and looked
+up by row afterwards: no step passes a second net.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Confidence intervals, significance tests, and the best of several methods."""
+"""Confidence intervals, significance tests, and the best of several methods.
+
+All tests are Student's t, two-sided. A sign-flip permutation test would assume less, but over five
+seeds its smallest possible p-value is 2/2⁵ = 1/16: it could never tell anything apart at 5 %.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Run folders: writing, reading and checking the files of a finished run."""
+"""Run folders: writing, reading and checking the files of a finished run.
+
+``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
+(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
+``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these. A run on
+validation data has no predictions.
+A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
+"""
 
 from __future__ import annotations
 

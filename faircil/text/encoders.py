@@ -1,4 +1,7 @@
-"""Text encoders: finding, checking and loading a transformers model with its tokenizer, offline."""
+"""Text encoders: finding, checking and loading a transformers model with its tokenizer, offline.
+
+Nothing is downloaded here: an encoder that is not on this machine is a message to the user.
+"""
 
 from __future__ import annotations
 

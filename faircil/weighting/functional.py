@@ -1,4 +1,10 @@
-"""Products of sample and group gradients for any net, one forward-mode product per direction."""
+"""Products of sample and group gradients for any net, one forward-mode product per direction.
+
+With J_i the derivative of sample i's logits by the parameters and δ_i its loss gradient at the
+logits, the gradient of its loss is ``J_iᵀ δ_i``. A norm needs this vector, sample by sample. The
+product with a direction v does not: ``⟨J_iᵀ δ_i, v⟩ = δ_iᵀ (J_i v)``, and one forward-mode product
+gives ``J_i v`` of all samples.
+"""
 
 from __future__ import annotations
 

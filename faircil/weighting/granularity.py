@@ -2,6 +2,14 @@
 
 A granularity is a table row. It states which variable each sample belongs to, and whether the
 variable's value is the weight of its samples or the probability of drawing each of them.
+
+What is clustered are the normalised last-layer gradients ``ĝ_i = δ_i h̃_iᵀ / (‖δ_i‖ ‖h̃_i‖)``, within
+groups, and never as a matrix with a row per sample: a centre c is one small matrix, the inner
+products ``⟨ĝ_i, c⟩ = ‖c‖ cos(i, c)`` come from the factors, and so do sums of gradients. The
+nearest centre has the smallest ``‖ĝ_i − c‖² = 1 − 2 ‖c‖ cos(i, c) + ‖c‖²``.
+
+A granularity is a table row: who owns a sample, that is, which variable it belongs to, and what the
+variable's value is to its samples, their weight or the probability with which each is drawn.
 """
 
 from __future__ import annotations

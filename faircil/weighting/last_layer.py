@@ -1,6 +1,15 @@
 """Last-layer gradients in factored form, their sums within groups, and group statistics.
 
 One forward pass over task and buffer suffices: a gradient is an outer product δ h̃ᵀ.
+
+For logits ``o = W h + b`` the loss gradient of sample i with respect to ``[b W]`` is the outer
+product ``δ_i h̃_iᵀ`` with δ_i the gradient at the logits, ``softmax(o_i) − onehot(y_i)`` for the
+cross-entropy (see :mod:`faircil.weighting.losses`), and ``h̃_i = [1; h_i]`` (``h̃ = h`` for a head
+without bias). Two consequences carry the whole package:
+
+- the mean gradient of a group is one small matrix product, ``Ḡ_g = Δ_gᵀ H̃_g / n_g``;
+- the cosine of a sample with a group needs no outer product either,
+  ``cos(i, g) = δ_iᵀ (Ḡ_g/‖Ḡ_g‖) h̃_i / (‖δ_i‖ ‖h̃_i‖)``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""Cosines of samples with groups for nets of linear layers, whose gradients are outer products."""
+"""Cosines of samples with groups for nets of linear layers, whose gradients are outer products.
+
+Where a layer ``o_l = W_l h_l + b_l`` runs once, on one row per sample, the gradient of sample i
+with respect to ``[b_l W_l]`` is ``δ_li h̃_liᵀ``, with δ the gradient at the layer's output and
+``h̃ = [1; h]`` its input. One backward pass that ends at the outputs gives δ of all layers and
+samples without the gradient of a single parameter, and ``‖∇ℓ_i‖² = Σ_l ‖δ_li‖² ‖h̃_li‖²``.
+
+The gradient of a group is a matrix per layer, ``V_l = Σ_j δ_lj h̃_ljᵀ`` over its samples, and its
+product with sample i is ``Σ_l δ_liᵀ V_l h̃_li``. Of an old group the buffer holds few samples; then
+the same sum in another order costs less, ``Σ_l Σ_j (δ_li·δ_lj)(h̃_li·h̃_lj)``: in + out numbers for
+each of the group's samples instead of in × out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The weighting program (a linear program), its formulation, and a solver's solution."""
+"""The weighting program (a linear program), its formulation, and a solver's solution.
+
+With predicted group losses ``ℓ̃(w) = ℓ − α A w`` (A: alignment, groups × samples) the method
+minimises ``‖D ℓ̃(w)‖₁ + λ cᵀ ℓ̃(w)``, where c averages the groups of each current class and then
+the current classes. In numbers only:
+
+    minimise   Σ_k |gap_offsets − gap_rows w|_k + cost · w
+    subject to floor_rows w ≤ floor_offsets,  0 ≤ w ≤ 1
+
+with ``gap_rows = α D A``, ``gap_offsets = D ℓ``, ``cost = −λ α cᵀ A``; the constant ``λ cᵀ ℓ`` is
+left out. The floor keeps the predicted loss of every current class from going below zero.
+"""
 
 from __future__ import annotations
 

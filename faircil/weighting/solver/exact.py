@@ -1,6 +1,16 @@
 """The default solver: exact, with a proof of optimality, and HiGHS as a fallback.
 
 It prices all columns in passes, fixes those with a clear sign at 0 or 1, and solves the rest.
+
+The program has few rows, so at an optimum almost every weight is 0 or 1 by the sign of its reduced
+cost. A sample of the columns gives rough prices; columns far from zero at these prices are fixed by
+sign, and what is open, a band around zero, is solved in the same way, until it is small enough for
+the ascent of its dual (:mod:`faircil.weighting.solver.ascent`). On the way back all columns are
+priced: those that were fixed on the wrong side join the small program, until there is none. The
+last pass over all columns gives the bound, which proves the weights optimal.
+
+The fixed columns are right near the rough prices only, so the band is solved in a box around them
+that moves with its solution.
 """
 
 from __future__ import annotations
