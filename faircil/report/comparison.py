@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from faircil.metrics import METRICS
-from faircil.report import table as cautions
 from faircil.report.statistics import Ranking, best_of
-from faircil.report.table import Cell, Table, format_value, heading
+from faircil.report.table import (
+    Cell,
+    Table,
+    at_chance,
+    chance_note,
+    compares_too_small,
+    direction_note,
+    format_value,
+    heading,
+    levelling_note,
+    small_note,
+    summary_note,
+)
 from faircil.results.record import RunSummary, over_seeds
 
 CONTENT = "encoder content"
@@ -166,7 +177,7 @@ def _compare(title: str, rows: Sequence[Row], note: str) -> Table:
     ranked = sum(not _is_bound(row) for row in rows) > 1
     headings = map(heading, names)
     header = ("method", "seeds", *headings, "steps", "seconds")
-    notes = (cautions.direction_note(names) if ranked else "", *_notes(rows, names), note)
+    notes = (direction_note(names) if ranked else "", *_notes(rows, names), note)
     return Table(title, header, tuple(lines), ranked, tuple(filter(None, notes)))
 
 
@@ -190,12 +201,12 @@ def _notes(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, ...]:
     runs = [run for row in rows for run in row.runs]
     means = {row.name: over_seeds(row.runs)[0] for row in rows}
     bounds = frozenset(row.name for row in rows if _is_bound(row))
-    at_chance = [row.name for row in rows if cautions.at_chance(means[row.name], row.runs)]
+    chance = [row.name for row in rows if at_chance(means[row.name], row.runs)]
     return (
-        cautions.summary_note(names),
-        cautions.small_note(runs, names),
-        cautions.levelling_note(means, bounds),
-        cautions.chance_note(means, at_chance),
+        summary_note(names),
+        small_note(runs, names),
+        levelling_note(means, bounds),
+        chance_note(means, chance),
     )
 
 
@@ -214,7 +225,7 @@ def _cells(
 ) -> list[tuple[Cell, ...]]:
     """Return the cells of the metrics, steps and seconds, row by row."""
     runs = [run for row in rows for run in row.runs]
-    small = {name for name in names if cautions.compares_too_small(METRICS[name], runs)}
+    small = {name for name in names if compares_too_small(METRICS[name], runs)}
     cells = []
     for row in rows:
         means, deviations = over_seeds(row.runs)
@@ -241,7 +252,7 @@ def _ranking(metric: str, rows: Sequence[Row]) -> Ranking:
     """
     ranked = [row for row in rows if not _is_bound(row)]
     if METRICS[metric].is_disparity:
-        ranked = [r for r in ranked if not cautions.at_chance(over_seeds(r.runs)[0], r.runs)]
+        ranked = [r for r in ranked if not at_chance(over_seeds(r.runs)[0], r.runs)]
     columns = {row.name: _by_seed(metric, row) for row in ranked}
     known = {name: values for name, values in columns.items() if values is not None}
     return best_of(known, METRICS[metric].higher_is_better)

@@ -101,7 +101,7 @@ COLUMNS = ("all epochs, linear", "all epochs, ranks", "within tasks, linear", "w
 class CostFigure(WithoutRuns):
     """Cost function against measured disparity."""
 
-    title: str = "CostFigure function and measured disparity"
+    title: str = "Cost function and measured disparity"
     paper: str = "Fig. 4"
     seeds: tuple[int, ...] = (0, 1, 2)
 

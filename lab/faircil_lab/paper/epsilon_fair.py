@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from faircil import files as checksums
+from faircil.files import SUMS
 from faircil.report import format_value
 from faircil.report.plots import COLOURS, MARKERS
 from faircil.results.folder import read_run
@@ -70,7 +70,7 @@ class Processing(Measurement[Processed]):
 
 def processing_of(run: RunSummary, epsilons: tuple[float, ...]) -> Processing:
     """Return the measurement of a finished run."""
-    file = Path(run.dir) / checksums.SUMS
+    file = Path(run.dir) / SUMS
     content = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     return Processing(run.dir, content, epsilons)
 
