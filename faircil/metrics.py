@@ -253,8 +253,6 @@ class Metric:
         Smallest and largest possible value; None where an axis follows the values.
     in_tables : bool
         Whether tables have a column of it.
-    measure : str or None
-        The fairness measure for which progress and figures show this metric.
     """
 
     of: Callable[[Counts], float | None]
@@ -267,7 +265,6 @@ class Metric:
     heading: str = ""
     limits: tuple[float | None, float | None] = (0.0, None)
     in_tables: bool = True
-    measure: str | None = None
 
     @property
     def by_attribute(self) -> bool:
@@ -342,7 +339,6 @@ METRICS: dict[str, Metric] = {
         "Equal error rate in the sense of fairness (not the biometric threshold of that name): "
         "how far the error of a class is from the overall error, on average",
         compares="class",
-        measure="eer",
     ),
     "eer_task": Metric(
         eer_task_of,
@@ -364,7 +360,6 @@ METRICS: dict[str, Metric] = {
         "Equalized odds as a gap: within a class, the best minus the worst accuracy over attribute "
         "values, on average (twice eo for two values)",
         compares="group",
-        measure="eo",
     ),
     "dp": Metric(
         dp_of,
@@ -372,7 +367,6 @@ METRICS: dict[str, Metric] = {
         "Demographic parity: how far the share of predictions that go to a class, for one "
         "attribute value, is from that share over all samples, averaged over seen classes",
         compares="value",
-        measure="dp",
     ),
     "dp_predicted": Metric(
         dp_predicted_of,
@@ -392,21 +386,6 @@ METRICS: dict[str, Metric] = {
         limits=(None, None),
     ),
 }
-
-
-def disparity_of(measure: str) -> str:
-    """Return the metric that shows how far a fairness measure is met.
-
-    That is the row that names the measure, else the metric of the same name, else ``eer``, which
-    needs no attribute.
-
-    Examples
-    --------
-    >>> disparity_of("eo"), disparity_of("dp")
-    ('eo_gap', 'dp')
-    """
-    shown = (name for name, metric in METRICS.items() if metric.measure == measure)
-    return next(shown, measure if measure in METRICS else "eer")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from faircil.metrics import (
     ClassAccuracy,
     GroupAccuracy,
     accuracy,
-    disparity_of,
     dp,
     dp_predicted,
     eer,
@@ -259,14 +258,6 @@ def test_every_row_describes_itself():
     assert "biometric" in METRICS["eer"].summary
     by_attribute = {name for name, metric in METRICS.items() if metric.by_attribute}
     assert by_attribute == {"eo", "eo_gap", "dp", "dp_predicted"}
-
-
-def test_measures_are_shown_by_a_metric_of_theirs(monkeypatch):
-    assert [disparity_of(name) for name in ("eer", "eo", "dp", "own")] == [
-        "eer", "eo_gap", "dp", "eer",
-    ]  # fmt: skip
-    monkeypatch.setitem(METRICS, "own", METRICS["eo"])
-    assert disparity_of("own") == "own"
 
 
 def test_unknown_metric_is_named_and_metrics_survive_a_copy():

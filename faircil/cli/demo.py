@@ -66,10 +66,11 @@ def command(arguments: argparse.Namespace) -> None:
     """Run the methods, print the tables, draw the figures."""
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.compute import choose_device
-    from faircil.metrics import METRICS, disparity_of
+    from faircil.metrics import METRICS
     from faircil.report import compare, group_runs
     from faircil.report.plots import over_tasks, save
     from faircil.runs.config import resolve
+    from faircil.weighting.measures import find_measure
 
     # The folder belongs to the demo: runs of an older version are replaced.
     device = str(choose_device("auto"))
@@ -85,7 +86,7 @@ def command(arguments: argparse.Namespace) -> None:
         for table in compare(runs):
             show_table(table)
         # Accuracy and worst group first: a model that has forgotten everything has no disparity.
-        shown = ("accuracy", "worst_group", disparity_of(scene.measure))
+        shown = ("accuracy", "worst_group", find_measure(scene.measure).shown)
         figure = over_tasks(group_runs(runs), shown, scene.title, planes)
         files = save(figure, arguments.out / scene.dataset)
         if not arguments.quiet:

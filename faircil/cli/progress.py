@@ -10,12 +10,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console
-from faircil.metrics import TaskMetrics, disparity_of
+from faircil.metrics import TaskMetrics
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 from faircil.sweep.work import Unwatched, Watcher
 from faircil.text.embeddings import EmbeddingProgress
+from faircil.weighting.measures import find_measure
 
 PAUSE = 10.0  # seconds between two lines of the same run
 
@@ -151,5 +152,5 @@ def _embedded(progress: EmbeddingProgress) -> str:
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:
     # Show the worst group with the disparity: a low disparity alone may be levelling down.
-    names = ("accuracy", disparity_of(config.measure), "worst_group")
+    names = ("accuracy", find_measure(config.measure).shown, "worst_group")
     return "  ".join(f"{name} {format_value(metrics.values[name])}" for name in names)

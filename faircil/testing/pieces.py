@@ -124,9 +124,10 @@ def weighs_with_a_measure(row: Measure) -> None:
 
 
 def names_a_metric(row: Measure) -> None:
-    """It has a summary, and its metric exists."""
+    """It has a summary, and its metrics exist."""
     demand(row.summary, "it has no summary: give the function a docstring")
-    demand(row.disparity in METRICS, f"'{row.disparity}' is no metric; see `faircil list metrics`")
+    for name in (row.disparity, row.shown):
+        demand(name in METRICS, f"'{name}' is no metric; see `faircil list metrics`")
 
 
 def check_measure(measure: str | Measure | MeasureFunction) -> None:

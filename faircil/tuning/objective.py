@@ -71,12 +71,7 @@ class Objective:
 
 
 def usual_objective(measure: str) -> str:
-    """Return the objective for a measure: accuracy less the metric of its name.
-
-    A user-defined measure names its metric.
-    """
-    if measure in METRICS:
-        return f"accuracy - {measure}"
+    """Return the objective for a measure: accuracy less the metric that the measure names."""
     return f"accuracy - {find_measure(measure).disparity}"
 
 

@@ -38,6 +38,8 @@ class Measure:
     metric : str or None
         The corresponding disparity of predictions, which ``faircil tune`` minimises; None: ``eo``
         if groups have an attribute, else ``eer``.
+    shown_as : str or None
+        The metric that progress and figures show; None: the same.
     """
 
     matrix: Loaded[MeasureFunction] = Loaded()
@@ -45,11 +47,17 @@ class Measure:
     needs_seen: bool = False
     summary: str = ""
     metric: str | None = None
+    shown_as: str | None = None
 
     @property
     def disparity(self) -> str:
         """Name of the corresponding metric."""
         return self.metric or ("eo" if self.by_attribute else "eer")
+
+    @property
+    def shown(self) -> str:
+        """Name of the metric that progress and figures show."""
+        return self.shown_as or self.disparity
 
     def __call__(self, groups: Groups) -> Floats:
         """Return D, of shape (rows, groups)."""
@@ -95,6 +103,7 @@ _BUILT_IN = {
     "eo": Measure(
         equalized_odds,
         summary="equalized odds: compares attribute values within each class",
+        shown_as="eo_gap",
     ),
     "dp": Measure(
         demographic_parity,

@@ -74,6 +74,15 @@ def test_named_measures_equal_their_formulas(
     assert (np.abs(merged).max(axis=1, initial=0) > 0).all()
 
 
+def test_every_measure_names_the_metric_that_is_tuned_and_shown() -> None:
+    named = [
+        (find_measure(name).disparity, find_measure(name).shown) for name in ("eer", "eo", "dp")
+    ]
+    assert named == [("eer", "eer"), ("eo", "eo_gap"), ("dp", "dp")]
+    own = find_measure(Measure(MEASURES["eo"].matrix, metric="dp"))
+    assert (own.disparity, own.shown) == ("dp", "dp")
+
+
 def test_two_values_of_eo_are_one_row_per_class() -> None:
     matrix = disparity_matrix(
         MEASURES["eo"], groups_of({(y, z): 1 for y in range(3) for z in (0, 1)})
