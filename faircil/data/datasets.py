@@ -170,4 +170,5 @@ def load_dataset(
         parts.notes,
         parts.texts,
         parts.copies,
+        parts.image,
     )

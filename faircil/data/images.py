@@ -49,6 +49,7 @@ USE_NAMES = (
     "never", "over a decade ago", "last decade", "last year", "last month or week", "last day",
 )  # fmt: skip
 SIDE = 16
+GREY = (1, 28, 28)
 TRAIN_COPIES, TEST_COPIES = 20, 4
 TOY_CENTRES = np.array([(-2, -2), (2, 4), (4, 2)], dtype=np.float64)
 TOY_TRAIN, TOY_TEST = 1000, 500  # per cluster
@@ -141,13 +142,15 @@ def coloured_parts(
         coloured(mask, y, draw_colours(y, own, generator))
         for mask, y, own in zip(ink, labels, OWN_COLOUR.values(), strict=True)
     )
-    return Parts(train, test, tuple(str(c) for c in range(10)), "colour", VALUES)
+    side = math.isqrt(ink[0].shape[1])
+    names = tuple(str(c) for c in range(10))
+    return Parts(train, test, names, "colour", VALUES, image=(3, side, side))
 
 
 def mnist(_: int) -> Parts:
     """Handwritten digits, 60,000 + 10,000, in the official split."""
     train, test = (_grey(*_idx_part("mnist", part), 0.1307, 0.3081) for part in ("train", "t10k"))
-    return Parts(train, test, tuple(str(c) for c in range(10)))
+    return Parts(train, test, tuple(str(c) for c in range(10)), image=GREY)
 
 
 def fashion_mnist(_: int) -> Parts:
@@ -155,7 +158,7 @@ def fashion_mnist(_: int) -> Parts:
     train, test = (
         _grey(*_idx_part("fashion-mnist", part), 0.2860, 0.3530) for part in ("train", "t10k")
     )
-    return Parts(train, test, FASHION)
+    return Parts(train, test, FASHION, image=GREY)
 
 
 def biased_mnist(seed: int) -> Parts:
@@ -206,6 +209,7 @@ def digits(seed: int) -> Parts:
         part(images[1], labels[1]),
         tuple(str(c) for c in range(10)),
         copies=TRAIN_COPIES,
+        image=(1, SIDE, SIDE),
     )
 
 

@@ -82,6 +82,8 @@ class TaskStream:
     copies : int
         Number of consecutive training samples that are copies of one original; 1: no copies. A
         split keeps copies together.
+    image : tuple of int or None
+        Channels, height and width, if inputs are images; they are flat in that order.
     """
 
     name: str
@@ -92,6 +94,7 @@ class TaskStream:
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = field(default=None, repr=False)
     copies: int = 1
+    image: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)
@@ -172,7 +175,7 @@ def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) ->
 class Parts:
     """Training and test part with the names of classes and attribute values.
 
-    ``notes``, ``texts`` and ``copies`` are those of :class:`faircil.data.stream.TaskStream`.
+    ``notes`` and what follows are those of :class:`faircil.data.stream.TaskStream`.
     """
 
     train: Part
@@ -183,3 +186,4 @@ class Parts:
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = field(default=None, repr=False)
     copies: int = 1
+    image: tuple[int, int, int] | None = None

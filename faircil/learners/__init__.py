@@ -66,6 +66,11 @@ class Method:
         """Whether its step can be recorded as a CUDA graph."""
         return self.learner.graphable
 
+    @property
+    def one_pass(self) -> bool:
+        """Whether it learns a task in one pass, without training steps."""
+        return self.learner.one_pass
+
     def __call__(self, net: nn.Module, settings: Options, generators: Generators) -> Learner:
         """Create the learner."""
         return self.learner(net, settings, generators)
@@ -108,6 +113,13 @@ def _stated(learner: type[Learner], name: str, *, inherited: bool = False) -> An
 
 
 _BUILT_IN = {
+    "moments": Method(
+        f"{_HERE}.moments:Moments",
+        summary="fair ridge regression on fixed features, from sums over all groups ever seen",
+        source="–",
+        uses_attribute=True,
+        no_weighting="it weighs all groups itself, from their moments",
+    ),
     "finetune": Method(
         f"{_HERE}.replay:FineTune",
         summary="the current task alone (lower bound)",

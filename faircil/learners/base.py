@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 # With the classes below, what the file of a learner needs, from one place.
 from faircil.buffer import ReplayBuffer as ReplayBuffer
 from faircil.compute import Generators as Generators, chunk_size, map_chunks, thread_safe
+from faircil.moments import PassRecord as PassRecord
 from faircil.options import (
     BufferOptions as BufferOptions,
     Count as Count,
@@ -28,6 +29,7 @@ from faircil.samples import (
     rows_of_groups as rows_of_groups,
     unique_rows as unique_rows,
 )
+from faircil.weighting.measures import MEASURES, Measure
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,13 @@ class Learner:
     # Measures supported by a method with its own fairness criterion; None: it has none, and only
     # a weighting uses the measure of the run.
     follows: ClassVar[tuple[str, ...] | None] = None
-    # Whether the groups of the run's measure are split by the attribute; set by the run.
-    by_attribute: bool = True
+    # Whether a task is learned in one pass, by `learn`, instead of epochs of steps.
+    one_pass: ClassVar[bool] = False
+    # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
+    # inputs are images, their channels, height and width.
+    measure: Measure = MEASURES["eo"]
+    lam: float = 0.5
+    image: tuple[int, int, int] | None = None
 
     settings: Options
 
@@ -156,6 +163,15 @@ class Learner:
         self.old += self.new
         self.new = tuple(sorted(set(train.y.tolist()) - set(self.old)))
         return Material(train, buffer.samples)
+
+    @property
+    def by_attribute(self) -> bool:
+        """Whether the groups of the run's measure are split by the attribute."""
+        return self.measure.by_attribute
+
+    def learn(self, train: Samples) -> PassRecord:
+        """Learn a task in one pass; for methods with ``one_pass``."""
+        raise NotImplementedError
 
     def begin_epoch(self, epoch: int, epochs: int) -> Tensor | None:
         """Prepare epoch 1, 2, … of ``epochs``.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import faircil
 from faircil.counts import ENOUGH
 from faircil.metrics import METRICS, TaskMetrics
+from faircil.moments import PassRecord
 from faircil.postprocess.tasks import TaskProbabilities
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "scikit-learn")
@@ -133,7 +134,7 @@ class EpochRecord:
 
     ``task`` and ``epoch`` count from 1; ``weights`` is None where the epoch was not weighted.
     ``tokens`` is how many of them training sent through the encoder of texts, replayed ones
-    included; None where no encoder is trained.
+    included; None where no encoder is trained. ``passed`` is what a one-pass method chose.
     """
 
     task: int
@@ -144,6 +145,7 @@ class EpochRecord:
     train: float
     weights: WeightRecord | None
     tokens: int | None = None
+    passed: PassRecord | None = None
 
 
 @dataclass(frozen=True)

@@ -282,7 +282,8 @@ def _learn_task(
     at_epoch_end: Callable[[], None],
 ) -> None:
     """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
-    learner, epochs = state.learner, config.settings.training.epochs
+    learner = state.learner
+    epochs = 1 if learner.one_pass else config.settings.training.epochs
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
     traits = traits_of(learner.net)
     graphable = learner.graphable and traits.graphable
@@ -292,8 +293,12 @@ def _learn_task(
         result = weigh_samples(config, state, task.material.current)
         start, tokens = time.perf_counter(), _trained_tokens(learner)
         selection = select_samples(config, state, task.material.current, result, chosen)
-        with nullcontext() if traits.large else one_thread():
-            steps = _train_epoch(step, task, selection, config.settings.training.batch_size)
+        steps, passed = 1, None
+        if learner.one_pass:
+            passed = learner.learn(task.material.current)
+        else:
+            with nullcontext() if traits.large else one_thread():
+                steps = _train_epoch(step, task, selection, config.settings.training.batch_size)
         task.epoch += 1
         task.weights = None if result is None else result.weights
         record = EpochRecord(
@@ -305,6 +310,7 @@ def _learn_task(
             train=time.perf_counter() - start,
             weights=weight_record(result),
             tokens=None if tokens is None else (_trained_tokens(learner) or 0) - tokens,
+            passed=passed,
         )
         state.epochs.append(record)
         listener(record)

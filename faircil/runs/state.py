@@ -154,7 +154,8 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     generators = Generators.from_seed(seed)
     net = _build_net(config, stream, generators.init_seed).to(device)
     learner = LEARNERS[config.method](net, settings.learner, generators)
-    learner.by_attribute = find_measure(config.measure).by_attribute
+    learner.measure, learner.lam = find_measure(config.measure), settings.weights.lam
+    learner.image = stream.image
     buffer_size = settings.training.buffer_size
     quota = buffer_size if LEARNERS[config.method].replays else 0
     return RunState(

@@ -1,0 +1,262 @@
+"""Moments: fair ridge regression on fixed features, from sums over every group ever seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from faircil.errors import UsageError
+from faircil.learners.base import (
+    Count,
+    Generators,
+    Learner,
+    NonNegative,
+    Options,
+    PassRecord,
+    Positive,
+    Samples,
+    unique_rows,
+)
+from faircil.moments import GroupChange
+from faircil.moments.calibration import fit_temperature
+from faircil.moments.evening import Blocks, Criterion, Evening, equal_shares, even_out
+from faircil.moments.features import Patches, RandomRelu, Raw
+from faircil.moments.group_moments import GroupMoments, Key
+from faircil.moments.ridge import RidgeProblem
+from faircil.nets import last_linear
+from faircil.weighting.groups import Groups, Integers
+from faircil.weighting.measures import disparity_matrix
+
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+WIDEST, NARROWEST = 2000, 200
+MEMORY = 2**31  # bytes of moments at most, where the width is not given
+FILTERS = 100
+FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
+
+
+class MomentsOptions(Options):
+    """Settings of learning from moments."""
+
+    features: Literal["relu", "raw", "both", "patches"] = "relu"
+    """fixed features: relu, random ReLU features of the standardised inputs; raw, these inputs;
+    both; patches, of images"""
+    width: Count | Literal["auto"] = "auto"
+    """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
+    moments would take more than 2 GiB; 3201 for patches"""
+    ridge: Positive | Literal["auto"] = "auto"
+    """penalty relative to the mean square of a feature; auto: of 1e-4, 1e-3, …, 1 the one with the
+    smallest objective, chosen after each task"""
+    group_weights: Literal["fair", "group", "class", "samples"] = "fair"
+    """weights of the groups: fair, chosen for the measure; or fixed, for comparison: equal for all
+    groups of a class, for all classes, for all samples"""
+    evened: Literal["left-out", "training"] = "left-out"
+    """losses that are made even: left-out, of each row by the solution without it; training"""
+    certainty: NonNegative = 1.0
+    """differences of this many standard errors are left as they are"""
+    precision: Literal["float32", "float64"] = "float32"
+    """of the moments and their solution"""
+
+
+class FeatureNet(nn.Module):
+    """Fixed features and a linear head over all classes.
+
+    Parameters
+    ----------
+    features : Module
+        Maps inputs to features, (n, d).
+    classes : int
+    """
+
+    seen: Tensor
+
+    def __init__(self, features: Raw | RandomRelu | Patches, classes: int) -> None:
+        super().__init__()
+        self.features = features
+        self.head = nn.Linear(features.width, classes, bias=False)
+        nn.init.zeros_(self.head.weight)
+        self.register_buffer("seen", torch.zeros(classes, dtype=torch.bool))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores, (n, classes); −inf for classes that were not seen."""
+        scores: Tensor = self.head(self.features(x))
+        return scores.masked_fill(~self.seen, -torch.inf)
+
+    def show(self, classes: Integers, head: Tensor) -> None:
+        """Take the columns of a ridge solution, (d, C), as the weights of these classes."""
+        with torch.no_grad():
+            chosen = torch.tensor(classes, device=self.seen.device)
+            self.head.weight.zero_()
+            self.head.weight.index_copy_(0, chosen, head.T.to(self.head.weight.dtype))
+            self.seen.fill_(False).index_fill_(0, chosen, True)
+
+
+class Moments(Learner):
+    """Sum the moments of each group in one pass, and solve for weights that even their losses.
+
+    After any order of tasks the solution is that of weighted training on all rows seen, which are
+    not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW; there is no
+    net to train, and settings of training have no effect.
+    """
+
+    options = MomentsOptions
+    one_pass = True
+    graphable = False
+
+    net: FeatureNet
+    settings: MomentsOptions
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.classes = last_linear(net).out_features
+        self.moments: GroupMoments | None = None
+        self.evening: Evening | None = None
+        self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
+        self.ridge = 0.0
+        self.temperature = 1.0
+
+    def learn(self, train: Samples) -> PassRecord:
+        """Add the rows of a task to the moments, and choose the weights of all groups anew."""
+        if self.moments is None:
+            with torch.no_grad():
+                self.net = FeatureNet(self._features(train), self.classes).to(train.x.device)
+            dtype = getattr(torch, self.settings.precision)
+            self.moments = GroupMoments(self.net.features.width, dtype, train.x.device)
+        return self._change(lambda moments: moments.add(train, self.net.features))
+
+    def forget(self, rows: Samples) -> PassRecord:
+        """Remove rows that were learned: the solution is then the one that never saw them."""
+        return self._change(lambda moments: moments.remove(rows, self.net.features))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return scores divided by the temperature; −inf for classes that were not seen."""
+        return super().logits(x) / self.temperature
+
+    def _change(self, change: Callable[[GroupMoments], None]) -> PassRecord:
+        """Change the moments, and solve anew."""
+        if self.moments is None:
+            raise UsageError("nothing was learned yet, so nothing can be removed; learn rows first")
+        start = time.perf_counter()
+        with torch.no_grad():
+            change(self.moments)
+            summed = time.perf_counter()
+            record = self._refit(self.moments)
+        solved = time.perf_counter()
+        return replace(record, summing=summed - start, solving=solved - summed)
+
+    def _refit(self, moments: GroupMoments) -> PassRecord:
+        """Choose penalty and weights, and set the head; return what is recorded."""
+        keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
+        groups = groups_of(moments, keys, group)
+        classes, label = np.unique(groups.label, return_inverse=True)
+        criterion = self._criterion(groups, label)
+        known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
+        start = Blocks.of(criterion).weights(np.log(known))
+
+        def problem(ridge: float) -> RidgeProblem:
+            return RidgeProblem(moments, group, label, ridge)
+
+        self.ridge = self._penalty(
+            lambda ridge: criterion.value(problem(ridge).solve(start, slopes=False))
+        )
+        chosen = problem(self.ridge)
+        evening = self.evening = even_out(chosen, criterion, start if self.relative else None)
+        relative = evening.after.weights / criterion.share
+        self.relative = dict(zip(keys, relative.tolist(), strict=True))
+        self.temperature = fit_temperature(chosen, evening.after, criterion.share)
+        self.net.show(classes, evening.after.head)
+        before, after = map(criterion.losses_of, (evening.before, evening.after))
+        columns = np.stack([relative, before.losses, after.losses, after.errors], axis=1)
+        return PassRecord(
+            objective=evening.value,
+            promise=evening.promise,
+            solved=evening.solved,
+            ridge=self.ridge,
+            temperature=self.temperature,
+            groups=tuple(
+                GroupChange(key[0], key[1:], size, *values)
+                for key, size, values in zip(
+                    keys, groups.size.tolist(), columns.tolist(), strict=True
+                )
+            ),
+        )
+
+    def _criterion(self, groups: Groups, label: Integers) -> Criterion:
+        """Return what the weights minimise; with fixed weights, nothing is compared."""
+        kind = self.settings.group_weights
+        matrix = disparity_matrix(self.measure, groups)
+        share = equal_shares(label)
+        if kind == "class":
+            share = groups.size / np.bincount(label, groups.size)[label] / (label.max() + 1)
+        if kind == "samples":
+            share = groups.size / groups.size.sum()
+        return Criterion(
+            matrix=matrix if kind == "fair" else matrix[:0],
+            share=share,
+            lam=self.lam,
+            certainty=self.settings.certainty,
+            left_out=self.settings.evened == "left-out",
+        )
+
+    def _penalty(self, value: Callable[[float], float]) -> float:
+        """Return the best penalty: of all, later of the last one and its neighbours."""
+        if self.settings.ridge != "auto":
+            return self.settings.ridge
+        near: tuple[float, ...] = PENALTIES
+        if self.ridge in PENALTIES:
+            place = PENALTIES.index(self.ridge)
+            near = PENALTIES[max(place - 1, 0) : place + 2]
+        return min(near, key=value)
+
+    def _features(self, train: Samples) -> Raw | RandomRelu | Patches:
+        kind, generator = self.settings.features, self.generators.method
+        if kind == "raw":
+            return Raw(train.x)
+        if kind != "patches":
+            return RandomRelu(train.x, self._width(train), generator, inputs=kind == "both")
+        if self.image is None:
+            raise UsageError(
+                "`features=patches` needs images, and this data is not known to be images; choose "
+                "`features=relu`"
+            )
+        width = self.settings.width
+        filters = FILTERS if width == "auto" else Patches.filters_for(width)
+        return Patches(train.x, self.image, filters, generator)
+
+    def _width(self, train: Samples) -> int:
+        if self.settings.width != "auto":
+            return self.settings.width
+        cells = self.classes * len(
+            {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+        )
+        size = 8 if self.settings.precision == "float64" else 4
+        largest = int((2 * MEMORY / (size * cells)) ** 0.5)
+        width = min(max(len(train), NARROWEST), WIDEST, largest)
+        return width + (train.x[0].numel() if self.settings.features == "both" else 0)
+
+
+def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:
+    """Return the groups in order, and the group of each cell that has rows."""
+    cells = [key if by_attribute else key[:1] for key in moments.keys]
+    keys = sorted(set(cells))
+    return keys, [keys.index(key) for key in cells]
+
+
+def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:
+    """Describe groups of cells as a measure needs them."""
+    size: Integers = np.bincount(group, moments.count).astype(np.int64)
+    attribute = np.array([key[1:] or (0,) for key in keys], dtype=np.int64)
+    same = (attribute[:, None, :] == attribute[None, :, :]).all(axis=2)
+    return Groups(
+        label=np.array([key[0] for key in keys], dtype=np.int64),
+        attribute=attribute[:, 0] if attribute.shape[1] == 1 else attribute,
+        current=np.ones(len(keys), dtype=bool),
+        size=size,
+        seen=size,
+        seen_with_attribute=same @ size,
+    )

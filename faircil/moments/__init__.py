@@ -1,0 +1,68 @@
+"""Fair learning from moments: what a group adds to a ridge solution are sums, and sums add up.
+
+:mod:`~faircil.moments.features` maps inputs to fixed features,
+:mod:`~faircil.moments.group_moments` sums them for each group, :mod:`~faircil.moments.ridge` gives
+the solution for any group weights with the loss of every group,
+:mod:`~faircil.moments.evening` chooses the weights, and :mod:`~faircil.moments.calibration` turns
+scores into probabilities. Here is what a run keeps of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """What the weights of a one-pass method did to a group.
+
+    Parameters
+    ----------
+    label : int
+        Class.
+    attribute : tuple of int
+        Attribute values; empty if groups are classes.
+    samples : int
+        Seen so far.
+    weight : float
+        By the weight that it would have if all groups of a class counted equally.
+    before, after : float
+        Its loss with equal weights, and with the chosen ones.
+    error : float
+        Standard error of ``after``.
+    """
+
+    label: int
+    attribute: tuple[int, ...]
+    samples: int
+    weight: float
+    before: float
+    after: float
+    error: float
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What a one-pass method chose after a task.
+
+    Parameters
+    ----------
+    objective, promise : float
+        What was minimised, and what further search could gain, to first order.
+    solved : int
+        Number of solutions computed to choose the weights.
+    ridge, temperature : float
+        Chosen penalty, and divisor of the scores for probabilities.
+    groups : tuple of GroupChange
+    summing, solving : float
+        Seconds.
+    """
+
+    objective: float
+    promise: float
+    solved: int
+    ridge: float
+    temperature: float
+    groups: tuple[GroupChange, ...]
+    summing: float = 0.0
+    solving: float = 0.0

@@ -1,0 +1,221 @@
+"""Fixed feature maps: they are drawn or fitted once, on the first task, and never change.
+
+Inputs are standardised on the first task. Where they hardly vary there, their deviation is taken as
+a tenth of the usual one: a pixel or a category that only later tasks use must not count for
+nothing, nor for a hundred deviations.
+
+- ``raw``: the standardised inputs.
+- ``relu``: ``relu(xR + b)`` with R ~ N(0, 1.5²/inputs) and b ~ U(−1, 1), random and never trained
+  (RanPAC, McDonnell et al. 2023; ACIL, Zhuang et al. 2022).
+- ``both``: the two side by side.
+- ``patches``, for images: small patches of images of the first task serve as filters, whitened as
+  in Coates et al. 2011; their responses, of both signs and above a threshold, are averaged over a
+  coarse grid.
+
+Every map ends with a constant 1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
+
+from faircil.compute import chunks_of
+from faircil.errors import DataError, UsageError
+
+SCALE = 1.5  # of R; deviations of a ReLU's argument
+FLOOR = 0.1  # smallest deviation of an input by the usual one
+FARTHEST = 5.0  # deviations of a standardised input at most
+PATCH = 7
+GRID = 4  # responses are averaged over GRID × GRID fields
+WHITENING = 0.1  # added to the variances of patches, relative to their mean
+THRESHOLD = 0.5  # deviations of a response that are cut off
+FITTED = 2000  # images that a map of patches is fitted on
+
+
+class Standardise(nn.Module):
+    """Subtract the mean and divide by the deviation; values are limited to ±5.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, inputs)
+        What it is fitted on.
+    """
+
+    mean: Tensor
+    factor: Tensor
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__()
+        deviation = x.std(dim=0, correction=0) if len(x) else x.new_ones(x.shape[1])
+        usual = deviation.square().mean().sqrt()
+        factor = 1 / deviation.clamp(min=FLOOR * float(usual) or 1.0)
+        self.register_buffer("mean", x.mean(dim=0))
+        self.register_buffer("factor", factor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return standardised inputs, (n, inputs)."""
+        return ((x - self.mean) * self.factor).clamp(-FARTHEST, FARTHEST)
+
+    def far(self, x: Tensor) -> float:
+        """Return the share of values that are limited: large if x is on another scale."""
+        away = ((x - self.mean) * self.factor).abs() > FARTHEST
+        return float(away.float().mean()) if away.numel() else 0.0
+
+
+class Raw(nn.Module):
+    """The standardised inputs and a constant."""
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__()
+        self.standardise = Standardise(x.flatten(1))
+        self.width = x[0].numel() + 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        return with_constant(self.standardise(x.flatten(1)))
+
+
+class RandomRelu(nn.Module):
+    """Random ReLU features of the standardised inputs, and a constant.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, ...)
+        Inputs of the first task.
+    width : int
+        Number of features d, with the constant.
+    generator : torch.Generator
+    inputs : bool
+        Whether the standardised inputs are features as well; they come first.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(
+        self, x: Tensor, width: int, generator: torch.Generator, *, inputs: bool = False
+    ) -> None:
+        super().__init__()
+        count = x[0].numel()
+        drawn = width - 1 - (count if inputs else 0)
+        if drawn < 1:
+            raise UsageError(
+                f"`width={width}` leaves no room for random features beside {count} inputs and a "
+                f"constant; choose at least {count + 2}, or `features='raw'`"
+            )
+        self.standardise = Standardise(x.flatten(1))
+        self.width, self.inputs = width, inputs
+        weight = torch.randn(count, drawn, generator=generator) * (SCALE / count**0.5)
+        bias = torch.rand(drawn, generator=generator) * 2 - 1
+        self.register_buffer("weight", weight.to(x.device))
+        self.register_buffer("bias", bias.to(x.device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        z = self.standardise(x.flatten(1))
+        drawn = torch.addmm(self.bias, z, self.weight).relu_()
+        return with_constant(torch.cat([z, drawn], dim=1) if self.inputs else drawn)
+
+
+class Patches(nn.Module):
+    """Responses of images to patches of other images, averaged over a grid, and a constant.
+
+    Each patch is centred and divided by its norm, patches are whitened, and ``filters`` of them
+    are kept. A response is divided by the local contrast of the image; its positive and its
+    negative part beyond half a deviation are two features, averaged over each field of a 4 × 4
+    grid and standardised.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, channels · height · width)
+        Images of the first task.
+    shape : tuple of int
+        Channels, height and width of an image.
+    filters : int
+    generator : torch.Generator
+    """
+
+    weight: Tensor
+    threshold: Tensor
+
+    @staticmethod
+    def filters_for(width: int) -> int:
+        """Return how many filters give at most ``width`` features; at least one."""
+        return max(1, (width - 1) // (2 * GRID**2))
+
+    def __init__(
+        self, x: Tensor, shape: tuple[int, int, int], filters: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self.side = min(PATCH, *shape[1:])
+        self.width = 2 * filters * GRID**2 + 1
+        chosen = torch.randperm(len(x), generator=generator)[:FITTED].to(x.device)
+        images = x.index_select(0, chosen).view(-1, *shape)
+        found = unfold(images, self.side).permute(0, 2, 1)  # (images, places, values)
+        places = torch.randint(found.shape[1], (len(images), 8), generator=generator).to(x.device)
+        patches = found[torch.arange(len(images), device=x.device)[:, None], places].flatten(0, 1)
+        patches = _centred(patches)
+        patches = patches[patches.norm(dim=1) > 0.5]  # a patch without contrast has no direction
+        if len(patches) < 2:
+            raise DataError(
+                "the images of the first task are plain: no patch of them has any contrast; choose "
+                "`features='relu'`"
+            )
+        whitening = _whitening(patches)
+        few = torch.randint(len(patches), (filters,), generator=generator).to(x.device)
+        kernels = patches.index_select(0, few) @ whitening
+        kernels = kernels / kernels.norm(dim=1, keepdim=True)
+        # A response is that of the whitened, centred patch: both are linear, so part of the filter.
+        kernels = kernels @ whitening
+        kernels = kernels - kernels.mean(dim=1, keepdim=True)
+        self.register_buffer("weight", kernels.view(filters, shape[0], self.side, self.side))
+        self.register_buffer("threshold", x.new_zeros(filters, 1, 1))
+        responses = self._responses(images[:500])
+        spread = responses.square().mean(dim=(0, 2, 3)).sqrt()
+        self.threshold.copy_(THRESHOLD * spread.view(-1, 1, 1))
+        parts = [self._pooled(images[rows]) for rows in chunks_of(len(images), 500)]
+        self.standardise = Standardise(torch.cat(parts))
+
+    def _responses(self, images: Tensor) -> Tensor:
+        """Return responses divided by the local contrast, (n, filters, places, places)."""
+        values = self.weight[0].numel()
+        ones = self.weight.new_ones(1, *self.weight.shape[1:])
+        total, squares = conv2d(images, ones), conv2d(images.square(), ones)
+        contrast = (squares - total.square() / values).clamp(min=0).sqrt()
+        return conv2d(images, self.weight) / (contrast + 0.1 * contrast.mean().clamp(min=1e-12))
+
+    def _pooled(self, images: Tensor) -> Tensor:
+        responses = self._responses(images)
+        signs = ((responses - self.threshold).relu(), (-responses - self.threshold).relu())
+        return torch.cat([adaptive_avg_pool2d(part, GRID) for part in signs], dim=1).flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        images = x.view(-1, *self.shape)
+        parts = [self._pooled(images[rows]) for rows in chunks_of(len(images), 256)]
+        pooled = torch.cat(parts) if parts else x.new_zeros(0, self.width - 1)
+        return with_constant(self.standardise(pooled))
+
+
+def with_constant(features: Tensor) -> Tensor:
+    """Append a column of ones."""
+    return pad(features, (0, 1), value=1.0)
+
+
+def _centred(patches: Tensor) -> Tensor:
+    """Subtract each patch's mean and divide by its norm; one without contrast becomes 0."""
+    patches = patches - patches.mean(dim=1, keepdim=True)
+    norm = patches.norm(dim=1, keepdim=True)
+    return torch.where(norm > 1e-6 * norm.max(), patches / norm.clamp(min=1e-12), 0)
+
+
+def _whitening(patches: Tensor) -> Tensor:
+    """Return the symmetric matrix that gives patches nearly uncorrelated values."""
+    covariance = patches.T @ patches / len(patches)
+    values, vectors = torch.linalg.eigh(covariance.double())
+    scale = 1 / (values.clamp(min=0) + WHITENING * values.mean()).sqrt()
+    matrix: Tensor = vectors * scale @ vectors.T
+    return matrix.to(patches.dtype)

@@ -1,0 +1,299 @@
+"""First and second moments of the features of each group, as sums: add rows, remove them, merge.
+
+A *cell* is a class with the values of the sensitive attributes. With features φ in R^d, a cell has
+
+- n, the number of its rows,
+- s = Σ φ, (d,),
+- S = Σ φφᵀ, (d, d), symmetric: only its upper triangle is kept, in *panels* of ``PANEL`` rows, each
+  from the diagonal block to the right. All panels of a cell are one flat array, so that a weighted
+  sum over cells is a single pass over memory.
+
+All of them are sums over rows. So the order of rows, batches, tasks and workers does not matter,
+and what is removed leaves no trace but rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from faircil.compute import chunks_of, map_tasks
+from faircil.errors import DataError, UsageError
+from faircil.samples import Samples, rows_of_groups, unique_rows
+
+PANEL = 512
+ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
+Key = tuple[int, ...]  # class and attribute values
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How the upper triangle of a symmetric (d, d) matrix lies in a flat array.
+
+    Parameters
+    ----------
+    width : int
+        d.
+    """
+
+    width: int
+
+    @cached_property
+    def places(self) -> tuple[tuple[slice, slice], ...]:
+        """Rows of each panel, and where they lie in the flat array."""
+        rows = chunks_of(self.width, PANEL)
+        sizes = [(part.stop - part.start) * (self.width - part.start) for part in rows]
+        ends = list(accumulate(sizes))
+        return tuple(
+            (part, slice(end - size, end))
+            for part, size, end in zip(rows, sizes, ends, strict=True)
+        )
+
+    @property
+    def size(self) -> int:
+        """Length of the flat array."""
+        return int(self.places[-1][1].stop)
+
+    def of(self, flat: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows and the view of each panel, (rows, d − first row)."""
+        for rows, place in self.places:
+            yield rows, flat[place].view(rows.stop - rows.start, self.width - rows.start)
+
+    def unpacked(self, flat: Tensor) -> Tensor:
+        """Return the symmetric matrix, (d, d)."""
+        matrix = flat.new_empty(self.width, self.width)
+        for rows, panel in self.of(flat):
+            matrix[rows, rows.start :] = panel
+            matrix[rows.stop :, rows] = panel[:, rows.stop - rows.start :].T
+        return matrix
+
+    def packed(self, matrix: Tensor) -> Tensor:
+        """Return the flat array of a symmetric matrix."""
+        flat = matrix.new_empty(self.size)
+        for rows, panel in self.of(flat):
+            panel.copy_(matrix[rows, rows.start :])
+        return flat
+
+    def doubled(self, matrix: Tensor) -> Tensor:
+        """Return the flat array whose product with that of M is ``tr(matrix · M)``.
+
+        What lies right of a panel's diagonal block stands for its mirror image, too.
+        """
+        flat = self.packed(matrix)
+        for rows, panel in self.of(flat):
+            panel[:, rows.stop - rows.start :] *= 2
+        return flat
+
+    def product(self, flat: Tensor, x: Tensor) -> Tensor:
+        """Return the symmetric matrix times x, (d, k), without unpacking it."""
+        out = torch.zeros_like(x)
+        for rows, panel in self.of(flat):
+            out[rows].addmm_(panel, x[rows.start :])
+            out[rows.stop :].addmm_(panel[:, rows.stop - rows.start :].T, x[rows])
+        return out
+
+
+@dataclass
+class GroupMoments:
+    """Moments of the rows seen so far, by class and attribute values.
+
+    Parameters
+    ----------
+    width : int
+        Number of features d.
+    dtype : torch.dtype
+        Of the sums. float32 halves the memory; with float64, the order of rows changes the sums by
+        less than 1e-12 of them.
+    device : torch.device
+    """
+
+    width: int
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __post_init__(self) -> None:
+        self.panels = Panels(self.width)
+        self.keys: list[Key] = []
+        self.count: list[int] = []
+        self.first: list[Tensor] = []  # (d,) each
+        self.second: list[Tensor] = []  # blocks of cells that were new together, (cells, size)
+        self.seen = SeenRows()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add(self, samples: Samples, features: Callable[[Tensor], Tensor]) -> None:
+        """Add rows: one pass over them.
+
+        Parameters
+        ----------
+        samples : Samples
+        features : callable
+            Maps inputs, (m, ...), to features, (m, d).
+        """
+        self.seen.add(samples)
+        self._sum(samples, features, sign=1)
+
+    def remove(self, samples: Samples, features: Callable[[Tensor], Tensor]) -> None:
+        """Remove rows that were added: what is left are the sums without them.
+
+        Raises
+        ------
+        DataError
+            If some of the rows were never added with this class and these attribute values, or
+            are removed already; then nothing changes.
+        """
+        self.seen.remove(samples)
+        self._sum(samples, features, sign=-1)
+        self._close()
+
+    def merge(self, other: GroupMoments) -> None:
+        """Add the sums of other rows, made with the same features."""
+        if (other.width, other.dtype) != (self.width, self.dtype):
+            raise UsageError(
+                f"moments of {other.width} features in {other.dtype} cannot be merged with those "
+                f"of {self.width} in {self.dtype}; use the same features and precision"
+            )
+        self.seen.merge(other.seen)
+        self._open([key for key in other.keys if key not in self.keys])
+        second = [flat for block in other.second for flat in block]
+        for key, n, first, flat in zip(other.keys, other.count, other.first, second, strict=True):
+            place = self.keys.index(key)
+            self.count[place] += n
+            self.first[place] += first.to(self.device)
+            self._flat(place).add_(flat.to(self.device))
+
+    def combined(self, weights: Tensor) -> Tensor:
+        """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
+        total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
+        for block, part in self._with_blocks(weights):
+            total.addmv_(block.T, part)
+        return self.panels.unpacked(total)
+
+    def traces(self, matrix: Tensor) -> Tensor:
+        """Return ``tr(matrix · S_c)`` of a symmetric matrix for each cell, (cells,)."""
+        flat = self.panels.doubled(matrix)
+        return torch.cat([block @ flat for block in self.second])
+
+    def products(self, x: Tensor) -> Tensor:
+        """Return ``S_c x`` for x of shape (d, k) and each cell, (cells, d, k)."""
+        cells = [flat for block in self.second for flat in block]
+        threads = self.device.type == "cpu" and self.width >= PANEL
+        return torch.stack(map_tasks(lambda c: self.panels.product(c, x), cells, threads=threads))
+
+    def _with_blocks(self, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        sizes = [len(block) for block in self.second]
+        return zip(self.second, torch.split(weights, sizes), strict=True)
+
+    def _flat(self, place: int) -> Tensor:
+        for block in self.second:
+            if place < len(block):
+                return block[place]
+            place -= len(block)
+        raise IndexError(place)
+
+    def _open(self, keys: list[Key]) -> None:
+        """Make room for new cells."""
+        if not keys:
+            return
+        shape = (len(keys), self.panels.size)
+        self.keys += keys
+        self.count += [0] * len(keys)
+        empty = torch.zeros(len(keys), self.width, dtype=self.dtype, device=self.device)
+        self.first += list(empty)
+        self.second.append(torch.zeros(shape, dtype=self.dtype, device=self.device))
+
+    def _close(self) -> None:
+        """Drop cells without rows."""
+        kept = [n > 0 for n in self.count]
+        places = iter(kept)
+        blocks = [block[[next(places) for _ in block]] for block in self.second]
+        self.second = [block for block in blocks if len(block)]
+        for name in ("keys", "count", "first"):
+            values = getattr(self, name)
+            setattr(self, name, [value for value, keep in zip(values, kept, strict=True) if keep])
+
+    def _sum(self, samples: Samples, features: Callable[[Tensor], Tensor], sign: int) -> None:
+        keys, index = unique_rows(samples.keys())
+        named = [tuple(key) for key in keys.tolist()]
+        self._open([key for key in named if key not in self.keys])
+        rows_of = rows_of_groups(index, len(named))
+
+        def sum_cell(number: int) -> None:
+            place, rows = self.keys.index(named[number]), rows_of[number]
+            self.count[place] += sign * len(rows)
+            first, flat = self.first[place], self._flat(place)
+            for part in chunks_of(len(rows), ROWS):
+                phi = features(samples.x.index_select(0, rows[part])).to(self.dtype)
+                first.add_(phi.sum(dim=0), alpha=sign)
+                for columns, panel in self.panels.of(flat):
+                    panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
+
+        # The largest first: the last one to begin should be short.
+        order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
+        map_tasks(sum_cell, order, threads=self.device.type == "cpu")
+
+
+class SeenRows:
+    """Check sums of the rows that were added, to refuse the removal of others.
+
+    A row's check sum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, class and
+    attribute values, with fixed odd random factors m: two different rows share one with a chance
+    of about 2⁻⁶³. It tells whether a given row was added; it does not tell the row.
+    """
+
+    def __init__(self) -> None:
+        self.sums = torch.zeros(0, dtype=torch.int64)  # sorted; a row added twice occurs twice
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    def add(self, samples: Samples) -> None:
+        """Take note of rows."""
+        self.sums = torch.cat([self.sums, row_sums(samples)]).sort().values
+
+    def merge(self, other: SeenRows) -> None:
+        """Take note of the rows of another."""
+        self.sums = torch.cat([self.sums, other.sums]).sort().values
+
+    def remove(self, samples: Samples) -> None:
+        """Strike rows out; raise a DataError, and change nothing, if some were never added."""
+        known, there = _counted(self.sums)
+        gone, times = _counted(row_sums(samples))
+        place = torch.searchsorted(known, gone).clamp(max=max(len(known) - 1, 0))
+        found = (known[place] == gone) if len(known) else torch.zeros_like(gone, dtype=torch.bool)
+        unknown = int((times * ~found).sum())
+        again = int((times - there[place])[found].clamp(min=0).sum()) if len(known) else 0
+        if unknown or again:
+            raise DataError(
+                f"{unknown + again:,} of {len(samples):,} rows to remove were not added, or not so "
+                "often, with this class and these attribute values; give rows exactly as they "
+                "were learned. Nothing was removed"
+            )
+        there = there.index_add(0, place, -times)
+        self.sums = torch.repeat_interleave(known, there)
+
+
+def row_sums(samples: Samples) -> Tensor:
+    """Return the check sum of each row, int64, (n,), on the CPU."""
+    x = samples.x.detach().cpu().flatten(1).float().contiguous()
+    bits = torch.cat([x.view(torch.int32), samples.keys().cpu().to(torch.int32)], dim=1)
+    generator = torch.Generator().manual_seed(2718281828)
+    factors = torch.randint(-(2**62), 2**62, (bits.shape[1],), generator=generator) * 2 + 1
+    parts = [(bits[rows].long() * factors).sum(dim=1) for rows in chunks_of(len(bits), ROWS)]
+    return torch.cat(parts) if parts else factors[:0]
+
+
+def _counted(sums: Tensor) -> tuple[Tensor, Tensor]:
+    distinct, counts = torch.unique(sums, return_counts=True)
+    return distinct, counts
+
+
+def count_by_key(moments: GroupMoments) -> Mapping[Key, int]:
+    """Return the number of rows of each cell."""
+    return dict(zip(moments.keys, moments.count, strict=True))

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from faircil.errors import DataError
+from faircil.moments import ridge
+from faircil.moments.ridge import RidgeProblem
+from moment_data import (
+    SIZES,
+    WIDTH,
+    features,
+    grouped_samples,
+    moments_of,
+    plain_losses,
+    plain_ridge,
+    problem_of,
+    rows_by_group,
+)
+
+WEIGHTS = np.array([0.1, 0.25, 0.2, 0.05, 0.3, 0.1])
+
+
+def exact_probes(problem: RidgeProblem) -> RidgeProblem:
+    """Let the probes give the traces exactly: ``Z Zᵀ/PROBES = I``."""
+    problem.probes = ridge.PROBES**0.5 * torch.eye(WIDTH, dtype=torch.float64)
+    return problem
+
+
+@pytest.mark.parametrize("penalty", [1e-4, 0.01, 1.0])
+def test_the_solution_and_its_losses_are_those_of_the_rows(penalty: float) -> None:
+    samples = grouped_samples()
+    problem = problem_of(moments_of(samples), penalty)
+    found = problem.solve(WEIGHTS)
+    head = plain_ridge(samples, WEIGHTS, problem.penalty)
+    torch.testing.assert_close(found.head, head, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found.losses, plain_losses(samples, head), rtol=1e-8)
+
+
+def test_any_order_of_tasks_gives_joint_training() -> None:
+    samples = grouped_samples()
+    tasks = [samples.take(samples.y == label) for label in range(3)]
+    heads = [
+        problem_of(moments_of(*(tasks[i] for i in order))).solve(WEIGHTS).head
+        for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0))
+    ]
+    joint = problem_of(moments_of(samples))
+    expected = plain_ridge(samples, WEIGHTS, joint.penalty)
+    for head in heads:
+        torch.testing.assert_close(head, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_removing_rows_gives_the_solution_without_them() -> None:
+    samples, gone = grouped_samples(), grouped_samples(seed=7)
+    moments = moments_of(samples, gone)
+    moments.remove(gone, features)
+    found, expected = (problem_of(m).solve(WEIGHTS).head for m in (moments, moments_of(samples)))
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_cells_of_a_group_count_by_their_rows() -> None:
+    samples = grouped_samples()
+    moments = moments_of(samples)
+    classes = RidgeProblem(moments, [key[0] for key in moments.keys], np.arange(3), 0.01)
+    weights = np.array([0.5, 0.2, 0.3])
+    found = classes.solve(weights)
+    split = [w * n / m for (y, _), n in sorted(SIZES.items())
+             for w, m in [(weights[y], SIZES[y, 0] + SIZES[y, 1])]]  # fmt: skip
+    expected = plain_ridge(samples, split, classes.penalty)
+    torch.testing.assert_close(found.head, expected, rtol=1e-8, atol=1e-8)
+    rows = plain_losses(samples, expected).reshape(3, 2)
+    sizes = np.array([n for _, n in sorted(SIZES.items())]).reshape(3, 2)
+    np.testing.assert_allclose(found.losses, (rows * sizes).sum(1) / sizes.sum(1), rtol=1e-8)
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_slopes_are_those_of_finite_differences(left_out: bool) -> None:
+    problem = exact_probes(problem_of(moments_of(grouped_samples())))
+    step = 1e-5
+    found = problem.solve(WEIGHTS)
+    slopes = (found.left_out if left_out else found).loss_slopes
+    for group in range(len(WEIGHTS)):
+        sides = []
+        for sign in (1, -1):
+            moved = WEIGHTS.copy()
+            moved[group] += sign * step
+            solution = problem.solve(moved)
+            sides.append((solution.left_out if left_out else solution).losses)
+        # Central differences: an error of step² by the third derivative, 1e-16/step by rounding.
+        np.testing.assert_allclose(slopes[:, group], (sides[0] - sides[1]) / (2 * step), atol=1e-6)
+
+
+def test_slopes_of_losses_are_symmetric_and_negative() -> None:
+    slopes = problem_of(moments_of(grouped_samples())).solve(WEIGHTS).loss_slopes
+    np.testing.assert_allclose(slopes, slopes.T, atol=1e-12)
+    assert np.linalg.eigvalsh(slopes).max() < 1e-12
+
+
+def test_probes_estimate_the_slopes_of_the_leverage() -> None:
+    problem = problem_of(moments_of(grouped_samples()))
+    estimate = problem.solve(WEIGHTS).leverage_slopes
+    exact = exact_probes(problem).solve(WEIGHTS).leverage_slopes
+    error = np.abs(estimate - exact).max()
+    # A mean of 16 estimates with a deviation of at most √2 of a trace; its own slope is on top.
+    assert error < np.abs(exact).max()
+    assert np.corrcoef(estimate.ravel(), exact.ravel())[0, 1] > 0.95
+
+
+def left_out_losses(penalty_weights: np.ndarray, penalty: float) -> tuple[list, list]:  # type: ignore[type-arg]
+    """Return each row's loss by the solution without it, and its leverage, by group."""
+    samples = grouped_samples()
+    phi, target = features(samples.x), one_hot(samples.y, 3).double()
+    per_row = torch.zeros(len(samples), dtype=torch.float64)
+    rows_of = rows_by_group(samples)
+    for rows, weight in zip(rows_of, penalty_weights, strict=True):
+        per_row[rows] = float(weight) / len(rows)
+    eye = penalty * torch.eye(WIDTH, dtype=torch.float64)
+    matrix = phi.T @ (per_row[:, None] * phi) + eye
+    losses, leverage = torch.zeros(len(samples)).double(), torch.zeros(len(samples)).double()
+    for row in range(len(samples)):
+        kept = per_row.clone()
+        kept[row] = 0
+        weighted = phi.T * kept
+        head = torch.linalg.solve(weighted @ phi + eye, weighted @ target)
+        losses[row] = (phi[row] @ head - target[row]).square().sum()
+        leverage[row] = per_row[row] * phi[row] @ torch.linalg.solve(matrix, phi[row])
+    return [losses[rows].numpy() for rows in rows_of], [leverage[rows].numpy() for rows in rows_of]
+
+
+def test_the_left_out_loss_is_that_of_leaving_rows_out_within_its_bound() -> None:
+    problem = problem_of(moments_of(grouped_samples()))
+    found = problem.solve(WEIGHTS)
+    losses, leverage = left_out_losses(WEIGHTS, problem.penalty)
+    for group, (exact, h) in enumerate(zip(losses, leverage, strict=True)):
+        assert found.leverage[group] == pytest.approx(h.mean(), rel=1e-9)
+        # Row by row the factor is 1/(1 − h_i)²; the mean leverage gives one for all of them.
+        factors = np.abs(1 / (1 - h) ** 2 - 1 / (1 - h.mean()) ** 2)
+        estimate = found.left_out.losses[group]
+        assert abs(estimate - exact.mean()) <= factors.max() * found.losses[group] + 1e-12
+        assert abs(estimate - exact.mean()) < 0.25 * abs(found.losses[group] - exact.mean())
+
+
+def test_standard_errors_are_those_of_gaussian_scores() -> None:
+    large = grouped_samples({(0, 0): 4000, (1, 0): 4000, (2, 0): 4000}, seed=5)
+    problem = problem_of(moments_of(large))
+    found = problem.solve(np.full(3, 1 / 3))
+    away = features(large.x) @ found.head - one_hot(large.y, 3)
+    losses = away.square().sum(dim=1)
+    for rows, error in zip(rows_by_group(large), found.errors, strict=True):
+        # Features are Gaussian here; the deviation of 4000 losses is known within a few percent.
+        assert error == pytest.approx(float(losses[rows].std()) / 4000**0.5, rel=0.1)
+
+
+def test_a_group_of_one_row_and_constant_features_have_a_solution() -> None:
+    samples = grouped_samples({(0, 0): 1, (0, 1): 30, (1, 0): 1})
+    samples.x[:, 2] = 3.0
+    found = problem_of(moments_of(samples)).solve(np.array([0.3, 0.2, 0.5]))
+    assert np.isfinite(found.left_out.losses).all()
+    assert (found.leverage < 1).all()
+
+
+def test_singular_moments_are_an_error_that_says_what_to_do() -> None:
+    moments = moments_of(grouped_samples({(0, 0): 2, (1, 0): 2}))
+    with pytest.raises(DataError, match=r"singular.*larger `ridge`"):
+        problem_of(moments, ridge=0.0).solve(np.array([0.5, 0.5]))
