@@ -186,6 +186,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.compute import choose_device
     from faircil.report import seed_table
+    from faircil.results.folder import seed_folder
     from faircil.results.record import as_document
     from faircil.runs.config import resolve
     from faircil.sweep.store import Store
@@ -223,5 +224,18 @@ def command(arguments: argparse.Namespace) -> None:
         print(json.dumps(as_document(runs), indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
+        if not quiet:
+            _show_changes(seed_folder(folder, seeds[0]), seeds[0])
     if not quiet:
         say(f"saved in {folder}")
+
+
+def _show_changes(folder: Path, seed: int) -> None:
+    """Show what a one-pass method did to the groups, if the run is of one."""
+    from faircil.report import change_table
+    from faircil.results.folder import read_epochs, read_names
+
+    epochs = read_epochs(folder)
+    if epochs and (passed := epochs[-1].passed) is not None:
+        title = f"weights of the groups after the last task, seed {seed}"
+        show_table(change_table(passed, read_names(folder), title))

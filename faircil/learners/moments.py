@@ -37,6 +37,7 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
 MEMORY = 2**31  # bytes of moments at most, where the width is not given
 FILTERS = 100
+ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
 FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
 
 
@@ -59,7 +60,7 @@ class MomentsOptions(Options):
     """losses that are made even: left-out, of each row by the solution without it; training"""
     certainty: NonNegative = 1.0
     """differences of this many standard errors are left as they are"""
-    precision: Literal["float32", "float64"] = "float32"
+    arithmetic: Literal["float32", "float64"] = "float32"
     """of the moments and their solution"""
 
 
@@ -125,9 +126,10 @@ class Moments(Learner):
         if self.moments is None:
             with torch.no_grad():
                 self.net = FeatureNet(self._features(train), self.classes).to(train.x.device)
-            dtype = getattr(torch, self.settings.precision)
+            dtype = getattr(torch, self.settings.arithmetic)
             self.moments = GroupMoments(self.net.features.width, dtype, train.x.device)
-        return self._change(lambda moments: moments.add(train, self.net.features))
+        record = self._change(lambda moments: moments.add(train, self.net.features))
+        return replace(record, notes=self._notes(train))
 
     def forget(self, rows: Samples) -> PassRecord:
         """Remove rows that were learned: the solution is then the one that never saw them."""
@@ -213,6 +215,18 @@ class Moments(Learner):
             near = PENALTIES[max(place - 1, 0) : place + 2]
         return min(near, key=value)
 
+    def _notes(self, train: Samples) -> tuple[str, ...]:
+        """Say if inputs are on another scale than those of the first task."""
+        if isinstance(self.net.features, Patches):
+            return ()
+        far = self.net.features.standardise.far(train.x.flatten(1))
+        if far <= ANOTHER_SCALE:
+            return ()
+        return (
+            f"{far:.0%} of the input values are further from those of the first task than anything "
+            "there; if they are in other units, convert them",
+        )
+
     def _features(self, train: Samples) -> Raw | RandomRelu | Patches:
         kind, generator = self.settings.features, self.generators.method
         if kind == "raw":
@@ -234,7 +248,7 @@ class Moments(Learner):
         cells = self.classes * len(
             {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
         )
-        size = 8 if self.settings.precision == "float64" else 4
+        size = 8 if self.settings.arithmetic == "float64" else 4
         largest = int((2 * MEMORY / (size * cells)) ** 0.5)
         width = min(max(len(train), NARROWEST), WIDEST, largest)
         return width + (train.x[0].numel() if self.settings.features == "both" else 0)

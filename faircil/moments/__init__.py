@@ -54,6 +54,8 @@ class PassRecord:
     ridge, temperature : float
         Chosen penalty, and divisor of the scores for probabilities.
     groups : tuple of GroupChange
+    notes : tuple of str
+        What the user should know.
     summing, solving : float
         Seconds.
     """
@@ -64,5 +66,6 @@ class PassRecord:
     ridge: float
     temperature: float
     groups: tuple[GroupChange, ...]
+    notes: tuple[str, ...] = ()
     summing: float = 0.0
     solving: float = 0.0

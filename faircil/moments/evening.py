@@ -93,6 +93,8 @@ class Evening:
 
     Parameters
     ----------
+    criterion : Criterion
+        What was minimised.
     before, after : RidgeSolution
         With the weights ``share``, and with the chosen ones.
     value : float
@@ -103,6 +105,7 @@ class Evening:
         Number of ridge solutions computed.
     """
 
+    criterion: Criterion
     before: RidgeSolution
     after: RidgeSolution
     value: float
@@ -146,7 +149,7 @@ def even_out(
     before = problem.solve(criterion.share, slopes=start is None and not fixed)
     listener(1, criterion.value(before))
     if fixed:
-        return Evening(before, before, criterion.value(before), 0.0, 1)
+        return Evening(criterion, before, before, criterion.value(before), 0.0, 1)
     log_w = np.zeros(len(problem)) if start is None else np.log(start / criterion.share)
     now, solved = (before, 1) if start is None else (problem.solve(blocks.weights(log_w)), 2)
     radius = np.full(blocks.number, RADIUS)
@@ -166,7 +169,7 @@ def even_out(
             radius = np.where(right > 0.75, np.minimum(2 * radius, LARGEST_RADIUS), radius)
         radius = np.where(right < 0.25, radius / 3, radius)
         listener(solved, float(parts.sum()))
-    return Evening(before, now, float(parts.sum()), promise, solved)
+    return Evening(criterion, before, now, float(parts.sum()), promise, solved)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ PATCH = 7
 GRID = 4  # responses are averaged over GRID × GRID fields
 WHITENING = 0.1  # added to the variances of patches, relative to their mean
 THRESHOLD = 0.5  # deviations of a response that are cut off
+FAINT = 0.1  # added to the local contrast, relative to its mean: plain fields have no response
 FITTED = 2000  # images that a map of patches is fitted on
 
 
@@ -139,6 +140,7 @@ class Patches(nn.Module):
 
     weight: Tensor
     threshold: Tensor
+    least: Tensor
 
     @staticmethod
     def filters_for(width: int) -> int:
@@ -173,6 +175,7 @@ class Patches(nn.Module):
         kernels = kernels - kernels.mean(dim=1, keepdim=True)
         self.register_buffer("weight", kernels.view(filters, shape[0], self.side, self.side))
         self.register_buffer("threshold", x.new_zeros(filters, 1, 1))
+        self.register_buffer("least", FAINT * self._contrast(images).mean())
         responses = self._responses(images[:500])
         spread = responses.square().mean(dim=(0, 2, 3)).sqrt()
         self.threshold.copy_(THRESHOLD * spread.view(-1, 1, 1))
@@ -181,11 +184,13 @@ class Patches(nn.Module):
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
-        values = self.weight[0].numel()
+        return conv2d(images, self.weight) / (self._contrast(images) + self.least)
+
+    def _contrast(self, images: Tensor) -> Tensor:
+        """Return the norm of each centred patch, (n, 1, places, places)."""
         ones = self.weight.new_ones(1, *self.weight.shape[1:])
         total, squares = conv2d(images, ones), conv2d(images.square(), ones)
-        contrast = (squares - total.square() / values).clamp(min=0).sqrt()
-        return conv2d(images, self.weight) / (contrast + 0.1 * contrast.mean().clamp(min=1e-12))
+        return (squares - total.square() / ones.numel()).clamp(min=0).sqrt()
 
     def _pooled(self, images: Tensor) -> Tensor:
         responses = self._responses(images)

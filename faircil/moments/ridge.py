@@ -33,7 +33,7 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
-WIDE = 1000  # features from which a solution is worth several threads
+WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
 
 
@@ -195,6 +195,7 @@ class RidgeProblem:
 
 def cholesky(matrix: Tensor) -> Tensor:
     """Return the lower Cholesky factor; raise a DataError if the matrix has none."""
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if int(failed):
         wide, failed = torch.linalg.cholesky_ex(matrix.double())

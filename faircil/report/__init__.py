@@ -13,6 +13,7 @@ from faircil.report.table import (
     Cell as Cell,
     Table as Table,
     as_markdown as as_markdown,
+    change_table as change_table,
     format_value as format_value,
     heading as heading,
     legend as legend,

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from faircil.counts import ENOUGH
 from faircil.metrics import METRICS, Metric, Part
-from faircil.results.record import GroupResult, RunSummary
+from faircil.moments import GroupChange, PassRecord
+from faircil.results.record import GroupResult, Names, RunSummary
 
 AMONG_BEST = "°"
 TOO_SMALL = "†"
 TEST = "paired t-test over at least 3 common seeds, Holm, 5 %"
+MOST_GROUPS = 20
 UNTESTED = "nothing is marked: methods are tested only over 3 or more common seeds"
 
 
@@ -293,3 +295,45 @@ def chance_note(means: Mapping[str, Means], rows: Sequence[str]) -> str:
         f"at chance, so that its disparities mean nothing and are not ranked (final accuracy of at "
         f"most {CHANCE:g} / number of classes, as by always predicting one class): {names}"
     )
+
+
+def change_table(passed: PassRecord, names: Names, title: str) -> Table:
+    """Show what the weights of a one-pass method did to the groups, the most changed first.
+
+    Parameters
+    ----------
+    passed : PassRecord
+    names : Names
+        Of its classes and attribute values.
+    title : str
+    """
+    order = sorted(passed.groups, key=lambda group: -abs(group.after - group.before))
+    rows = tuple(
+        tuple(
+            map(
+                Cell,
+                (
+                    _group_name(group, names),
+                    f"{group.samples:,}",
+                    f"{group.weight:.2f}",
+                    format_value(group.before),
+                    format_value(group.after, group.error),
+                ),
+            )
+        )
+        for group in order[:MOST_GROUPS]
+    )
+    left = len(order) - len(rows)
+    notes = (
+        "weight: by that of equal groups; loss: squared, of training rows by the model without "
+        "them, with equal weights and with these, ± its standard error",
+        *((f"{left:,} further groups changed less",) if left else ()),
+    )
+    header = ("group", "training rows", "weight", "loss, equal weights", "loss")
+    return Table(title, header, rows, notes=notes)
+
+
+def _group_name(group: GroupChange, names: Names) -> str:
+    """Return the class and, where groups have one, the attribute value."""
+    values = (names.attribute_values[value] for value in group.attribute)
+    return ", ".join((names.classes[group.label], *values))

@@ -296,6 +296,8 @@ def _learn_task(
         steps, passed = 1, None
         if learner.one_pass:
             passed = learner.learn(task.material.current)
+            number = len(state.per_task) + 1
+            state.notes += [f"task {number}: {note}" for note in passed.notes]
         else:
             with nullcontext() if traits.large else one_thread():
                 steps = _train_epoch(step, task, selection, config.settings.training.batch_size)

@@ -1,0 +1,168 @@
+"""What is special about learning from moments."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from faircil.compute import Generators
+from faircil.errors import DataError, FaircilError, UsageError
+from faircil.learners.moments import Moments, MomentsOptions
+from faircil.nets import build_mlp
+from faircil.runs.experiment import run
+from faircil.samples import Samples, concatenate
+from faircil.weighting.measures import MEASURES, Measure
+from small_runs import small_config, small_stream
+
+EXACT = {"arithmetic": "float64", "features": "raw", "ridge": 0.01}
+
+
+def learner_of(measure: str = "eo", lam: float = 1.0, **settings: object) -> Moments:
+    options = MomentsOptions.model_validate(settings)
+    learner = Moments(build_mlp(6, 5, (8,), seed=0), options, Generators.from_seed(0))
+    learner.measure, learner.lam = MEASURES[measure], lam
+    return learner
+
+
+def tasks() -> list[Samples]:
+    return [task.train for task in small_stream(attribute=True).tasks]
+
+
+def test_the_order_of_tasks_after_the_first_does_not_matter() -> None:
+    first, *rest = tasks()
+    heads = []
+    for order in permutations(rest):
+        learner = learner_of(**EXACT, group_weights="group")
+        for task in (first, *order):
+            learner.learn(task)
+        heads.append(learner.net.head.weight)
+    joint = learner_of(**EXACT, group_weights="group")
+    joint.learn(first)  # features are fitted on the first task
+    joint.learn(concatenate(rest))
+    for head in heads:
+        torch.testing.assert_close(head, joint.net.head.weight, rtol=1e-6, atol=1e-6)
+
+
+def test_fair_weights_do_not_depend_on_the_order_beyond_their_tolerance() -> None:
+    first, *rest = tasks()
+    ends = []
+    for order in permutations(rest):
+        learner = learner_of(**EXACT)
+        records = [learner.learn(task) for task in (first, *order)]
+        ends.append(records[-1].objective)
+    assert ends[0] == pytest.approx(ends[1], rel=0.01)
+
+
+def test_a_person_is_forgotten_exactly() -> None:
+    first, second, third = tasks()
+    gone, kept = second.take(slice(5)), second.take(slice(5, None))
+    learner, other = (
+        learner_of(**EXACT, group_weights="class"),
+        learner_of(**EXACT, group_weights="class"),
+    )
+    for task in (first, second, third):
+        learner.learn(task)
+    learner.forget(gone)
+    for task in (first, kept, third):
+        other.learn(task)
+    torch.testing.assert_close(learner.net.head.weight, other.net.head.weight, rtol=1e-6, atol=1e-6)
+    with pytest.raises(DataError, match="5 of 5 rows to remove were not added"):
+        learner.forget(gone)
+
+
+def test_a_class_can_be_forgotten_whole() -> None:
+    first, second, _ = tasks()
+    learner = learner_of(**EXACT)
+    learner.learn(first)
+    learner.learn(second)
+    label = int(second.y[0])
+    learner.forget(second.take(second.y == label))
+    assert learner.logits(first.x)[:, label].eq(-torch.inf).all()
+    assert not learner.predict(first.x).eq(label).any()
+
+
+def test_nothing_learned_nothing_to_forget() -> None:
+    with pytest.raises(UsageError, match="nothing was learned yet"):
+        learner_of().forget(tasks()[0])
+
+
+@pytest.mark.parametrize("measure", ["eer", "eo", "dp"])
+def test_weights_make_the_losses_more_even_for_every_measure(measure: str) -> None:
+    learner = learner_of(measure, 0.1, **EXACT, certainty=0)
+    for task in tasks():
+        record = learner.learn(task)
+    assert learner.evening is not None
+    groups = record.groups
+    if measure == "eer":
+        assert all(group.attribute == () for group in groups)
+    matrix = learner.evening.criterion.matrix
+    before, after = (
+        np.abs(matrix @ [getattr(group, when) for group in groups]).sum()
+        for when in ("before", "after")
+    )
+    assert after < 0.9 * before
+    assert any(abs(group.weight - 1) > 0.05 for group in groups)
+
+
+def test_a_measure_of_your_own_is_followed() -> None:
+    def first_class_only(groups: object) -> np.ndarray:  # type: ignore[type-arg]
+        """Compare the attribute values of class 0."""
+        label = groups.label  # type: ignore[attr-defined]
+        row = np.zeros((1, len(label)))
+        row[0, np.flatnonzero(label == 0)] = (1, -1)
+        return row
+
+    learner = learner_of(**EXACT, certainty=0)
+    learner.measure, learner.lam = Measure(first_class_only, summary="own"), 0.01
+    record = learner.learn(tasks()[0])
+    moved = {group.label for group in record.groups if abs(group.weight - 1) > 0.01}
+    assert moved == {0}
+
+
+def test_fixed_weights_are_those_of_their_name() -> None:
+    first = tasks()[0]
+    for kind in ("group", "class", "samples"):
+        learner = learner_of(**EXACT, group_weights=kind)
+        record = learner.learn(first)
+        assert learner.evening is not None
+        weights = learner.evening.after.weights
+        sizes = np.array([group.samples for group in record.groups])
+        if kind == "samples":
+            np.testing.assert_allclose(weights, sizes / sizes.sum())
+        if kind == "class":
+            labels = np.array([group.label for group in record.groups])
+            totals = np.array([weights[labels == label].sum() for label in np.unique(labels)])
+            np.testing.assert_allclose(totals, 1 / len(totals))
+        assert record.solved == 1
+
+
+def test_probabilities_are_calibrated_by_a_temperature() -> None:
+    learner = learner_of(**EXACT)
+    for task in tasks():
+        learner.learn(task)
+    assert 0.01 < learner.temperature < 1
+    test = concatenate([task.test for task in small_stream(attribute=True).tasks])
+    told = learner.scores(test.x).softmax(dim=1)
+    sure = told.max(dim=1).values
+    right = (told.argmax(dim=1) == test.y).float()
+    assert abs(float(sure.mean() - right.mean())) < 0.1
+
+
+def test_patches_of_data_that_are_no_images_are_a_mistake() -> None:
+    config = small_config("moments", features="patches")
+    with pytest.raises(FaircilError, match="needs images"):
+        run(config, 0, stream=small_stream(attribute=False))
+
+
+def test_the_width_follows_rows_and_memory() -> None:
+    first = tasks()[0]
+    assert learner_of()._width(first) == 200
+    large = concatenate([first] * 20)
+    assert learner_of()._width(large) == len(large)
+    learner = learner_of()
+    learner.classes = 10_000
+    # 20,000 cells of at most 2 GiB together: 2³¹/20,000 bytes each, half of d² floats of 4.
+    assert learner._width(large) == int((2 * 2**31 / (4 * 20_000)) ** 0.5)
