@@ -32,7 +32,7 @@ from faircil.results.record import (
 )
 from faircil.runs.config import RunConfig
 from faircil.runs.graphs import GraphedStep
-from faircil.runs.state import RunState, TaskInProgress, load_stream, start_run
+from faircil.runs.state import AveragedNet, RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
@@ -172,7 +172,8 @@ def select_samples(
     if result is None:
         return everything(len(samples), state.generators.shuffle, samples.y.device)
     select = SELECTIONS[config.settings.training.keep]
-    return select(result.weights, config.settings.training.batch_size, state.generators.shuffle)
+    size, generator = config.settings.training.batch_size, state.generators.shuffle
+    return select(result.weights, result.group, size, generator)
 
 
 def weight_record(result: WeightResult | None) -> WeightRecord | None:
@@ -299,8 +300,11 @@ def _learn_task(
             number = len(state.per_task) + 1
             state.notes += [f"task {number}: {note}" for note in passed.notes]
         else:
+            average = _average(config, task, learner, epochs)
             with nullcontext() if traits.large else one_thread():
-                steps = _train_epoch(step, task, selection, config.settings.training.batch_size)
+                steps = _train_epoch(
+                    step, task, selection, config.settings.training.batch_size, average
+                )
         task.epoch += 1
         task.weights = None if result is None else result.weights
         record = EpochRecord(
@@ -323,6 +327,8 @@ def _learn_task(
                 "epoch trained on the buffer alone; a smaller alpha or a larger lam keeps more"
             )
         at_epoch_end()
+    if task.average is not None:
+        task.average.show(learner.net)
     state.buffer = learner.remember(train, task.weights, state.buffer)
     learner.end_task(state.buffer)
     state.task = None
@@ -340,7 +346,26 @@ def _begin_task(config: RunConfig, state: RunState, train: Samples) -> TaskInPro
     return TaskInProgress(material, replay)
 
 
-def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_size: int) -> int:
+def _average(
+    config: RunConfig, task: TaskInProgress, learner: Learner, epochs: int
+) -> Callable[[], None]:
+    """Return what is called after each step: in a task's last epochs, it averages parameters."""
+    first = epochs - round(config.settings.training.average_last * epochs)
+    if task.epoch < first or not config.settings.training.average_last:
+        return lambda: None
+    if task.average is None:
+        task.average = AveragedNet.of(learner.net)
+    average = task.average
+    return lambda: average.add(learner.net)
+
+
+def _train_epoch(
+    step: Step,
+    task: TaskInProgress,
+    selection: Selection,
+    batch_size: int,
+    after_step: Callable[[], None],
+) -> int:
     """Step over the selected samples, or once over the buffer if there are none; count steps."""
     samples, replay = task.material.current, task.replay
     rows = torch.split(selection.index, batch_size)
@@ -351,6 +376,7 @@ def _train_epoch(step: Step, task: TaskInProgress, selection: Selection, batch_s
         memory, memory_rows = (None, None) if replay is None else replay.next()
         used = None if selection.weight is None else weight
         step(Batch(samples.take(index), index, used, memory, memory_rows))
+        after_step()
     if samples.y.is_cuda:
         torch.cuda.synchronize()
     return len(rows)

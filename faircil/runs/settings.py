@@ -12,7 +12,7 @@ from pydantic import BaseModel, SerializeAsAny, TypeAdapter, ValidationError, mo
 from pydantic.fields import FieldInfo
 
 from faircil.errors import UsageError, collecting, shortened, unknown_name
-from faircil.fields import SETTINGS, Count, fields_of, one_of, setting_mistakes
+from faircil.fields import SETTINGS, Count, Share, fields_of, one_of, setting_mistakes
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
 from faircil.text.options import TextOptions, encoder_mode
@@ -39,8 +39,11 @@ class TrainingSettings(BaseModel):
     buffer_size: Count = 32
     """buffer samples per group (class and attribute value)"""
     keep: Annotated[str, one_of("keep", SELECTIONS)] = "weighted"
-    """samples of an epoch: weighted, those with a weight above .05 and a few others to fill the
-    last batch; all, zero weights included"""
+    """samples of a weighted epoch: weighted, those with a weight above .05 and a few others to fill
+    the last batch; all, zero weights included; draw, as many as weighted, drawn with replacement,
+    half by weight and half equally over groups"""
+    average_last: Share = 0.0
+    """share of a task's last epochs over whose steps the parameters of the net are averaged"""
     round: bool = False
     """whether weights are rounded to 0 or 1"""
 

@@ -30,6 +30,40 @@ from faircil.weighting.measures import find_measure
 
 
 @dataclass
+class AveragedNet:
+    """The mean of a net's parameters over steps.
+
+    Parameters
+    ----------
+    parameters : list of Tensor
+        Their means.
+    steps : int
+        How many they are over.
+    """
+
+    parameters: list[Tensor]
+    steps: int = 0
+
+    @classmethod
+    def of(cls, net: nn.Module) -> AveragedNet:
+        """Begin with no step."""
+        return cls([torch.zeros_like(parameter) for parameter in net.parameters()])
+
+    @torch.no_grad()
+    def add(self, net: nn.Module) -> None:
+        """Take the current parameters in."""
+        self.steps += 1
+        torch._foreach_lerp_(self.parameters, list(net.parameters()), 1 / self.steps)
+
+    @torch.no_grad()
+    def show(self, net: nn.Module) -> None:
+        """Give the net the means as its parameters."""
+        if self.steps:
+            for parameter, mean in zip(net.parameters(), self.parameters, strict=True):
+                parameter.copy_(mean)
+
+
+@dataclass
 class TaskInProgress:
     """A task that has begun and not ended.
 
@@ -43,12 +77,15 @@ class TaskInProgress:
         Epochs that are done.
     weights : Tensor, shape (n,), or None
         Of the last epoch.
+    average : AveragedNet or None
+        Over the steps of its last epochs so far.
     """
 
     material: Material
     replay: ReplayBatches | None
     epoch: int = 0
     weights: Tensor | None = None
+    average: AveragedNet | None = None
 
 
 @dataclass

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KEEP_ABOVE = 0.05  # samples with smaller weights are only used to fill the last batch
+EQUALLY = 0.5  # part of the draws that goes equally to all groups
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def everything(n: int, generator: torch.Generator, device: torch.device) -> Sele
     return Selection(torch.randperm(n, generator=generator).to(device))
 
 
-def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Selection:
+def select(
+    weights: Tensor, _group: Tensor, batch_size: int, generator: torch.Generator
+) -> Selection:
     """Keep samples with weight above .05, fill the last batch with dropped ones, shuffle.
 
     The samples that fill the batch are drawn at random and keep their small weight. If no sample is
@@ -65,7 +68,9 @@ def select(weights: Tensor, batch_size: int, generator: torch.Generator) -> Sele
     return Selection(index, weights[index])
 
 
-def select_all(weights: Tensor, _batch_size: int, generator: torch.Generator) -> Selection:
+def select_all(
+    weights: Tensor, _group: Tensor, _batch_size: int, generator: torch.Generator
+) -> Selection:
     """Keep all samples, regardless of their weight, and shuffle.
 
     A zero weight reduces the mean of its batch, so dropped samples make steps smaller instead of
@@ -75,9 +80,40 @@ def select_all(weights: Tensor, _batch_size: int, generator: torch.Generator) ->
     return Selection(index, weights[index])
 
 
-# From the weights (n,) and the batch size to the samples of an epoch.
-Select: TypeAlias = "Callable[[Tensor, int, torch.Generator], Selection]"
-SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all}
+def draw_fairly(
+    weights: Tensor, group: Tensor, _batch_size: int, generator: torch.Generator
+) -> Selection:
+    """Draw as many samples as have a weight above .05, with replacement.
+
+    Half of the draws go equally to all groups, half by weight. A small group is drawn again and
+    again instead of once, and no group that the program drops is lost from sight.
+
+    Parameters
+    ----------
+    weights : Tensor, shape (n,)
+    group : Tensor of int64, shape (n,)
+        Group of each sample.
+    generator : torch.Generator
+    """
+    import torch
+
+    draws = int((weights > KEEP_ABOVE).sum())
+    if not draws:
+        return Selection(group[:0])
+    # In float64 on the host: the same draws on every device.
+    share, number = weights.double().cpu(), group.cpu()
+    size = torch.bincount(number).double()
+    equal = 1 / (size[number] * (size > 0).sum())
+    chance = EQUALLY * equal + (1 - EQUALLY) * share / share.sum()
+    reach = chance.cumsum(0)
+    noise = torch.rand(draws, generator=generator, dtype=torch.float64) * reach[-1]
+    index = torch.searchsorted(reach, noise, right=True).clamp(max=len(weights) - 1)
+    return Selection(index.to(group.device))
+
+
+# From weights and groups (n,) and the batch size to the samples of an epoch.
+Select: TypeAlias = "Callable[[Tensor, Tensor, int, torch.Generator], Selection]"
+SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all, "draw": draw_fairly}
 
 
 def rounded(weights: Tensor) -> Tensor:

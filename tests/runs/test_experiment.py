@@ -375,3 +375,43 @@ def test_data_is_loaded_for_the_device_of_the_run(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError, match="enough"):
         experiment.run(small_config("er"), 0, device="meta")
     assert seen == [torch.device("meta")]
+
+
+def test_parameters_are_averaged_over_the_steps_of_the_last_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    after: list[Tensor] = []
+    learn_step = Replay.step
+
+    def step(learner: Replay, batch: Batch) -> None:
+        learn_step(learner, batch)
+        after.append(parameters_to_vector(learner.net.parameters()).detach().clone())
+
+    monkeypatch.setattr(Replay, "step", step)
+    shown: list[Tensor] = []
+    remember = Replay.remember
+
+    def remembered(learner: Replay, *given: Any) -> Any:
+        shown.append(parameters_to_vector(learner.net.parameters()).detach().clone())
+        return remember(learner, *given)
+
+    monkeypatch.setattr(Replay, "remember", remembered)
+    config = small_config("er", epochs=4, average_last=0.5)
+    result = run(config, 0, stream=small_stream(attribute=False))
+    steps = [epoch.steps for epoch in result.epochs]
+    ends = list(accumulate(steps))
+    for task in range(len(TASKS)):
+        first, end = ends[4 * task + 1], ends[4 * task + 3]
+        mean = torch.stack(after[first:end]).double().mean(dim=0)
+        # A running mean in float32, of as many steps, of numbers below 10.
+        torch.testing.assert_close(shown[task].double(), mean, rtol=0, atol=1e-5)
+
+
+def test_fair_draws_have_as_many_samples_as_the_program_keeps() -> None:
+    config = small_config("er", "fsw", attribute=True, keep="draw")
+    result = run(config, 0, stream=small_stream(attribute=True))
+    weighted = [epoch for epoch in result.epochs if epoch.weights is not None]
+    assert weighted
+    for epoch in weighted:
+        assert epoch.weights is not None
+        assert epoch.trained <= epoch.weights.kept + epoch.weights.partial

@@ -11,6 +11,7 @@ from faircil.weighting.selection import (
     WEIGHTINGS,
     as_solved,
     balanced_subset,
+    draw_fairly,
     everything,
     random_subset,
     rounded,
@@ -26,11 +27,15 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def no_group(weights: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(len(weights), dtype=torch.int64)
+
+
 @quick
 @given(weight_lists, st.integers(1, 9), st.integers(0, 100))
 def test_selection_keeps_and_fills_up(values: list[float], batch_size: int, seed: int) -> None:
     weights = torch.tensor(values, dtype=torch.float64)
-    selection = select(weights, batch_size, generator(seed))
+    selection = select(weights, no_group(weights), batch_size, generator(seed))
     index = selection.index.tolist()
     kept = {i for i, value in enumerate(values) if value > KEEP_ABOVE}
     assert len(set(index)) == len(index)
@@ -42,14 +47,14 @@ def test_selection_keeps_and_fills_up(values: list[float], batch_size: int, seed
 
 
 def test_nothing_kept_is_an_empty_selection() -> None:
-    selection = select(torch.full((10,), KEEP_ABOVE), 4, generator())
+    selection = select(torch.full((10,), KEEP_ABOVE), torch.zeros(10).long(), 4, generator())
     assert selection.index.tolist() == []
     assert selection.index.dtype == torch.int64
 
 
 def test_a_weight_above_a_twentieth_is_trained_on() -> None:
     weights = torch.tensor([0.0, 0.04, 0.06, 0.3, 0.49, 0.51, 1.0])
-    selection = select(weights, 1, generator())
+    selection = select(weights, no_group(weights), 1, generator())
     assert sorted(selection.index.tolist()) == [2, 3, 4, 5, 6]
     kept = balanced_subset(weights, torch.zeros(7, dtype=torch.int64), generator())
     assert kept.sum() == 5
@@ -57,7 +62,9 @@ def test_a_weight_above_a_twentieth_is_trained_on() -> None:
 
 def test_kept_and_fillers_are_drawn_and_shuffled() -> None:
     weights = torch.tensor([1.0, 0.0] * 50)
-    first, again, other = (select(weights, 64, generator(seed)).index for seed in (0, 0, 1))
+    first, again, other = (
+        select(weights, no_group(weights), 64, generator(seed)).index for seed in (0, 0, 1)
+    )
     assert torch.equal(first, again)
     fillers = [sorted(i for i in part.tolist() if i % 2) for part in (first, other)]
     assert fillers[0] != fillers[1]
@@ -71,13 +78,40 @@ def test_kept_and_fillers_are_drawn_and_shuffled() -> None:
 @given(weight_lists, st.integers(0, 100))
 def test_all_samples_can_stay_in_the_batches(values: list[float], seed: int) -> None:
     weights = torch.tensor(values, dtype=torch.float64)
-    selection = select_all(weights, 4, generator(seed))
+    selection = select_all(weights, no_group(weights), 4, generator(seed))
     assert sorted(selection.index.tolist()) == list(range(len(values)))
     assert selection.weight is not None
     assert selection.weight.tolist() == [values[i] for i in selection.index.tolist()]
     # In the order of an unweighted epoch.
     plain = everything(len(values), generator(seed), weights.device)
     assert torch.equal(selection.index, plain.index)
+
+
+def test_fair_draws_go_half_by_weight_and_half_equally_over_groups() -> None:
+    # Groups of 90, 9 and 1 samples; the program keeps half of the first and nothing of the others.
+    group = torch.tensor([0] * 90 + [2] * 9 + [5])
+    weights = torch.zeros(100)
+    weights[:90:2] = 1.0
+    drawn: Counter[int] = Counter()
+    for seed in range(200):
+        selection = draw_fairly(weights, group, 64, generator(seed))
+        assert selection.weight is None
+        assert len(selection.index) == 45
+        drawn.update(selection.index.tolist())
+    total = sum(drawn.values())
+    shares = [sum(drawn[i] for i in range(100) if group[i] == g) / total for g in (0, 2, 5)]
+    # Of 9,000 draws; the deviation of a share is below √(.25/9000) = .0053.
+    assert shares == pytest.approx([0.5 + 0.5 / 3, 0.5 / 3, 0.5 / 3], abs=0.025)
+    kept = sum(drawn[i] for i in range(0, 90, 2)) / total
+    assert kept == pytest.approx(0.5 + 0.5 / 6, abs=0.025)
+
+
+def test_fair_draws_of_nothing_and_of_equal_seeds() -> None:
+    weights, group = torch.rand(30, generator=generator()), torch.arange(30) % 3
+    assert draw_fairly(0 * weights, group, 4, generator()).index.tolist() == []
+    one, two, other = (draw_fairly(weights, group, 4, generator(s)).index for s in (0, 0, 1))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
 
 
 def test_rounded_weights_are_0_or_1() -> None:

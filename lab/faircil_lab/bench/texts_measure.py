@@ -205,7 +205,11 @@ def _measure_round(
     replay: ReplayBatches,
 ) -> EpochRound:
     weights = _measure_weights(workload, net, current, memory)
-    kept = len(select(weights.result.weights, BATCH, learner.generators.shuffle).index)
+    kept = len(
+        select(
+            weights.result.weights, weights.result.group, BATCH, learner.generators.shuffle
+        ).index
+    )
     training = {}
     for way in TRAININGS:
         net.passing = replace(net.passing, token_budget=way.token_budget)
@@ -269,7 +273,8 @@ def _batches(
     weights: Tensor,
 ) -> list[Batch]:
     """Make the steps of a round: at the weights of the program, those that are 0 included."""
-    selection = select_all(weights, BATCH, learner.generators.shuffle)
+    alike = torch.zeros(len(weights), dtype=torch.int64)
+    selection = select_all(weights, alike, BATCH, learner.generators.shuffle)
     batches = []
     for rows in torch.split(selection.index, BATCH)[: workload.steps]:
         old, old_rows = replay.next()
