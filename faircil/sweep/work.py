@@ -260,4 +260,5 @@ def effort(work: Work) -> float:
 
 def suits_gpu(work: Work) -> bool:
     """Whether a GPU replays the steps as graphs, or they are large; else CPUs are faster."""
-    return LEARNERS[work.config.method].graphable or work.config.trains_encoder
+    method = LEARNERS[work.config.method]
+    return method.graphable or method.one_pass or work.config.trains_encoder

@@ -54,8 +54,8 @@ class Contender:
 
     @property
     def is_weighted(self) -> bool:
-        """Whether its runs solve the program, which is all that the measure enters."""
-        return self.method == "fsw" or self.weighting is not None
+        """Whether the measure enters its runs: where the program is solved, and with moments."""
+        return self.method in ("fsw", "moments") or self.weighting is not None
 
 
 FSW = Contender("FSW", "fsw")

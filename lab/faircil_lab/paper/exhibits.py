@@ -54,6 +54,7 @@ EXHIBITS: dict[str, Exhibit] = {
     "cost": CostFigure(),
     "tsne": Tsne(),
     # Pages without a counterpart in the paper.
+    "moments": tables.MOMENTS_TABLE,
     "methods": METHODS_TABLE,
     "chosen-settings": ChosenSettings(),
     "biographies": BIOGRAPHIES,
