@@ -220,10 +220,7 @@ OF_TABLES = tuple(one.name for one in MOMENT_ROWS if one not in OF_IMAGES)
 MOMENTS_TABLE = ComparisonTable(
     "Learning from moments, beside replay and ridge regression with fixed weights",
     "moments",
-    tuple(
-        TableRow(one, one.method if one.in_paper and one.method != "er" else None)
-        for one in MOMENT_ROWS
-    ),
+    tuple(TableRow(one) for one in MOMENT_ROWS),
     tuple(
         replace(column, besides=(*column.besides, "seconds total"), only=only)
         for column in columns("eer", "eo", "dp")
