@@ -184,7 +184,11 @@ class Patches(nn.Module):
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
-        return conv2d(images, self.weight) / (self._contrast(images) + self.least)
+        if not images.is_cuda:
+            return conv2d(images, self.weight) / (self._contrast(images) + self.least)
+        # Else inputs of convolutions would be rounded to ten bits.
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            return conv2d(images, self.weight) / (self._contrast(images) + self.least)
 
     def _contrast(self, images: Tensor) -> Tensor:
         """Return the norm of each centred patch, (n, 1, places, places)."""

@@ -186,7 +186,7 @@ class RidgeProblem:
         """Return the standard error of each group's mean loss, (G,)."""
         mean, spread = self.scores(head, on_head)
         away = mean.clone()
-        away[torch.arange(len(mean)), self.label] -= 1
+        away[torch.arange(len(mean), device=mean.device), self.label] -= 1
         along = (away[:, None, :] @ spread @ away[:, :, None]).flatten()
         variance = 2 * spread.square().sum(dim=(1, 2)) + 4 * along
         errors: Tensor = (variance.clamp(min=0) / self.size).sqrt()
