@@ -33,6 +33,7 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
+BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
 
@@ -50,7 +51,8 @@ class RidgeSolution:
         Mean squared loss and mean leverage of each group's rows.
     errors : ndarray, shape (G,)
         Standard errors of ``losses``: scores of a group taken as Gaussian with their mean μ and
-        covariance Σ, a squared loss has the variance ``2 tr Σ² + 4 rᵀ Σ r``, r = μ − e_y.
+        covariance Σ, a squared loss has the variance ``2 tr Σ² + 4 rᵀ Σ r``, r = μ − e_y; small
+        groups borrow from the mean over groups.
     loss_slopes, leverage_slopes : ndarray, shape (G, G)
         Derivatives of ``losses`` and ``leverage`` (rows) by the weights (columns); NaN if they were
         not asked for.
@@ -188,8 +190,10 @@ class RidgeProblem:
         away = mean.clone()
         away[torch.arange(len(mean), device=mean.device), self.label] -= 1
         along = (away[:, None, :] @ spread @ away[:, :, None]).flatten()
-        variance = 2 * spread.square().sum(dim=(1, 2)) + 4 * along
-        errors: Tensor = (variance.clamp(min=0) / self.size).sqrt()
+        variance = (2 * spread.square().sum(dim=(1, 2)) + 4 * along).clamp(min=0)
+        # One row has no spread of its own: a small group borrows that of all groups.
+        shared = (self.size * variance + BORROWED * variance.mean()) / (self.size + BORROWED)
+        errors: Tensor = (shared / self.size).sqrt()
         return errors
 
 

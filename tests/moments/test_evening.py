@@ -129,3 +129,14 @@ def test_shares_are_equal_over_classes_and_within_them() -> None:
     assert equal_shares(np.array([0, 0, 1, 2, 2, 2])).tolist() == pytest.approx(
         [1 / 6, 1 / 6, 1 / 3, 1 / 9, 1 / 9, 1 / 9]
     )
+
+
+def test_a_group_of_one_row_is_too_uncertain_to_take_weight_from_others() -> None:
+    sizes = {**SIZES, (0, 1): 1}
+    problem = problem_of(moments_of(grouped_samples(sizes)))
+    found = even_out(problem, criterion_of(problem, certainty=1.0), tolerance=TIGHT)
+    blind = even_out(problem, criterion_of(problem, certainty=0.0), tolerance=TIGHT)
+    before, after = found.before.left_out.losses, found.after.left_out.losses
+    assert after[0] < 1.2 * before[0]
+    assert found.after.errors[1] > found.after.errors[0]
+    assert blind.after.left_out.losses[0] >= after[0] - 1e-6
