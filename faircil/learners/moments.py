@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from faircil.compute import map_tasks, one_thread
 from faircil.errors import UsageError
 from faircil.learners.base import (
     Count,
@@ -36,7 +37,8 @@ from faircil.weighting.measures import disparity_matrix
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
 MEMORY = 2**31  # bytes of moments at most, where the width is not given
-FILTERS = 100
+FILTERS = 64
+MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
 FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
 
@@ -49,10 +51,10 @@ class MomentsOptions(Options):
     both; patches, of images"""
     width: Count | Literal["auto"] = "auto"
     """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
-    moments would take more than 2 GiB; 3201 for patches"""
+    moments would take more than 2 GiB; 2049 for patches"""
     ridge: Positive | Literal["auto"] = "auto"
     """penalty relative to the mean square of a feature; auto: of 1e-4, 1e-3, …, 1 the one with the
-    smallest objective, chosen after each task"""
+    smallest objective, chosen anew when there are 1.5 times as many rows"""
     group_weights: Literal["fair", "group", "class", "samples"] = "fair"
     """weights of the groups: fair, chosen for the measure; or fixed, for comparison: equal for all
     groups of a class, for all classes, for all samples"""
@@ -119,6 +121,7 @@ class Moments(Learner):
         self.evening: Evening | None = None
         self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
         self.ridge = 0.0
+        self.rows_at_choice = 0  # when the penalty was chosen
         self.temperature = 1.0
 
     def learn(self, train: Samples) -> PassRecord:
@@ -170,7 +173,8 @@ class Moments(Learner):
         evening = self.evening = even_out(chosen, criterion, start if self.relative else None)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
-        self.temperature = fit_temperature(chosen, evening.after, criterion.share)
+        with one_thread():
+            self.temperature = fit_temperature(chosen, evening.after, criterion.share)
         self.net.show(classes, evening.after.head)
         before, after = map(criterion.losses_of, (evening.before, evening.after))
         columns = np.stack([relative, before.losses, after.losses, after.errors], axis=1)
@@ -209,11 +213,17 @@ class Moments(Learner):
         """Return the best penalty: of all, later of the last one and its neighbours."""
         if self.settings.ridge != "auto":
             return self.settings.ridge
+        assert self.moments is not None
+        rows = sum(self.moments.count)
+        if rows < MUCH_MORE * self.rows_at_choice:
+            return self.ridge
         near: tuple[float, ...] = PENALTIES
-        if self.ridge in PENALTIES:
+        if self.rows_at_choice:
             place = PENALTIES.index(self.ridge)
             near = PENALTIES[max(place - 1, 0) : place + 2]
-        return min(near, key=value)
+        self.rows_at_choice = rows
+        values = map_tasks(value, near, threads=self.moments.device.type == "cpu")
+        return near[int(np.argmin(values))]
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
         """Say if inputs are on another scale than those of the first task."""

@@ -34,7 +34,7 @@ from scipy.sparse.csgraph import connected_components
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
 from faircil.weighting.groups import Floats, Integers
 
-TOLERANCE = 2e-3
+TOLERANCE = 5e-3
 MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
 

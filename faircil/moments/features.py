@@ -27,11 +27,13 @@ from faircil.errors import DataError, UsageError
 SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
 FARTHEST = 5.0  # deviations of a standardised input at most
+LOOKED_AT = 1000  # rows that tell whether inputs are on another scale
 PATCH = 7
 GRID = 4  # responses are averaged over GRID × GRID fields
 WHITENING = 0.1  # added to the variances of patches, relative to their mean
 THRESHOLD = 0.5  # deviations of a response that are cut off
 FAINT = 0.1  # added to the local contrast, relative to its mean: plain fields have no response
+IN_CACHE, AT_ONCE = 16, 2048  # images whose responses are computed together, on CPU and GPU
 FITTED = 2000  # images that a map of patches is fitted on
 
 
@@ -60,7 +62,11 @@ class Standardise(nn.Module):
         return ((x - self.mean) * self.factor).clamp(-FARTHEST, FARTHEST)
 
     def far(self, x: Tensor) -> float:
-        """Return the share of values that are limited: large if x is on another scale."""
+        """Return the share of values that are limited: large if x is on another scale.
+
+        Some rows, evenly spread over x, are enough to tell.
+        """
+        x = x[:: max(1, len(x) // LOOKED_AT)]
         away = ((x - self.mean) * self.factor).abs() > FARTHEST
         return float(away.float().mean()) if away.numel() else 0.0
 
@@ -140,6 +146,7 @@ class Patches(nn.Module):
 
     weight: Tensor
     threshold: Tensor
+    fields: Tensor
     least: Tensor
 
     @staticmethod
@@ -174,13 +181,19 @@ class Patches(nn.Module):
         kernels = kernels @ whitening
         kernels = kernels - kernels.mean(dim=1, keepdim=True)
         self.register_buffer("weight", kernels.view(filters, shape[0], self.side, self.side))
-        self.register_buffer("threshold", x.new_zeros(filters, 1, 1))
+        self.register_buffer("threshold", x.new_zeros(filters, 1))
+        self.register_buffer("fields", self._fields().to(x))
         self.register_buffer("least", FAINT * self._contrast(images).mean())
         responses = self._responses(images[:500])
         spread = responses.square().mean(dim=(0, 2, 3)).sqrt()
-        self.threshold.copy_(THRESHOLD * spread.view(-1, 1, 1))
-        parts = [self._pooled(images[rows]) for rows in chunks_of(len(images), 500)]
-        self.standardise = Standardise(torch.cat(parts))
+        self.threshold.copy_(THRESHOLD * spread[:, None])
+        self.standardise = Standardise(self._pooled(images))
+
+    def _fields(self) -> Tensor:
+        """Return the matrix that averages over the fields of the grid, (places, GRID²)."""
+        high, wide = (side - self.side + 1 for side in self.shape[1:])
+        each = torch.eye(high * wide).view(-1, 1, high, wide)
+        return adaptive_avg_pool2d(each, GRID).flatten(1)
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
@@ -197,16 +210,19 @@ class Patches(nn.Module):
         return (squares - total.square() / ones.numel()).clamp(min=0).sqrt()
 
     def _pooled(self, images: Tensor) -> Tensor:
-        responses = self._responses(images)
-        signs = ((responses - self.threshold).relu(), (-responses - self.threshold).relu())
-        return torch.cat([adaptive_avg_pool2d(part, GRID) for part in signs], dim=1).flatten(1)
+        """Return both signs of the responses beyond the threshold, averaged over the grid."""
+        size = AT_ONCE if images.is_cuda else IN_CACHE
+        parts = []
+        for rows in chunks_of(len(images), size):
+            responses = self._responses(images[rows]).flatten(2)
+            above = (responses - self.threshold).relu_() @ self.fields
+            below = responses.neg_().sub_(self.threshold).relu_() @ self.fields
+            parts.append(torch.cat([above, below], dim=1).flatten(1))
+        return torch.cat(parts) if parts else images.new_zeros(0, self.width - 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
-        images = x.view(-1, *self.shape)
-        parts = [self._pooled(images[rows]) for rows in chunks_of(len(images), 256)]
-        pooled = torch.cat(parts) if parts else x.new_zeros(0, self.width - 1)
-        return with_constant(self.standardise(pooled))
+        return with_constant(self.standardise(self._pooled(x.view(-1, *self.shape))))
 
 
 def with_constant(features: Tensor) -> Tensor:

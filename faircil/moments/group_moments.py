@@ -21,8 +21,9 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from faircil.compute import chunks_of, map_tasks
+from faircil.compute import chunks_of, map_chunks, map_tasks
 from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, rows_of_groups, unique_rows
 
@@ -281,11 +282,19 @@ class SeenRows:
 
 def row_sums(samples: Samples) -> Tensor:
     """Return the check sum of each row, int64, (n,), on the CPU."""
-    x = samples.x.detach().cpu().flatten(1).float().contiguous()
-    bits = torch.cat([x.view(torch.int32), samples.keys().cpu().to(torch.int32)], dim=1)
+    x = samples.x.detach().cpu().flatten(1).float()
+    keys = samples.keys().cpu()
     generator = torch.Generator().manual_seed(2718281828)
-    factors = torch.randint(-(2**62), 2**62, (bits.shape[1],), generator=generator) * 2 + 1
-    parts = [(bits[rows].long() * factors).sum(dim=1) for rows in chunks_of(len(bits), ROWS)]
+    words = -(-x.shape[1] // 2)
+    factors = torch.randint(-(2**62), 2**62, (words + keys.shape[1],), generator=generator) * 2 + 1
+
+    def summed(rows: slice) -> Tensor:
+        # Two numbers are one word of 64 bits; an odd number of them is filled up.
+        bits = pad(x[rows], (0, 2 * words - x.shape[1])).view(torch.int64)
+        own = (bits * factors[:words]).sum(dim=1)
+        return own + (keys[rows] * factors[words:]).sum(dim=1)
+
+    parts = map_chunks(summed, len(x), ROWS, threads=True)
     return torch.cat(parts) if parts else factors[:0]
 
 
