@@ -22,12 +22,6 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faircil.runs.config, "resolve", short)
 
 
-@pytest.fixture
-def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Save no figures, for tests that look at none: drawing takes longer than the runs."""
-    monkeypatch.setattr("faircil.report.plots.save", lambda *_: [])
-
-
 def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
     outcome = cli(*DEMO)
     assert outcome.code == 0

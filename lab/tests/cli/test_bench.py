@@ -78,6 +78,7 @@ def test_lp_writes_files_and_prints_tables(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "images" / "speed-time.svg").is_file()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_lp_json_is_one_document_and_the_file(cli: Cli, tmp_path: Path) -> None:
     outcome = cli(*LP, "--json", "--quiet", "--out", "x")
     assert outcome.code == 0
@@ -91,6 +92,7 @@ def test_lp_json_is_one_document_and_the_file(cli: Cli, tmp_path: Path) -> None:
     assert document["complete"] is True
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_lp_without_files_records_real_programs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lp_programs, "RUNS", (("toy", "eer"),))
     outcome = cli("bench", "lp", "--solvers", "highs", "--repeats", "1", "--sizes", "50", "--json")
@@ -125,6 +127,7 @@ def test_all_mistakes_of_lp_at_once(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "bench").exists()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 @pytest.mark.parametrize(
     ("error", "code", "last"),
     [(KeyboardInterrupt(), 130, "interrupted\n"), (FaircilError("full"), 1, "error: full\n")],
@@ -153,6 +156,7 @@ def test_what_was_measured_stays(
     assert len(document["measurements"]) == 1
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_nothing_measured_keeps_what_is_there(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -204,7 +208,7 @@ def test_run_writes_files_and_prints_tables(
     }
 
 
-@pytest.mark.usefixtures("fake_runs")
+@pytest.mark.usefixtures("nothing_drawn", "fake_runs")
 def test_run_json(cli: Cli) -> None:
     outcome = cli(*RUN, "--json", "--quiet")
     assert outcome.err == ""
@@ -257,7 +261,7 @@ def test_sweep_writes_files_and_prints_tables(
     assert (tmp_path / "docs" / "images" / "speed-time.svg").is_file()
 
 
-@pytest.mark.usefixtures("fake_sweeps")
+@pytest.mark.usefixtures("nothing_drawn", "fake_sweeps")
 def test_sweep_json(cli: Cli) -> None:
     outcome = cli(*SWEEP, "--jobs", "2", "4", "--repeats", "3", "--json", "--quiet")
     assert outcome.err == ""
@@ -285,6 +289,7 @@ def test_sweep_needs_the_files_of_its_datasets(cli: Cli, tmp_path: Path) -> None
     assert not (tmp_path / "bench").exists()  # found before anything is measured
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_sweeps_measured_so_far_stay(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def test_writes_files_and_prints_tables(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "images" / "text-epoch.svg").is_file()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_json(cli: Cli) -> None:
     outcome = cli(*TEXT, "--json", "--quiet")
     assert outcome.err == ""
@@ -70,6 +71,7 @@ def test_what_a_cpu_would_take_long_for_stops(
     assert not (tmp_path / "bench").exists()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 @pytest.mark.parametrize("arguments", [("--device", "cpu"), ()])
 def test_nobody_is_asked_about_a_short_one_or_what_they_want(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -87,6 +89,7 @@ def test_all_mistakes_at_once(cli: Cli) -> None:
         assert words in outcome.err
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_what_was_measured_stays(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def stopped(*_: Any) -> Iterator[Any]:
         yield epoch_round()
