@@ -234,12 +234,12 @@ def test_embeddings_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from faircil.text import cache as stored, embeddings
+from faircil.text import cache, embeddings
 from faircil.text.encoders import load_encoder
 
 embeddings.SHARD_ROWS = 8
-cache, texts = Path(sys.argv[2]), Path(sys.argv[3]).read_text().splitlines()
-write = stored._write
+folder, texts = Path(sys.argv[2]), Path(sys.argv[3]).read_text().splitlines()
+write = cache._write
 
 def write_and_die(path, content):
     done = write(path, content)
@@ -247,8 +247,8 @@ def write_and_die(path, content):
         os.kill(os.getpid(), signal.SIGKILL)
     return done
 
-stored._write = write_and_die
-embeddings.embed(texts, load_encoder(sys.argv[1]), max_tokens=20, cache=cache)
+cache._write = write_and_die
+embeddings.embed(texts, load_encoder(sys.argv[1]), max_tokens=20, cache=folder)
 """
 
 

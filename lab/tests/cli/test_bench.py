@@ -14,10 +14,10 @@ from faircil.cli import main
 from faircil.errors import FaircilError
 from faircil.sweep.work import Work
 from faircil_lab.bench import (
-    epoch_costs as scaling,
-    lp as lp_measure,
+    epoch_costs,
+    lp,
     lp_programs,
-    sweeps as sweep_measure,
+    sweeps,
     whole_runs,
 )
 from faircil_lab.bench.sweeps import Processes, SweepCost
@@ -51,7 +51,7 @@ def fake_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Processes, list[W
         made.append((case, works))
         return sweep_cost(case, 12.0 / case.jobs, repeat=repeat)
 
-    monkeypatch.setattr(sweep_measure, "measure_case", fake)
+    monkeypatch.setattr(sweeps, "measure_case", fake)
     return made
 
 
@@ -140,13 +140,13 @@ def test_what_was_measured_stays(
     code: int,
     last: str,
 ) -> None:
-    measure = lp_measure.measure
+    measure = lp.measure
 
     def stopped(*arguments: Any) -> Iterator[Any]:
         yield next(measure(*arguments))
         raise error
 
-    monkeypatch.setattr(lp_measure, "measure", stopped)
+    monkeypatch.setattr(lp, "measure", stopped)
     outcome = cli(*LP, "--json", "--quiet")
     assert outcome.code == code
     assert outcome.out == ""
@@ -166,7 +166,7 @@ def test_nothing_measured_keeps_what_is_there(
 
     assert cli(*LP, "--quiet").code == 0
     before = (tmp_path / "bench" / "lp" / "results.json").read_text()
-    monkeypatch.setattr(lp_measure, "measure", stopped)
+    monkeypatch.setattr(lp, "measure", stopped)
     assert cli(*LP).code == 130
     assert (tmp_path / "bench" / "lp" / "results.json").read_text() == before
 
@@ -192,8 +192,8 @@ def test_folder_that_cannot_be_written_is_found_before(cli: Cli, tmp_path: Path)
 def test_run_writes_files_and_prints_tables(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(scaling, "FACTORS", {"samples": (20, 40)})
-    monkeypatch.setattr(scaling, "STEPS", 1)
+    monkeypatch.setattr(epoch_costs, "FACTORS", {"samples": (20, 40)})
+    monkeypatch.setattr(epoch_costs, "STEPS", 1)
     outcome = cli(*RUN, "--scale", "--page", "docs/speed.md", "--device", "cpu")
     assert outcome.code == 0
     for words in ("against er", "LP share", "Statistics of an epoch", "Growth with samples"):
@@ -298,7 +298,7 @@ def test_sweeps_measured_so_far_stay(
             raise FaircilError("toy er seed 0: not enough memory")
         return sweep_cost(case, 12.0)
 
-    monkeypatch.setattr(sweep_measure, "measure_case", stopped)
+    monkeypatch.setattr(sweeps, "measure_case", stopped)
     outcome = cli(*SWEEP, "--quiet")
     assert outcome.code == 1
     assert outcome.err.endswith("error: toy er seed 0: not enough memory\n")
