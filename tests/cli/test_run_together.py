@@ -14,7 +14,7 @@ import pytest
 from cli_outcome import Cli
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
-from processes import Command, quick_workers
+from processes import Command, die_with_the_first_run
 
 TOY = ("run", "--dataset", "toy", "--method", "er", "--out", "out", "--set", "epochs=2")
 
@@ -65,10 +65,10 @@ def test_two_commands_on_one_folder(tmp_path: Path, force: tuple[str, ...]) -> N
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_a_killed_command_is_continued(cli: Cli, tmp_path: Path) -> None:
-    killed = Command(tmp_path, *TOY, "--seeds", "0-2", "--jobs", "2", prepare=quick_workers)
-    killed.wait_for("1 of 3 runs")
-    killed.process.kill()  # its other process finishes what it has begun
-    assert killed.end().code == -signal.SIGKILL
+    words = (*TOY, "--seeds", "0-2", "--jobs", "2")
+    killed = Command(tmp_path, *words, prepare=die_with_the_first_run).end()
+    assert killed.code == -signal.SIGKILL  # its other process finishes what it has begun
+    assert "1 of 3 runs" in killed.err
     outcome = cli(*TOY, "--seeds", "0-2")
     assert outcome.code == 0
     assert "not run again: seed" in outcome.err

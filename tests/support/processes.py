@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +31,15 @@ if "forkserver" in get_all_start_methods():
 Prepare = Callable[[], None]
 
 
-def quick_workers() -> None:
-    """Let sweeps start their processes as these are started."""
+def die_with_the_first_run() -> None:
+    """Let a command with several processes die as soon as it has told of a finished run."""
+    hear = pool._hear
+
+    def heard(*said: Any) -> None:
+        hear(*said)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    pool._hear = heard  # type: ignore[assignment]
     pool.get_context = lambda _: CONTEXT  # type: ignore[attr-defined, assignment]
 
 
@@ -71,30 +78,22 @@ class Command:
     def __init__(self, folder: Path, *words: str, prepare: Prepare | None = None) -> None:
         self._printed = Path(tempfile.mkdtemp(prefix="printed-", dir=folder))
         arguments = (folder, self._printed, words, prepare)
-        self.process = CONTEXT.Process(target=_run, args=arguments)  # type: ignore[attr-defined]
-        self.process.start()
-
-    def wait_for(self, text: str) -> None:
-        """Return as soon as it has printed this to stderr."""
-        while text not in self._text("err"):
-            assert self.process.is_alive(), self._text("err")
-            time.sleep(0.01)
+        self._process = CONTEXT.Process(target=_run, args=arguments)  # type: ignore[attr-defined]
+        self._process.start()
 
     def end(self) -> Outcome:
         """Wait until it has ended."""
-        self.process.join()
-        return Outcome(self.process.exitcode, self._text("out"), self._text("err"))
-
-    def _text(self, name: str) -> str:
-        path = self._printed / name
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        self._process.join()
+        out, err = ((self._printed / name).read_text("utf-8") for name in ("out", "err"))
+        return Outcome(self._process.exitcode, out, err)
 
 
 def _run(folder: Path, printed: Path, words: tuple[str, ...], prepare: Prepare | None) -> None:
     for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
         file = os.open(printed / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, stream.fileno())
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever has started the first one
+    # The process that this one is a copy of may have been started while Ctrl-C was ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     if prepare is not None:
         prepare()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -261,7 +260,6 @@ def test_killed_process_loses_at_most_a_shard(
     arguments = [str(tiny_encoder.folder), str(cache), str(tmp_path / "texts")]
     ended = subprocess.run(
         [sys.executable, "-c", KILLED, *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         check=False,
         timeout=60,

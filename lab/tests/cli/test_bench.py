@@ -13,13 +13,7 @@ from cli_outcome import Cli
 from faircil.cli import main
 from faircil.errors import FaircilError
 from faircil.sweep.work import Work
-from faircil_lab.bench import (
-    epoch_costs,
-    lp,
-    lp_programs,
-    sweeps,
-    whole_runs,
-)
+from faircil_lab.bench import epoch_costs, lp, lp_programs, sweeps, whole_runs
 from faircil_lab.bench.sweeps import Processes, SweepCost
 from faircil_lab.bench.whole_runs import RunCost, TimedMethod
 from sweep_costs import cost as sweep_cost
