@@ -1,28 +1,52 @@
+"""Set-up of all tests.
+
+The process that hands tests to the others (``-n``) reads this file too, and runs none of them:
+imports that take seconds are inside the functions that need them.
+"""
+
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from hypothesis import settings
 
-from faircil.data.datasets import DATASETS
-from faircil.runs import experiment
-from faircil.runs.state import RunState
+if TYPE_CHECKING:
+    from faircil.runs.state import RunState
 
-# The same examples each time and everywhere: what passes here passes on another machine.
-settings.register_profile("same examples", derandomize=True)
-settings.load_profile("same examples")
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Do not look for garbage among what tests import: there is little, and looking takes long."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Draw the same examples each time and everywhere: what passes here passes elsewhere."""
+    if isinstance(collector, pytest.Session):
+        from hypothesis import settings
+
+        settings.register_profile("same examples", derandomize=True)
+        settings.load_profile("same examples")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
     """Keep small nets on one core: on a busy machine, threads that wait for each other crawl."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # of processes that tests start
+        yield
     torch.set_num_threads(before)
 
 
@@ -44,6 +68,8 @@ def _data(
     needed = request.node.get_closest_marker("data")
     if needed is None:
         return
+    from faircil.data.datasets import DATASETS
+
     if _own_folders is None:
         monkeypatch.delenv("FAIRCIL_DATA")
     else:
@@ -59,6 +85,8 @@ def _data(
 @pytest.fixture
 def states(monkeypatch: pytest.MonkeyPatch) -> list[RunState]:
     """Collect the states of all runs that a test makes, in order."""
+    from faircil.runs import experiment
+
     collected: list[RunState] = []
     start = experiment.start_run
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from argparse import Namespace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -27,6 +29,11 @@ def commands(page: Path) -> list[str]:
     return [line.split(" #")[0] for line in lines if line.startswith("faircil ")]
 
 
+@cache
+def parsed(command: str) -> Namespace:
+    return parse(shlex.split(command)[1:])
+
+
 def names(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -34,8 +41,7 @@ def names(page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_commands_parse(page):
     for command in commands(page):
-        arguments = parse(shlex.split(command)[1:])
-        assert callable(arguments.command)
+        assert callable(parsed(command).command)
 
 
 def test_there_are_commands_in_the_readme():
@@ -84,7 +90,7 @@ def test_settings_command_of_every_benchmark_resolves(page):
     from faircil.runs.config import resolve
 
     for command in commands(ROOT / "docs" / page):
-        arguments = parse(shlex.split(command)[1:])
+        arguments = parsed(command)
         resolve(
             dataset=arguments.dataset,
             method=arguments.method,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faircil import files as digests
+from faircil import files
 from faircil.files import file_digest, kept_digest
 
 
@@ -24,7 +24,7 @@ def test_a_file_is_read_once_as_long_as_it_is_not_written(
     path.write_bytes(b"one")
     first = kept_digest(path)
     with monkeypatch.context() as patched:
-        patched.setattr(digests, "file_digest", None)  # would fail if it were called
+        patched.setattr(files, "file_digest", None)  # would fail if it were called
         assert kept_digest(path) == first
     path.write_bytes(b"two")
     os.utime(path, ns=(0, 0))

@@ -61,6 +61,7 @@ class Ended:
     err: str
 
 
+Session = Callable[[dict[str, str]], dict[str, Ended]]
 COMMANDS = {
     "list": "list",
     "run help": "run --help",
@@ -72,7 +73,35 @@ COMMANDS = {
     "unknown": "run --dataset rngs --set loss=brir solver=absnt",
     "broken": f"run {RUN} solver=absent --quiet --out broken",
 }
-# In one process, since each takes seconds to import torch.
+CONTRACTS = """
+from faircil import testing
+
+testing.check_learner("smooth-replay")
+testing.check_measure("old-new")
+testing.check_dataset("rings")
+testing.check_buffer_rule("herding")
+testing.check_loss("brier")
+testing.check_solver("scipy")
+"""
+HERDING = """
+import torch
+from faircil.buffer import ReplayBuffer
+from faircil.compute import Generators
+from faircil.learners import LEARNERS
+from faircil.nets import build_mlp
+from faircil.testing.learners import small_stream
+
+train = small_stream(attribute=True).tasks[0].train
+kept = []
+for method, setting in (("er", {"buffer_rule": "herding"}), ("icarl", {})):
+    row = LEARNERS[method]
+    learner = row(build_mlp(6, 5, (8,), 0), row.options(**setting), Generators.from_seed(0))
+    learner.begin_task(train, ReplayBuffer(5))
+    kept.append(learner.remember(train, None, ReplayBuffer(5)).samples.x)
+assert torch.equal(*kept), "another choice than that of iCaRL"
+"""
+CODE = {"contracts": CONTRACTS, "herding": HERDING}
+# In one process, since each takes seconds to import torch: commands, or what begins as code does.
 SESSION = """
 import contextlib, io, json, sys, traceback
 from faircil.cli import main
@@ -82,7 +111,7 @@ for name, line in json.load(sys.stdin).items():
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = main(line.split())
+            code = exec(line, {}) or 0 if line[0] == "\\n" else main(line.split())
         except SystemExit as end:
             code = end.code
         except BaseException:
@@ -93,38 +122,37 @@ print(json.dumps(ended))
 
 
 @pytest.fixture(scope="module")
-def python(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ended]:
-    """Return a function that runs code with the packages installed, and what to give it."""
+def session(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """Return a function that runs a session, in a process that has the packages."""
     paths = [str(packages), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
     folder = tmp_path_factory.mktemp("work")
 
-    def run(code: str, given: str = "") -> Ended:
+    def run(lines: dict[str, str]) -> dict[str, Ended]:
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", SESSION],
             cwd=folder,
             env=environment,
-            input=given,
+            input=json.dumps(lines),
             capture_output=True,
             text=True,
             check=False,
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        assert done.returncode == 0, done.stderr
+        # What is logged goes to the stream that the process began with.
+        logged = {"list": done.stderr}
+        return {
+            name: Ended(code, out, err + logged.get(name, ""))
+            for name, (code, out, err) in json.loads(done.stdout.splitlines()[-1]).items()
+        }
 
     return run
 
 
 @pytest.fixture(scope="module")
-def ended(python: Callable[[str, str], Ended]) -> dict[str, Ended]:
+def ended(session: Session) -> dict[str, Ended]:
     """Run all commands."""
-    session = python(SESSION, json.dumps(COMMANDS))
-    assert session.code == 0, session.err
-    # What is logged goes to the stream that the process began with.
-    logged = {"list": session.err}
-    return {
-        name: Ended(code, out, err + logged.get(name, ""))
-        for name, (code, out, err) in json.loads(session.out.splitlines()[-1]).items()
-    }
+    return session(COMMANDS | CODE)
 
 
 def test_its_pieces_are_listed(ended: dict[str, Ended]) -> None:
@@ -168,65 +196,34 @@ def test_a_broken_package_is_an_error_where_it_is_used(ended: dict[str, Ended]) 
     assert "Traceback" not in ended["broken"].err
 
 
-CONTRACTS = """
-from faircil import testing
-
-testing.check_learner("smooth-replay")
-testing.check_measure("old-new")
-testing.check_dataset("rings")
-testing.check_buffer_rule("herding")
-testing.check_loss("brier")
-testing.check_solver("scipy")
-"""
-HERDING = """
-import torch
-from faircil.buffer import ReplayBuffer
-from faircil.compute import Generators
-from faircil.learners import LEARNERS
-from faircil.nets import build_mlp
-from faircil.testing.learners import small_stream
-
-train = small_stream(attribute=True).tasks[0].train
-kept = []
-for method, setting in (("er", {"buffer_rule": "herding"}), ("icarl", {})):
-    row = LEARNERS[method]
-    learner = row(build_mlp(6, 5, (8,), 0), row.options(**setting), Generators.from_seed(0))
-    learner.begin_task(train, ReplayBuffer(5))
-    kept.append(learner.remember(train, None, ReplayBuffer(5)).samples.x)
-assert torch.equal(*kept), "another choice than that of iCaRL"
-"""
-
-
-@pytest.mark.parametrize("code", [CONTRACTS, HERDING], ids=["contracts", "herding"])
-def test_its_pieces_do_what_they_promise(python: Callable[[str, str], Ended], code: str) -> None:
-    done = python(code, "")
-    assert done.code == 0, done.err
+@pytest.mark.parametrize("code", CODE)
+def test_its_pieces_do_what_they_promise(ended: dict[str, Ended], code: str) -> None:
+    assert ended[code].code == 0, ended[code]
 
 
 def test_its_code_is_part_of_the_identity_of_a_run(
-    python: Callable[[str, str], Ended], packages: Path, ended: dict[str, Ended]
+    session: Session, packages: Path, ended: dict[str, Ended]
 ) -> None:
     assert ended["run"].code == 0
-    again = json.dumps({"run": COMMANDS["run"].replace("--quiet ", "")})
+    again = COMMANDS["run"].replace("--quiet ", "")
+    changed = {path: path.read_text() for path in (packages / "faircil_example").glob("*.py")}
+    loss = next(path for path in changed if "brier" in changed[path] and "def " in changed[path])
+    edit = f"""
+from pathlib import Path
+from faircil.results import code
 
-    def rerun() -> Ended:
-        session = python(SESSION, again)
-        assert session.code == 0, session.err
-        return Ended(*json.loads(session.out.splitlines()[-1])["run"])
-
-    changed = {}
+loss = Path({str(loss)!r})
+loss.write_text(loss.read_text() + "EDITED = True\\n")
+code._known.clear()  # as in another process
+"""
     try:
-        for path in (packages / "faircil_example").glob("*.py"):
-            changed[path] = path.read_text()
-            path.write_text(f"# A comment.\n{changed[path]}")
-        assert "not run again: seed 0" in rerun().err
-        loss = next(
-            path for path in changed if "brier" in changed[path] and "def " in changed[path]
-        )
-        loss.write_text(f"{changed[loss]}\nEDITED = True\n")
-        edited = rerun()
-        assert edited.code == 1
-        assert "seed-0 has another code" in edited.err
+        for path, text in changed.items():
+            path.write_text(f"# A comment.\n{text}")
+        rerun = session({"commented": again, "edit": edit, "edited": again})
     finally:
         for path, text in changed.items():
             path.write_text(text)
+    assert "not run again: seed 0" in rerun["commented"].err
+    assert rerun["edit"].code == 0, rerun["edit"]
+    assert rerun["edited"].code == 1
+    assert "seed-0 has another code" in rerun["edited"].err

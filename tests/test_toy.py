@@ -6,6 +6,8 @@ Clusters 0, 1 and 2 are the classes of ``toy`` and the groups (0, 0), (0, 1), (1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -29,15 +31,16 @@ def cluster_accuracies(metrics: TaskMetrics) -> list[float]:
     return [row.accuracy for row in metrics.groups or metrics.classes]
 
 
-@cache
-def accuracies(dataset: str, weighting: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the accuracy of each cluster after each task, averaged over seeds: (2,) and (3,)."""
-    config = resolve(dataset=dataset, method="er", weighting=weighting)
-    results = [run(config, seed).per_task for seed in SEEDS]
-    first, second = (
-        np.mean([cluster_accuracies(after[task]) for after in results], axis=0) for task in (0, 1)
-    )
-    return first, second
+@dataclass
+class ToyRun:
+    """What a run has measured.
+
+    ``angles`` are the degrees between the gradient of cluster 2 and those of clusters 0 and 1 in
+    the buffer, when the second task begins.
+    """
+
+    per_task: Sequence[TaskMetrics]
+    angles: list[float]
 
 
 def head_gradient(net: nn.Module, samples: Samples) -> torch.Tensor:
@@ -47,36 +50,44 @@ def head_gradient(net: nn.Module, samples: Samples) -> torch.Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
-class Measured(Exception):  # noqa: N818
-    """What was wanted of a run is known."""
-
-
-def angles_at_the_second_task(dataset: str, seed: int) -> list[float]:
-    """Degrees between the gradient of cluster 2 and those of clusters 0 and 1 in the buffer."""
-    angles: list[float] = []
+@cache
+def runs(dataset: str, weighting: str) -> list[ToyRun]:
+    """Return a run of each seed."""
+    config = resolve(dataset=dataset, method="er", weighting=weighting)
     weigh_samples = experiment.weigh_samples
+    angles: list[float] = []
 
     def measuring(config, state, current):  # type: ignore[no-untyped-def]
         memory = state.buffer.samples
-        if memory is None:
-            return weigh_samples(config, state, current)
-        new = head_gradient(state.learner.net, current)
-        for rows in memory.keys().unique(dim=0):
-            old = memory.take((memory.keys() == rows).all(dim=1))
-            cosine = cosine_similarity(new, head_gradient(state.learner.net, old), dim=0)
-            angles.append(float(torch.rad2deg(torch.acos(cosine))))
-        raise Measured  # the rest of the run is not needed
+        if memory is not None and not angles:
+            new = head_gradient(state.learner.net, current)
+            for rows in memory.keys().unique(dim=0):
+                old = memory.take((memory.keys() == rows).all(dim=1))
+                cosine = cosine_similarity(new, head_gradient(state.learner.net, old), dim=0)
+                angles.append(float(torch.rad2deg(torch.acos(cosine))))
+        return weigh_samples(config, state, current)
 
+    made = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "weigh_samples", measuring)
-        with pytest.raises(Measured):
-            run(resolve(dataset=dataset, method="er"), seed)
-    return angles
+        for seed in SEEDS:
+            made.append(ToyRun(run(config, seed).per_task, list(angles)))
+            angles.clear()
+    return made
+
+
+def accuracies(dataset: str, weighting: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the accuracy of each cluster after each task, averaged over seeds: (2,) and (3,)."""
+    results = [one.per_task for one in runs(dataset, weighting)]
+    first, second = (
+        np.mean([cluster_accuracies(after[task]) for after in results], axis=0) for task in (0, 1)
+    )
+    return first, second
 
 
 @both_readings
 def test_the_new_class_pulls_against_its_neighbour_only(dataset: str) -> None:
-    angles = np.array([angles_at_the_second_task(dataset, seed) for seed in SEEDS])
+    angles = np.array([one.angles for one in runs(dataset, "none")])
     far, near = angles.T
     assert (near > 100).all()
     assert (near > far + 10).all()

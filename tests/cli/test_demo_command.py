@@ -35,15 +35,13 @@ def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
         assert f"figures: shown/{dataset}.png, shown/{dataset}.svg" in outcome.err
         assert (tmp_path / f"shown/{dataset}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"shown/{dataset}.svg").read_text()
-
-
-def test_figures_show_the_worst_group_and_the_points_of_the_plane(cli: Cli, tmp_path: Path) -> None:
-    cli(*DEMO, "--quiet")
+    # They show the worst group and the points of the plane.
     drawn = (tmp_path / "shown/toy.svg").read_text()
     for text in ("worst group", "er after the last task, seed 0", "predicted wrong"):
         assert f"<!-- {text}" in drawn
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_second_time_nothing_is_run(cli: Cli) -> None:
     first = cli(*DEMO, "--quiet")
     second = cli(*DEMO)
@@ -53,6 +51,7 @@ def test_second_time_nothing_is_run(cli: Cli) -> None:
     assert "seed 0: task" not in second.err
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_results_of_an_older_version_make_way(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         older.setattr("faircil.sweep.work.code_digest", lambda _: "older")

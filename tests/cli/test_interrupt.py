@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,26 +9,8 @@ import pytest
 import faircil.sweep.work
 from cli_outcome import Cli
 from faircil.runs.experiment import run
+from processes import Command, interrupt_seed_1
 
-# The signal comes at the end of a task, whether the machine is fast or slow.
-INTERRUPTED = """
-import signal, sys
-import faircil.sweep.work
-from faircil.cli import main
-from faircil.metrics import TaskMetrics
-
-run = faircil.sweep.work.run
-
-def interrupted(config, seed, *, listener, **options):
-    def told(record):
-        listener(record)
-        if seed == 1 and isinstance(record, TaskMetrics):
-            signal.raise_signal(signal.SIGINT)
-    return run(config, seed, listener=told, **options)
-
-faircil.sweep.work.run = interrupted
-sys.exit(main())
-"""
 TOY = ("run", "--dataset", "toy", "--method", "finetune", "--out", "out", "--seeds", "0-1")
 
 
@@ -74,18 +54,11 @@ def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *TOY, "--set", "epochs=1"],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 130
-    assert done.stdout == ""
-    assert "seed 1: task 1/2" in done.stderr
-    assert "seed 1: task 2/2" not in done.stderr
-    assert "finished: seed 0 in out" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = Command(tmp_path, *TOY, "--set", "epochs=1", prepare=interrupt_seed_1).end()
+    assert done.code == 130
+    assert done.out == ""
+    assert "seed 1: task 1/2" in done.err
+    assert "seed 1: task 2/2" not in done.err
+    assert "finished: seed 0 in out" in done.err
+    assert "Traceback" not in done.err
     assert [path.name for path in (tmp_path / "out").glob("seed*")] == ["seed-0"]

@@ -48,7 +48,7 @@ def test_saved_runs_get_a_table_a_curve_and_rows(cli: Cli, tmp_path: Path) -> No
     assert float(table[0]["accuracy"]) == pytest.approx(summary["metrics"]["accuracy"], abs=0.02)
 
 
-@pytest.mark.usefixtures("runs")
+@pytest.mark.usefixtures("nothing_drawn", "runs")
 def test_a_run_with_post_processing_is_what_the_saved_run_becomes(cli: Cli) -> None:
     options = ("--method", "er", "--postprocess", "eps-fair", "--epsilon", "0.02", "--json")
     fair = json.loads(cli(*RUN, *options, "--out", "runs-fair").out)

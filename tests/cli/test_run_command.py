@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -282,7 +281,6 @@ def test_as_a_program(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "faircil", *TOY, "--json"],
         cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -14,19 +14,9 @@ import pytest
 from cli_outcome import Cli
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
+from processes import Command, die_with_the_first_run
 
 TOY = ("run", "--dataset", "toy", "--method", "er", "--out", "out", "--set", "epochs=2")
-
-
-def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "faircil", *words],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def seeds_in(folder: Path) -> list[int]:
@@ -38,6 +28,7 @@ def metrics_of(text: str) -> list[tuple[int, float]]:
     return [(run["seed"], run["accuracy"]) for run in json.loads(text)["runs"]]
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_seeds_side_by_side_give_the_same_result(cli: Cli, tmp_path: Path) -> None:
     one = cli(*TOY, "--seeds", "0-1", "--json", "--quiet")
     several = cli(*TOY, "--seeds", "0-1", "--json", "--out", "other", "--jobs", "2")
@@ -59,28 +50,25 @@ def test_jobs_must_be_a_number_of_processes(cli: Cli) -> None:
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_two_commands_on_one_folder(tmp_path: Path, force: tuple[str, ...]) -> None:
     command = (*TOY, "--seeds", "0-2", "--json", *force)
-    both = [start(tmp_path, *command) for _ in range(2)]
-    said = [process.communicate() for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    first, second = (metrics_of(out) for out, _ in said)
+    both = [Command(tmp_path, *command) for _ in range(2)]
+    said = [one.end() for one in both]
+    assert [outcome.code for outcome in said] == [0, 0], said
+    first, second = (metrics_of(outcome.out) for outcome in said)
     assert first == second
     assert [seed for seed, _ in first] == [0, 1, 2]
     assert seeds_in(tmp_path / "out") == [0, 1, 2]
-    made = [err.count("task 2/2") for _, err in said]
+    made = [outcome.err.count("task 2/2") for outcome in said]
     assert sum(made) == (6 if force else 3), said
     if not force:
-        assert "Traceback" not in said[0][1] + said[1][1]
+        assert "Traceback" not in said[0].err + said[1].err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_a_killed_command_is_continued(cli: Cli, tmp_path: Path) -> None:
-    killed = start(tmp_path, *TOY, "--seeds", "0-2", "--jobs", "2")
-    assert killed.stderr is not None
-    for line in killed.stderr:
-        if "1 of 3 runs" in line:  # its other process finishes what it has begun
-            killed.send_signal(signal.SIGKILL)
-            break
-    killed.communicate()
+    words = (*TOY, "--seeds", "0-2", "--jobs", "2")
+    killed = Command(tmp_path, *words, prepare=die_with_the_first_run).end()
+    assert killed.code == -signal.SIGKILL  # its other process finishes what it has begun
+    assert "1 of 3 runs" in killed.err
     outcome = cli(*TOY, "--seeds", "0-2")
     assert outcome.code == 0
     assert "not run again: seed" in outcome.err
@@ -89,7 +77,14 @@ def test_a_killed_command_is_continued(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c_with_several_processes(tmp_path: Path) -> None:
-    process = start(tmp_path, *TOY, "--set", "epochs=20", "--seeds", "0-5", "--jobs", "2")
+    words = (*TOY, "--set", "epochs=20", "--seeds", "0-5", "--jobs", "2")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "faircil", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "1 of 6 runs" in line:

@@ -27,6 +27,7 @@ def test_ranking_choice_and_the_command_to_go_on_with(cli: Cli, tmp_path: Path) 
     assert (tmp_path / "record/pareto.png").exists()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_methods_side_by_side_with_equal_budgets(cli: Cli, tmp_path: Path) -> None:
     outcome = cli(*TUNE, "--method", "er", "finetune", "--budget", "2", "--json")
     assert outcome.code == 0
@@ -39,18 +40,21 @@ def test_methods_side_by_side_with_equal_budgets(cli: Cli, tmp_path: Path) -> No
     assert sorted(path.parent.name.split("-")[0] for path in records) == ["er", "finetune"]
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_finished_trials_are_not_made_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     first = cli(*TUNE, "--method", "er", *TRY)
     monkeypatch.setattr("faircil.sweep.pool.make_run", None)
     assert cli(*TUNE, "--method", "er", *TRY).out == first.out
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_selection_on_test_data_is_warned_about(cli: Cli) -> None:
     options = ("--method", "finetune", "--try", "lr=0.01")
     assert "too good" in cli(*TUNE, *options, "--select-on", "test").err
     assert "too good" not in cli(*TUNE, *options).err
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_an_impossible_constraint_is_an_error_with_a_record(cli: Cli, tmp_path: Path) -> None:
     objective = ("--objective", "accuracy with eer <= 0")
     outcome = cli(*TUNE, "--method", "finetune", *objective, "--out", "record")
@@ -96,6 +100,7 @@ def test_a_missing_dataset_is_named(cli: Cli) -> None:
     assert "drug_consumption.data" in outcome.err
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_settings_for_own_data(cli: Cli, tmp_path: Path) -> None:
     rows = [f"{x},{c},{'mf'[x % 2]}" for c in "abcd" for x in range(20)]
     (tmp_path / "mine.csv").write_text("\n".join(["x,y,sex", *rows]), encoding="utf-8")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faircil.data import images as downloaded
+from faircil.data import images
 from faircil.data.images import MEAN, PALETTE, STD
 from faircil.data.stream import Part
 from faircil.errors import DataError
@@ -22,7 +22,7 @@ def all_inputs(part: Part) -> np.ndarray:
 def test_grey_images_are_scaled_and_normalised(
     tiny_files: TinyFiles, name: str, mean: float, std: float
 ) -> None:
-    load = {"mnist": downloaded.mnist, "fashion-mnist": downloaded.fashion_mnist}[name]
+    load = {"mnist": images.mnist, "fashion-mnist": images.fashion_mnist}[name]
     parts = load(0)
     for file, part in zip(PARTS, (parts.train, parts.test), strict=True):
         pixels = tiny_files.images[name, file].reshape(len(part.y), -1)
@@ -33,12 +33,12 @@ def test_grey_images_are_scaled_and_normalised(
 
 
 def test_fashion_classes_have_their_names(tiny_files: TinyFiles) -> None:
-    names = downloaded.fashion_mnist(0).class_names
+    names = images.fashion_mnist(0).class_names
     assert (names[0], names[5], names[9]) == ("T-shirt/top", "Sandal", "Ankle boot")
 
 
 def test_biased_mnist_makes_every_pixel_that_is_not_black_white(tiny_files: TinyFiles) -> None:
-    parts = downloaded.biased_mnist(3)
+    parts = images.biased_mnist(3)
     for file, part in zip(PARTS, (parts.train, parts.test), strict=True):
         pixels = tiny_files.images["mnist", file].reshape(len(part.y), -1)
         x = all_inputs(part).reshape(len(part.y), 3, -1) * STD[:, None] + MEAN[:, None]
@@ -50,7 +50,7 @@ def test_biased_mnist_makes_every_pixel_that_is_not_black_white(tiny_files: Tiny
 
 
 def test_drug_features_are_the_twelve_traits_with_gender(tiny_files: TinyFiles) -> None:
-    parts = downloaded.drug(0)
+    parts = images.drug(0)
     assert (len(parts.train.y), len(parts.test.y)) == (1319, 566)
     x = np.concatenate([all_inputs(parts.train), all_inputs(parts.test)])
     z = np.concatenate([parts.train.z, parts.test.z])
@@ -69,7 +69,7 @@ def test_drug_features_are_the_twelve_traits_with_gender(tiny_files: TinyFiles) 
 
 
 def test_the_drug_split_comes_from_the_seed(tiny_files: TinyFiles) -> None:
-    first, again, other = (all_inputs(downloaded.drug(seed).test) for seed in (0, 0, 1))
+    first, again, other = (all_inputs(images.drug(seed).test) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -79,4 +79,4 @@ def test_a_missing_file_is_a_data_error(
 ) -> None:
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path_factory.mktemp("empty")))
     with pytest.raises(DataError, match="faircil data fetch mnist"):
-        downloaded.mnist(0)
+        images.mnist(0)

@@ -7,7 +7,7 @@ import pytest
 import sklearn.datasets
 from numpy.typing import NDArray
 
-from faircil.data import images as embedded
+from faircil.data import images
 from faircil.data.images import MEAN, STD
 from faircil.data.stream import Part, Parts
 
@@ -18,20 +18,20 @@ def all_inputs(part: Part) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def digits() -> Parts:
-    return embedded.digits(0)
+    return images.digits(0)
 
 
 @pytest.fixture(scope="module")
 def biased_digits() -> Parts:
-    return embedded.biased_digits(0)
+    return images.biased_digits(0)
 
 
 @pytest.fixture
 def numbered_digits(monkeypatch: pytest.MonkeyPatch) -> NDArray[np.int64]:
     """Make image i be i everywhere, so that the middle of a copy tells its source."""
     target = sklearn.datasets.load_digits().target
-    images = np.broadcast_to(np.arange(len(target))[:, None, None], (len(target), 8, 8))
-    numbered = SimpleNamespace(images=images, target=target)
+    numbers = np.broadcast_to(np.arange(len(target))[:, None, None], (len(target), 8, 8))
+    numbered = SimpleNamespace(images=numbers, target=target)
     monkeypatch.setattr(sklearn.datasets, "load_digits", lambda: numbered)
     return target
 
@@ -42,7 +42,7 @@ def sources(part: Part) -> NDArray[np.int64]:
 
 
 def test_digits_are_split_before_they_are_copied(numbered_digits: NDArray[np.int64]) -> None:
-    parts = embedded.digits(0)
+    parts = images.digits(0)
     train, test = sources(parts.train), sources(parts.test)
     assert not set(train) & set(test)
     assert sorted({*train, *test}) == list(range(len(numbered_digits)))
@@ -52,7 +52,7 @@ def test_digits_are_split_before_they_are_copied(numbered_digits: NDArray[np.int
 
 
 def test_the_split_of_digits_comes_from_the_seed(numbered_digits: NDArray[np.int64]) -> None:
-    first, again, other = (set(sources(embedded.digits(seed).test)) for seed in (0, 0, 1))
+    first, again, other = (set(sources(images.digits(seed).test)) for seed in (0, 0, 1))
     assert first == again != other
 
 
@@ -77,7 +77,7 @@ def test_copies_are_distorted_but_still_the_digit(digits: Parts) -> None:
 def test_copies_are_shifted_by_about_a_pixel() -> None:
     image = np.zeros((1, 8, 8), dtype=np.float32)
     image[0, 3:5, 3:5] = 1
-    copies = embedded._distort(image, 300, np.random.default_rng(0)).reshape(300, 16, 16)
+    copies = images._distort(image, 300, np.random.default_rng(0)).reshape(300, 16, 16)
     weight = copies / copies.sum(axis=(1, 2), keepdims=True)
     places = np.arange(16) - 7.5
     for axis in (1, 2):
@@ -110,19 +110,19 @@ def test_colours_go_with_the_class_in_training_only(biased_digits: Parts) -> Non
 
 
 def test_the_toy_has_three_unit_clusters() -> None:
-    toy = embedded.toy(0)
+    toy = images.toy(0)
     x = all_inputs(toy.train)
     for label, centre in enumerate([(-2, -2), (2, 4), (4, 2)]):
         cluster = x[toy.train.y == label]
-        assert len(cluster) == embedded.TOY_TRAIN
+        assert len(cluster) == images.TOY_TRAIN
         assert cluster.mean(axis=0) == pytest.approx(centre, abs=0.15)
         assert cluster.std(axis=0) == pytest.approx(1, abs=0.1)
-    assert len(toy.test.y) == 3 * embedded.TOY_TEST
+    assert len(toy.test.y) == 3 * images.TOY_TEST
     assert not np.isin(all_inputs(toy.test)[:, 0], x[:, 0]).any()
 
 
 def test_toy_groups_are_the_same_points_read_as_groups() -> None:
-    toy, groups = embedded.toy(5), embedded.toy_groups(5)
+    toy, groups = images.toy(5), images.toy_groups(5)
     for one, other in ((toy.train, groups.train), (toy.test, groups.test)):
         np.testing.assert_array_equal(all_inputs(one), all_inputs(other))
         assert other.z is not None

@@ -6,6 +6,8 @@ The checks are public, in ``faircil.testing``; here are those that only our own 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import pytest
@@ -13,7 +15,9 @@ import torch
 
 from faircil.buffer import ReplayBuffer
 from faircil.learners import LEARNERS, Learner
+from faircil.results.record import RunResult
 from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
 from faircil.testing.learners import QUOTA, RUN_CHECKS, STEP_CHECKS, LearnerCase, learner_cases
 from faircil.weighting.selection import WEIGHTINGS
@@ -22,10 +26,28 @@ from small_runs import ABSENT, small_stream
 
 # Methods that take few steps in an epoch of the small stream.
 MORE_EPOCHS: dict[str, int] = {"gdumb": 16}
+# They rearrange the weights of fsw, which every learner gets with and without an attribute; one
+# learner gets theirs without.
+CONTROLS = {"random", "balanced"}
+
+
+@dataclass(frozen=True)
+class Case(LearnerCase):
+    """Keeps the run with a large buffer, since two tests look at it."""
+
+    @cached_property
+    def roomy(self) -> tuple[RunResult, RunState]:
+        return super().run(buffer_size=1000)
+
+    def run(self, seed: int = 0, **settings: object) -> tuple[RunResult, RunState]:
+        return self.roomy if settings == {"buffer_size": 1000} else super().run(seed, **settings)
+
+
 CASES = [
-    case
+    Case(case.method, case.weighting, case.attribute, case.epochs)
     for method in LEARNERS
     for case in learner_cases(method, MORE_EPOCHS.get(method, 2), WEIGHTINGS)
+    if case.weighting not in CONTROLS or case.attribute or case.method == "er"
 ]
 Check = Callable[[LearnerCase], None]
 every_case = pytest.mark.parametrize(
@@ -68,10 +90,10 @@ def test_the_buffer_keeps_its_whole_quota_of_every_group(case: LearnerCase) -> N
 
 
 @every_case
-def test_a_buffer_larger_than_the_data_keeps_all_of_it(case: LearnerCase) -> None:
+def test_a_buffer_larger_than_the_data_keeps_all_of_it(case: Case) -> None:
     if not case.row.replays:
         return
-    _, state = case.run(buffer_size=1000)
+    _, state = case.roomy
     assert state.buffer.samples is not None
     rows = sorted(state.buffer.samples.x.tolist())
     tasks = case.stream().tasks

@@ -20,7 +20,7 @@ from faircil.learners.replay import Replay
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
 from faircil.results.record import EpochRecord
-from faircil.runs import experiment, state as start
+from faircil.runs import experiment
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState, load_stream
@@ -55,7 +55,7 @@ def test_methods_on_one_seed_share_initial_weights_and_buffer(
         initial.append(build_mlp(*arguments))
         return deepcopy(initial[-1])
 
-    monkeypatch.setattr(start, "build_mlp", recording)
+    monkeypatch.setattr("faircil.runs.state.build_mlp", recording)
     stream = small_stream(attribute=True)
     for weighting in WEIGHTINGS:
         run(small_config("er", weighting, attribute=True), 3, stream=stream)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from cli_outcome import Cli, Outcome, Person, WriteTable
 from faircil.cli import main
@@ -27,6 +28,16 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         return Outcome(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave figures empty in tests that look at none: drawing takes longer than what they test."""
+
+    def save(_: Figure, path: Path, **__: object) -> None:
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data import bios as bios_files
+from faircil.data import bios
 from faircil.data.bios import GENDERS, GUESSED, IN_SAMPLE, PROFESSIONS
 from faircil.data.sources import DataFile
 
@@ -50,17 +50,17 @@ def sample() -> pd.DataFrame:
 def write_splits(folder: Path) -> None:
     """Write training and test biographies as CSV files."""
     (folder / "biasbios").mkdir(parents=True, exist_ok=True)
-    for split in bios_files.SPLITS:
+    for split in bios.SPLITS:
         biographies(split).to_csv(folder / "biasbios" / f"{split}.csv", index=False)
 
 
 @contextmanager
 def in_place_of_the_sample(folder: Path) -> Iterator[Path]:
     """Write a sample and make its hash the expected one."""
-    path = folder / "biasbios" / bios_files.SAMPLE.name
+    path = folder / "biasbios" / bios.SAMPLE.name
     path.parent.mkdir(parents=True, exist_ok=True)
     sample().to_csv(path, index=False)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bios_files, "SAMPLE", DataFile(path.name, digest))
+        patch.setattr(bios, "SAMPLE", DataFile(path.name, digest))
         yield path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,16 @@ from sweeps import small_work
 OTHER = {"tau": 2.0}
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    finish([small_work(0), small_work(10)], SweepOptions(folder=folder))
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    finish([small_work(0), small_work(10)], SweepOptions(folder=tmp_path))
+def folder(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

@@ -12,7 +12,6 @@ import torch
 from faircil.data.stream import TaskStream
 from faircil.runs.config import RunConfig
 from faircil.runs.state import load_stream
-from faircil.sweep import work as spent
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Spent, Watch
 from sweeps import small_work
@@ -31,9 +30,8 @@ def test_every_second_is_in_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
     work = small_work()
     stream = load_stream(work.config, work.seed)
-    monkeypatch.setattr(
-        spent, "time", SimpleNamespace(perf_counter=lambda: now, process_time=lambda: now / 5)
-    )
+    clock = SimpleNamespace(perf_counter=lambda: now, process_time=lambda: now / 5)
+    monkeypatch.setattr("faircil.sweep.work.time", clock)
     monkeypatch.setattr("torch.zeros", lambda *_, device: passes(8 if device.type == "cuda" else 0))
     watch = Watch()
     passes(1)

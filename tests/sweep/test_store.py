@@ -1,6 +1,5 @@
 import json
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from faircil.results.folder import READ, seed_folder
 from faircil.sweep.store import Store
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Work
+from processes import CONTEXT
 from sweeps import may_make, small_work
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_note_is_named(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time_makes_a_run(tmp_path: Path) -> None:
     work, store = small_work(), Store(tmp_path)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=CONTEXT) as pool:
         with store.alone(work) as mine, store.alone(small_work(seed=1)) as other:
             assert mine
             assert other

@@ -18,6 +18,7 @@ def seeds_of(outcomes: list[Outcome]) -> list[int | None]:
     return [outcome.run.seed if outcome.run else None for outcome in outcomes]
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_every_run_is_made_once_with_the_same_result_in_one_process_or_several(
     tmp_path: Path,
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(
     assert seeds_of(outcomes) == [0, 1]
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_a_process_that_dies_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faircil.sweep.pool.serve", dies_on_seed_1)
     told: list[Outcome] = []

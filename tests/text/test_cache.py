@@ -17,7 +17,7 @@ from filelock import FileLock
 from hypothesis import given, settings, strategies as st
 
 from faircil.errors import StorageError
-from faircil.text import cache as shards
+from faircil.text import cache
 from faircil.text.cache import KEY, EmbeddingStore, Keys, Recipe, Rows, cache_folder
 
 RECIPE = Recipe("encoder", "mean", 128, "float32", 16384, width=3)
@@ -173,7 +173,7 @@ def test_full_disk_loses_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with store.alone(), monkeypatch.context() as patch:
-        patch.setattr(shards.os if failing == "fsync" else Path, failing, full)
+        patch.setattr(cache.os if failing == "fsync" else Path, failing, full)
         with pytest.raises(StorageError, match=r"No space left.*free space.*FAIRCIL_CACHE"):
             store.append(keys_of([2]), rows_of([2]))
     assert not list(store.folder.glob(".partial-*"))

@@ -12,7 +12,7 @@ import torch
 from faircil.data.stream import Task, TaskStream
 from faircil.learners import LEARNERS
 from faircil.results.record import RunResult
-from faircil.runs import experiment, state as start
+from faircil.runs import experiment
 from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples
 from faircil.text.encoders import Encoder
@@ -51,7 +51,7 @@ def _text_net(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(n_inputs: int, n_classes: int, hidden: object, seed: int) -> TextNet:
         return TextNet(tiny_encoder, n_classes, seed=seed, token_budget=160)
 
-    monkeypatch.setattr(start, "build_mlp", build)
+    monkeypatch.setattr("faircil.runs.state.build_mlp", build)
 
 
 def run(

@@ -14,7 +14,7 @@ from faircil.compute import one_thread
 from faircil.data.own import OwnData
 from faircil.errors import FaircilError, UsageError
 from faircil.learners import LEARNERS
-from faircil.runs import experiment, state as start
+from faircil.runs import experiment, state
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import load_stream
@@ -89,7 +89,7 @@ def test_the_net_is_the_encoder_only_if_it_is_trained(own: OwnData, tiny_encoder
         layers = ["trainable_layers=1"] if finetune else []
         config = config_of(own, tiny_encoder, f"finetune={finetune}", *layers)
         stream = load_stream(config, 0)
-        nets.append(start._build_net(config, stream, 0))
+        nets.append(state._build_net(config, stream, 0))
     assert [isinstance(net, TextNet) for net in nets] == [False, True]
     assert nets[0].features[0].in_features == 16
     assert nets[1].passing.pooling == "cls"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from faircil.data.datasets import load_dataset
-from faircil.runs import experiment, state as loading
+from faircil.runs import experiment, state
 from faircil.samples import Samples
 from faircil.tuning.request import TuneRequest
 from faircil.tuning.strategies import STRATEGIES
@@ -33,7 +33,7 @@ def _no_test_data(monkeypatch):
             object.__setattr__(task, "test", Untouchable())
         return stream
 
-    monkeypatch.setattr(loading, "load_dataset", load)
+    monkeypatch.setattr(state, "load_dataset", load)
 
 
 @pytest.mark.usefixtures("_no_test_data")
@@ -58,7 +58,7 @@ def rows(samples: Samples) -> set[tuple[float, ...]]:
 
 def test_judged_on_held_out_training_data_of_seen_tasks():
     config = REQUEST.config(())
-    stream = loading.load_stream(config, seed=10)
+    stream = state.load_stream(config, seed=10)
     whole = load_dataset("toy-groups", 10)
     for task, before in zip(stream.tasks, whole.tasks, strict=True):
         assert rows(task.test) <= rows(before.train)

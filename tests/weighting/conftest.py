@@ -49,6 +49,7 @@ def _scene(dataset: str, steps: int) -> Scene:
 def digit_program() -> DigitProgram:
     """Return ``(measure, alpha="auto", steps=20) -> program`` of about 5,000 weights."""
 
+    @cache
     def program(measure: str, alpha: float | str = "auto", steps: int = 20) -> WeightProgram:
         caught: list[WeightProgram] = []
 
@@ -62,6 +63,8 @@ def digit_program() -> DigitProgram:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(choice, "solve", spy)
             FairSampleWeights(measure=measure, alpha=alpha)(net, current, memory, seen=seen)  # type: ignore[arg-type]
+        for array in vars(caught[0]).values():
+            array.setflags(write=False)  # it is used again
         return caught[0]
 
     return program

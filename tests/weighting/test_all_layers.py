@@ -10,9 +10,9 @@ from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.weighting import (
-    all_layers as statistics,
-    functional as forward_mode,
-    layer_factors as factored,
+    all_layers,
+    functional,
+    layer_factors,
 )
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
@@ -50,7 +50,7 @@ def test_statistics_equal_autograd_sample_by_sample(name: str, loss: str) -> Non
 def test_both_ways_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     net = make_net(name)
     one = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
-    monkeypatch.setattr(statistics, "linear_layers", lambda *_: None)
+    monkeypatch.setattr(all_layers, "linear_layers", lambda *_: None)
     other = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
     assert np.allclose(one.losses, other.losses, rtol=0, atol=1e-12)
     assert np.allclose(one.alignment, other.alignment, rtol=0, atol=1e-12)
@@ -93,11 +93,11 @@ def test_many_chunks_equal_one(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     net = make_net(name)
     whole = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
     combine = np.eye(3, 4)
-    for module in (factored, forward_mode):
+    for module in (layer_factors, functional):
         monkeypatch.setattr(module, "CHUNK", 5)
-    monkeypatch.setattr(factored, "KEPT", 0)
-    monkeypatch.setattr(forward_mode, "ENTRIES", 200)
-    monkeypatch.setattr(forward_mode, "TANGENTS", 7)
+    monkeypatch.setattr(layer_factors, "KEPT", 0)
+    monkeypatch.setattr(functional, "ENTRIES", 200)
+    monkeypatch.setattr(functional, "TANGENTS", 7)
     parts = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP, combine)
     assert np.allclose(parts.losses, whole.losses, rtol=0, atol=1e-14)
     assert np.allclose(parts.alignment, combine @ whole.alignment, rtol=0, atol=1e-13)
@@ -155,7 +155,7 @@ def test_confident_samples_keep_their_digits(
     bias: float, factors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not factors:
-        monkeypatch.setattr(statistics, "linear_layers", lambda *_: None)
+        monkeypatch.setattr(all_layers, "linear_layers", lambda *_: None)
     got, expected = (confident(bias, dtype) for dtype in (torch.float32, torch.float64))
     assert np.allclose(got, expected, rtol=0, atol=1e-4)
     assert np.abs(expected).max(axis=1).min() > 0.5
@@ -166,7 +166,7 @@ def test_a_gradient_without_direction_has_cosine_0(
     factors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not factors:
-        monkeypatch.setattr(statistics, "linear_layers", lambda *_: None)
+        monkeypatch.setattr(all_layers, "linear_layers", lambda *_: None)
     net = seeded(lambda: nn.Linear(3, 4, bias=False))
     x = torch.tensor([[0.0, 0, 0], [1, 2, 3]], dtype=torch.float64)
     current = Samples(x, torch.tensor([0, 1]))

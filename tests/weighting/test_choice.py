@@ -14,7 +14,7 @@ from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import disparity_matrix, find_measure
 from faircil.weighting.program import formulate
-from faircil.weighting.solver import columns as device, solve
+from faircil.weighting.solver import columns, solve
 from oracles import make_samples, seeded
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -39,7 +39,7 @@ def scene(n: int = 400) -> tuple[torch.nn.Module, Samples, Samples]:
 def test_a_program_that_is_never_stored_has_the_same_solution(
     loss: str, measure: str, bias: bool, floor: bool, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "CHUNK", 64)
+    monkeypatch.setattr(columns, "CHUNK", 64)
     net, current, memory = scene()
     if not bias:
         net = seeded(

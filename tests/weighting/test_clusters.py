@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from faircil.errors import UsageError
-from faircil.weighting import granularity as clusters
+from faircil.weighting import granularity
 from faircil.weighting.granularity import cluster, nearest
 from faircil.weighting.last_layer import LastLayer
 
@@ -48,8 +48,8 @@ def slow_centres(gradients: Tensor, count: int, generator: torch.Generator) -> T
     n = len(gradients)
     centres = gradients[torch.randperm(n, generator=generator)[:count]].clone()
     visits = [1] * count
-    for _ in range(clusters.ROUNDS):
-        drawn = torch.randint(n, (min(clusters.BATCH, n),), generator=generator)
+    for _ in range(granularity.ROUNDS):
+        drawn = torch.randint(n, (min(granularity.BATCH, n),), generator=generator)
         batch = gradients[drawn]
         for gradient, c in zip(batch, slow_nearest(batch, centres), strict=True):
             visits[c] += 1
@@ -73,9 +73,9 @@ def test_the_nearest_centre_is_that_of_explicit_gradients(bias: bool) -> None:
 def test_centres_are_those_of_the_slow_algorithm(
     bias: bool, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "BATCH", batch)
+    monkeypatch.setattr(granularity, "BATCH", batch)
     factors, rows = random_factors(40, bias), torch.arange(3, 33)
-    centres = clusters._centres(factors, rows, 6, seed(1))
+    centres = granularity._centres(factors, rows, 6, seed(1))
     assert torch.allclose(centres, slow_centres(explicit(factors)[rows], 6, seed(1)), atol=1e-12)
 
 
@@ -110,7 +110,7 @@ def test_clusters_are_a_partition_within_groups(group: list[int], count: int, bi
 )
 def test_clusters_are_shared_by_size(sizes: list[int], count: int, expected: list[int]) -> None:
     members = [torch.arange(size) for size in sizes]
-    assert clusters._shared(members, count) == expected
+    assert granularity._shared(members, count) == expected
 
 
 def test_gradients_that_point_the_same_way_stay_together() -> None:
@@ -139,7 +139,7 @@ def test_the_same_generator_gives_the_same_clusters() -> None:
 def test_many_chunks_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:
     factors, group = random_factors(100), torch.arange(100) % 3
     whole = cluster(factors, group, 3, 12, seed(0))
-    monkeypatch.setattr(clusters, "CHUNK", 7)
+    monkeypatch.setattr(granularity, "CHUNK", 7)
     assert torch.equal(cluster(factors, group, 3, 12, seed(0)), whole)
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from faircil import compute as threads
+from faircil import compute
 from faircil.nets import MLP, find_head
 from faircil.weighting.last_layer import cosines, group_sums, last_layer
 from faircil.weighting.losses import LOSSES
@@ -87,7 +87,7 @@ def test_many_chunks_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return factors.losses, factors.delta, factors.features, sums, losses, cosines(factors, sums)
 
     whole = measure()
-    monkeypatch.setattr(threads, "CHUNK", 4)
+    monkeypatch.setattr(compute, "CHUNK", 4)
     for part, expected in zip(measure(), whole, strict=True):
         assert torch.allclose(part, expected, rtol=0, atol=1e-14)
 

@@ -9,7 +9,7 @@ from faircil.errors import UsageError
 from faircil.nets import MLP
 from faircil.samples import Samples
 from faircil.testing import check_loss
-from faircil.weighting import FairSampleWeights, all_layers as statistics
+from faircil.weighting import FairSampleWeights, all_layers
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.last_layer import group_statistics
@@ -85,7 +85,7 @@ def test_certain_and_hopeless_samples_keep_their_digits(
     bias: float, gradient: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if gradient == "forward mode":
-        monkeypatch.setattr(statistics, "linear_layers", lambda *_: None)
+        monkeypatch.setattr(all_layers, "linear_layers", lambda *_: None)
     got, expected = (alignment(bias, dtype, gradient) for dtype in (torch.float32, torch.float64))
     assert abs(got - expected).max() < 1e-4
     assert abs(expected).max(axis=0).min() > 0.1

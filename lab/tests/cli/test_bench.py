@@ -13,13 +13,7 @@ from cli_outcome import Cli
 from faircil.cli import main
 from faircil.errors import FaircilError
 from faircil.sweep.work import Work
-from faircil_lab.bench import (
-    epoch_costs as scaling,
-    lp as lp_measure,
-    lp_programs,
-    sweeps as sweep_measure,
-    whole_runs,
-)
+from faircil_lab.bench import epoch_costs, lp, lp_programs, sweeps, whole_runs
 from faircil_lab.bench.sweeps import Processes, SweepCost
 from faircil_lab.bench.whole_runs import RunCost, TimedMethod
 from sweep_costs import cost as sweep_cost
@@ -51,7 +45,7 @@ def fake_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Processes, list[W
         made.append((case, works))
         return sweep_cost(case, 12.0 / case.jobs, repeat=repeat)
 
-    monkeypatch.setattr(sweep_measure, "measure_case", fake)
+    monkeypatch.setattr(sweeps, "measure_case", fake)
     return made
 
 
@@ -78,6 +72,7 @@ def test_lp_writes_files_and_prints_tables(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "images" / "speed-time.svg").is_file()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_lp_json_is_one_document_and_the_file(cli: Cli, tmp_path: Path) -> None:
     outcome = cli(*LP, "--json", "--quiet", "--out", "x")
     assert outcome.code == 0
@@ -91,6 +86,7 @@ def test_lp_json_is_one_document_and_the_file(cli: Cli, tmp_path: Path) -> None:
     assert document["complete"] is True
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_lp_without_files_records_real_programs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lp_programs, "RUNS", (("toy", "eer"),))
     outcome = cli("bench", "lp", "--solvers", "highs", "--repeats", "1", "--sizes", "50", "--json")
@@ -125,6 +121,7 @@ def test_all_mistakes_of_lp_at_once(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "bench").exists()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 @pytest.mark.parametrize(
     ("error", "code", "last"),
     [(KeyboardInterrupt(), 130, "interrupted\n"), (FaircilError("full"), 1, "error: full\n")],
@@ -137,13 +134,13 @@ def test_what_was_measured_stays(
     code: int,
     last: str,
 ) -> None:
-    measure = lp_measure.measure
+    measure = lp.measure
 
     def stopped(*arguments: Any) -> Iterator[Any]:
         yield next(measure(*arguments))
         raise error
 
-    monkeypatch.setattr(lp_measure, "measure", stopped)
+    monkeypatch.setattr(lp, "measure", stopped)
     outcome = cli(*LP, "--json", "--quiet")
     assert outcome.code == code
     assert outcome.out == ""
@@ -153,6 +150,7 @@ def test_what_was_measured_stays(
     assert len(document["measurements"]) == 1
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_nothing_measured_keeps_what_is_there(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -162,7 +160,7 @@ def test_nothing_measured_keeps_what_is_there(
 
     assert cli(*LP, "--quiet").code == 0
     before = (tmp_path / "bench" / "lp" / "results.json").read_text()
-    monkeypatch.setattr(lp_measure, "measure", stopped)
+    monkeypatch.setattr(lp, "measure", stopped)
     assert cli(*LP).code == 130
     assert (tmp_path / "bench" / "lp" / "results.json").read_text() == before
 
@@ -188,8 +186,8 @@ def test_folder_that_cannot_be_written_is_found_before(cli: Cli, tmp_path: Path)
 def test_run_writes_files_and_prints_tables(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(scaling, "FACTORS", {"samples": (20, 40)})
-    monkeypatch.setattr(scaling, "STEPS", 1)
+    monkeypatch.setattr(epoch_costs, "FACTORS", {"samples": (20, 40)})
+    monkeypatch.setattr(epoch_costs, "STEPS", 1)
     outcome = cli(*RUN, "--scale", "--page", "docs/speed.md", "--device", "cpu")
     assert outcome.code == 0
     for words in ("against er", "LP share", "Statistics of an epoch", "Growth with samples"):
@@ -204,7 +202,7 @@ def test_run_writes_files_and_prints_tables(
     }
 
 
-@pytest.mark.usefixtures("fake_runs")
+@pytest.mark.usefixtures("nothing_drawn", "fake_runs")
 def test_run_json(cli: Cli) -> None:
     outcome = cli(*RUN, "--json", "--quiet")
     assert outcome.err == ""
@@ -257,7 +255,7 @@ def test_sweep_writes_files_and_prints_tables(
     assert (tmp_path / "docs" / "images" / "speed-time.svg").is_file()
 
 
-@pytest.mark.usefixtures("fake_sweeps")
+@pytest.mark.usefixtures("nothing_drawn", "fake_sweeps")
 def test_sweep_json(cli: Cli) -> None:
     outcome = cli(*SWEEP, "--jobs", "2", "4", "--repeats", "3", "--json", "--quiet")
     assert outcome.err == ""
@@ -285,6 +283,7 @@ def test_sweep_needs_the_files_of_its_datasets(cli: Cli, tmp_path: Path) -> None
     assert not (tmp_path / "bench").exists()  # found before anything is measured
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_sweeps_measured_so_far_stay(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -293,7 +292,7 @@ def test_sweeps_measured_so_far_stay(
             raise FaircilError("toy er seed 0: not enough memory")
         return sweep_cost(case, 12.0)
 
-    monkeypatch.setattr(sweep_measure, "measure_case", stopped)
+    monkeypatch.setattr(sweeps, "measure_case", stopped)
     outcome = cli(*SWEEP, "--quiet")
     assert outcome.code == 1
     assert outcome.err.endswith("error: toy er seed 0: not enough memory\n")

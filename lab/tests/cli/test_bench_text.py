@@ -11,7 +11,7 @@ import pytest
 from cli_outcome import Cli
 from faircil.cli import main
 from faircil.errors import FaircilError
-from faircil_lab.bench import texts as pace, texts_measure as epoch
+from faircil_lab.bench import texts, texts_measure
 from faircil_lab.bench.texts import EncoderWorkload
 from faircil_lab.cli.bench import TEXT_SIZES
 from text_costs import epoch_round
@@ -22,7 +22,7 @@ TEXT = ("bench", "text", *SMALL, "--repeats", "1", "--device", "cpu")
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "KNOWN", 1)
+    monkeypatch.setattr(texts_measure, "KNOWN", 1)
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +48,7 @@ def test_writes_files_and_prints_tables(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "images" / "text-epoch.svg").is_file()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_json(cli: Cli) -> None:
     outcome = cli(*TEXT, "--json", "--quiet")
     assert outcome.err == ""
@@ -62,7 +63,7 @@ def test_what_a_cpu_would_take_long_for_stops(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(pace, "cpu_seconds", lambda _: 7200.0)
+    monkeypatch.setattr(texts, "cpu_seconds", lambda _: 7200.0)
     outcome = cli("bench", "text", *SMALL)
     assert outcome.code == 2
     assert "there is no GPU, and this CPU would take about 2.0 hours; take less" in outcome.err
@@ -70,13 +71,14 @@ def test_what_a_cpu_would_take_long_for_stops(
     assert not (tmp_path / "bench").exists()
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 @pytest.mark.parametrize("arguments", [("--device", "cpu"), ()])
 def test_nobody_is_asked_about_a_short_one_or_what_they_want(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(pace, "cpu_seconds", lambda _: 7200.0 if arguments else 60.0)
-    monkeypatch.setattr(epoch, "measure_epochs", lambda *_: iter([epoch_round()]))
+    monkeypatch.setattr(texts, "cpu_seconds", lambda _: 7200.0 if arguments else 60.0)
+    monkeypatch.setattr(texts_measure, "measure_epochs", lambda *_: iter([epoch_round()]))
     assert cli("bench", "text", *SMALL, "--repeats", "1", *arguments, "--quiet").code == 0
 
 
@@ -87,12 +89,13 @@ def test_all_mistakes_at_once(cli: Cli) -> None:
         assert words in outcome.err
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 def test_what_was_measured_stays(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def stopped(*_: Any) -> Iterator[Any]:
         yield epoch_round()
         raise FaircilError("not enough memory")
 
-    monkeypatch.setattr(epoch, "measure_epochs", stopped)
+    monkeypatch.setattr(texts_measure, "measure_epochs", stopped)
     outcome = cli(*TEXT, "--quiet")
     assert outcome.code == 1
     assert outcome.err.endswith("error: not enough memory\n")

@@ -9,7 +9,7 @@ import pytest
 from faircil.runs.config import resolve
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
-from faircil_lab.paper import contenders as availability
+from faircil_lab.paper import contenders
 from faircil_lab.paper.contenders import (
     FILES_ABSENT,
     FSW,
@@ -66,7 +66,7 @@ def test_finished_runs_are_found_where_the_data_is_gone(
         assert how == replace(options, run_missing=False)
         return [Outcome(work, run_of(work)) for work in works]
 
-    monkeypatch.setattr(availability, "finish", find)
+    monkeypatch.setattr(contenders, "finish", find)
     (outcome,) = where_possible(lambda _: [], options)([MNIST])
     assert (outcome.run, outcome.problem) == (run_of(MNIST), None)
 

@@ -10,7 +10,7 @@ from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.folder import write_run
 from faircil.results.processed import process_run
 from faircil.results.record import RunResult, RunSummary
-from faircil_lab.paper import epsilon_fair as processing
+from faircil_lab.paper import epsilon_fair
 from faircil_lab.paper.epsilon_fair import processing_of
 from faircil_lab.paper.store import file_of, measured
 from run_results import make_result
@@ -40,7 +40,7 @@ def test_it_is_what_post_processing_gives_and_kept(run: RunSummary, tmp_path: Pa
     expected = [dict(one.metrics) for one in process_run(run, (0.0, 0.1))]
     assert values is not None
     assert list(values.metrics) == expected
-    monkeypatch.setattr(processing, "process_run", None)  # would fail if it were called
+    monkeypatch.setattr(epsilon_fair, "process_run", None)  # would fail if it were called
     again = measured(processing_of(run, (0.0, 0.1)), tmp_path).values
     assert again == values
 

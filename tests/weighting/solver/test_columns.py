@@ -3,13 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faircil.weighting.solver import columns as module
 from faircil.weighting.solver.columns import OPEN, HostColumns, Part
 
 
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> HostColumns:
-    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr("faircil.weighting.solver.columns.CHUNK", 7)
     rng = np.random.default_rng(0)
     return HostColumns(
         rng.standard_normal((3, 50)), rng.standard_normal((2, 50)), rng.standard_normal(50)

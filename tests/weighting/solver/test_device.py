@@ -11,7 +11,7 @@ import torch
 from faircil.errors import SolverError
 from faircil.weighting import WeightProgram
 from faircil.weighting.choice import solve_on_device, stored_rows
-from faircil.weighting.solver import exact as bands
+from faircil.weighting.solver import exact
 from faircil.weighting.solver.columns import DeviceColumns, HostColumns
 from faircil.weighting.solver.exact import solve_exactly
 from hard_programs import KINDS, hard_program
@@ -39,8 +39,8 @@ def test_stored_rows_give_the_weights_of_the_host(
 @every_device
 @pytest.mark.parametrize("kind", KINDS)
 def test_hard_programs(kind: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bands, "SMALL", 30)
-    monkeypatch.setattr(bands, "SAMPLE", 12)
+    monkeypatch.setattr(exact, "SMALL", 30)
+    monkeypatch.setattr(exact, "SAMPLE", 12)
     for seed in range(15):
         program = hard_program(np.random.default_rng(seed), kind, most=300)
         rows, gaps = stored_rows(program, device), len(program.gap_offsets)

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from faircil.errors import SolverError
 from faircil.weighting import Solution, WeightProgram
-from faircil.weighting.solver import exact, exact as bands
+from faircil.weighting.solver import exact
 from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.exact import solve_exactly
 from faircil.weighting.solver.highs import solve_with_highs
@@ -75,8 +75,8 @@ def test_hard_programs_have_the_optimum_of_highs(kind: str, seed: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_same_through_samples_and_bands(kind: str, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bands, "SMALL", 30)
-        patch.setattr(bands, "SAMPLE", 12)
+        patch.setattr(exact, "SMALL", 30)
+        patch.setattr(exact, "SAMPLE", 12)
         agree(hard_program(np.random.default_rng(seed), kind, most=300))
 
 

@@ -8,7 +8,7 @@ import pytest
 from bench_results import small_program
 from faircil.errors import SolverError
 from faircil.weighting import Solution, WeightProgram, solve
-from faircil_lab.bench import lp as module
+from faircil_lab.bench import lp
 from faircil_lab.bench.lp import LpOptions, Skipped, SolverTiming, measure
 from faircil_lab.bench.lp_programs import NamedProgram, SolverCase, all_cases
 
@@ -82,7 +82,7 @@ def test_failure_leaves_the_other_solvers_and_sizes(fakes: Fakes) -> None:
 
 
 def test_long_first_solve_counts(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOW", 0.0)
+    monkeypatch.setattr(lp, "SLOW", 0.0)
     (outcome,) = measure(PROGRAMS[:1], [fakes.case("a")], LpOptions(repeats=3))
     assert len(fakes.calls) == 3
     assert isinstance(outcome, SolverTiming)

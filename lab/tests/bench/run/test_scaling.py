@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from faircil_lab.bench import epoch_costs as scaling
+from faircil_lab.bench import epoch_costs
 from faircil_lab.bench.epoch_costs import FACTORS, MEMORY, measure_growth
 from faircil_lab.bench.whole_runs import EpochWorkload
 
@@ -13,9 +13,11 @@ TINY = EpochWorkload(samples=40, groups=2, classes=4, features=3)
 
 
 def test_one_factor_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaling, "STEPS", 1)
+    monkeypatch.setattr(epoch_costs, "STEPS", 1)
     monkeypatch.setattr(
-        scaling, "FACTORS", {"samples": (20, 60), "groups": (3,), "classes": (5,), "features": (7,)}
+        epoch_costs,
+        "FACTORS",
+        {"samples": (20, 60), "groups": (3,), "classes": (5,), "features": (7,)},
     )
     points = list(measure_growth(list(FACTORS), torch.device("cpu"), TINY, repeats=1))
     assert [(point.factor, point.value) for point in points] == [
@@ -35,7 +37,7 @@ def test_every_factor_is_a_part_of_the_workload() -> None:
 @pytest.mark.parametrize("groups", [1, 3])
 def test_generated_data_has_the_size_that_it_says(groups: int) -> None:
     workload = replace(TINY, groups=groups)
-    current, memory = scaling._generate(workload, torch.Generator().manual_seed(0))
+    current, memory = epoch_costs._generate(workload, torch.Generator().manual_seed(0))
     assert current.x.shape == (40, 3)
     assert sorted(set(current.y.tolist())) == [2, 3]
     assert len(memory) == 2 * groups * MEMORY

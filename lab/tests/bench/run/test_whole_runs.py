@@ -12,8 +12,7 @@ from faircil_lab.bench import whole_runs
 from faircil_lab.bench.whole_runs import RunCost, TimedMethod, measure_runs, run_once
 
 
-def test_run_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+def test_run_in_a_process_of_its_own() -> None:
     cost = run_once(TimedMethod("toy", "fsw", ("epochs=1",)), 2, "cpu")
     assert (cost.dataset, cost.method, cost.repeat) == ("toy", "fsw", 2)
     assert cost.seconds.total >= cost.seconds.train > 0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import faircil_lab.bench.sweeps
 from faircil.errors import FaircilError
 from faircil.sweep.sweep import SweepOptions
 from faircil.sweep.work import Outcome, Spent, Work
-from faircil_lab.bench import sweeps as measure
 from faircil_lab.bench.sweeps import Processes, measure_case, measure_sweeps
 from run_summaries import make_run
 from sweeps import small_work
@@ -35,7 +35,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[Sweep]:
             listener(outcomes[-1])
         return outcomes
 
-    monkeypatch.setattr(measure, "finish", finish)
+    monkeypatch.setattr("faircil_lab.bench.sweeps.finish", finish)
     return asked
 
 
@@ -82,11 +82,11 @@ def test_runs_that_fail_are_an_error() -> None:
 def test_a_process_that_died_is_an_error(
     sweeps: list[Sweep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = measure.finish
+    real = faircil_lab.bench.sweeps.finish
 
     def finish(works: Sequence[Work], options: SweepOptions, listener: object) -> list[Outcome]:
         return real(works, SweepOptions(options.root, options.jobs + 1), listener)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(measure, "finish", finish)
+    monkeypatch.setattr("faircil_lab.bench.sweeps.finish", finish)
     with pytest.raises(FaircilError, match="with 2 processes on the CPU a process died"):
         measure_case(WORKS, Processes(2), 1)

@@ -10,7 +10,7 @@ from faircil.text.encoders import Encoder
 from faircil.text.passes import Passing
 from faircil.text.text_net import TextNet
 from faircil.weighting.weights import FairSampleWeights
-from faircil_lab.bench import texts_measure as embedding, texts_measure as epoch
+from faircil_lab.bench import texts_measure
 from faircil_lab.bench.texts import (
     EMBEDDINGS,
     TRAININGS,
@@ -51,7 +51,7 @@ def test_gauge_waits_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_of_an_epoch(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "KNOWN", 1)
+    monkeypatch.setattr(texts_measure, "KNOWN", 1)
     budgets: list[int] = []
     features = TextNet.features
 
@@ -61,7 +61,7 @@ def test_parts_of_an_epoch(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) ->
         return features(net, x)
 
     monkeypatch.setattr(TextNet, "features", watched)
-    rounds = list(epoch.measure_epochs(SMALL, encoder, make_corpus(SMALL), CPU))
+    rounds = list(texts_measure.measure_epochs(SMALL, encoder, make_corpus(SMALL), CPU))
     assert [one.number for one in rounds] == [1, 2]
     for one in rounds:
         assert (one.samples, one.buffer, one.groups) == (500, 1280, 50)
@@ -76,9 +76,9 @@ def test_parts_of_an_epoch(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_more_steps_than_an_epoch_has(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "KNOWN", 1)
+    monkeypatch.setattr(texts_measure, "KNOWN", 1)
     workload = EncoderWorkload(layers=1, hidden=8, rows=2500, tokens=6, steps=99, repeats=1)
-    (one,) = epoch.measure_epochs(workload, encoder, make_corpus(workload), CPU)
+    (one,) = texts_measure.measure_epochs(workload, encoder, make_corpus(workload), CPU)
     texts = 500 + 8 * 64
     assert one.training[TRAININGS[0].name].tokens == texts * 6
 
@@ -96,7 +96,7 @@ def test_stored_features_give_the_weights_of_the_net(
     monkeypatch.setattr(FairSampleWeights, "__call__", watched)
     net, corpus = TextNet(encoder, 25, seed=0), make_corpus(SMALL)
     assert corpus.buffer.samples is not None
-    epoch._measure_weights(SMALL, net, corpus.last_task, corpus.buffer.samples)
+    texts_measure._measure_weights(SMALL, net, corpus.last_task, corpus.buffer.samples)
     whole, stored = given
     assert torch.allclose(whole.weights, stored.weights)
     assert 0 < whole.kept < 500  # the program has a choice
@@ -104,15 +104,15 @@ def test_stored_features_give_the_weights_of_the_net(
 
 def test_every_way_to_embed(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     shards: list[tuple[int, Passing, bool]] = []
-    encode = embedding.encode
+    encode = texts_measure.encode
 
     def watched(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
         shards.append((len(ids), how, torch.is_inference_mode_enabled()))
         return encode(model, ids, how)
 
-    monkeypatch.setattr(embedding, "encode", watched)
+    monkeypatch.setattr(texts_measure, "encode", watched)
     corpus = make_corpus(SMALL)
-    rounds = list(embedding.measure_embeddings(SMALL, encoder, corpus, CPU))
+    rounds = list(texts_measure.measure_embeddings(SMALL, encoder, corpus, CPU))
     parts, (whole,) = rounds[:-1], rounds[-1:]
     assert [one.case for one in parts] == [*EMBEDDINGS[:-1]] * 2
     assert [one.number for one in parts] == [1] * 5 + [2] * 5
@@ -127,11 +127,11 @@ def test_every_way_to_embed(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -
 
 def test_padding_is_no_token() -> None:
     corpus = make_corpus(SMALL)
-    ids = embedding._texts(corpus, Embedding(0.1, shortest=0.5))
+    ids = texts_measure._texts(corpus, Embedding(0.1, shortest=0.5))
     assert ids.shape == (250, 6)
     # A part has texts of all classes.
-    assert torch.equal(embedding._texts(corpus, Embedding(0.1)), corpus.samples.x[::10])
-    cost = embedding._embed(make_encoder(SMALL).model, ids, EMBEDDINGS[3], CPU)
+    assert torch.equal(texts_measure._texts(corpus, Embedding(0.1)), corpus.samples.x[::10])
+    cost = texts_measure._embed(make_encoder(SMALL).model, ids, EMBEDDINGS[3], CPU)
     assert cost.tokens == int((ids != PADDING).sum()) < 1500
 
 

@@ -1,0 +1,100 @@
+"""Processes that begin in a moment: copies of one that has imported everything already.
+
+A new process needs five seconds to import torch. Where the system cannot copy processes (Windows),
+these do too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_outcome import Outcome
+from faircil.cli import main
+from faircil.metrics import TaskMetrics
+from faircil.sweep import pool, work
+
+CONTEXT: BaseContext = get_context("spawn")
+if "forkserver" in get_all_start_methods():
+    CONTEXT = get_context("forkserver")
+    # The last is what torch imports with the first optimizer.
+    CONTEXT.set_forkserver_preload(["faircil.cli.running", "faircil.cli.run", "torch._dynamo"])
+Prepare = Callable[[], None]
+
+
+def die_with_the_first_run() -> None:
+    """Let a command with several processes die as soon as it has told of a finished run."""
+    hear = pool._hear
+
+    def heard(*said: Any) -> None:
+        hear(*said)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    pool._hear = heard  # type: ignore[assignment]
+    pool.get_context = lambda _: CONTEXT  # type: ignore[attr-defined, assignment]
+
+
+def interrupt_seed_1() -> None:
+    """Send Ctrl-C at the end of a task, whether the machine is fast or slow."""
+    run = work.run
+
+    def interrupted(config, seed, *, listener, **options):  # type: ignore[no-untyped-def]
+        def told(record: object) -> None:
+            listener(record)
+            if seed == 1 and isinstance(record, TaskMetrics):
+                signal.raise_signal(signal.SIGINT)
+
+        return run(config, seed, listener=told, **options)
+
+    work.run = interrupted
+
+
+@pytest.fixture
+def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes of sweeps in a moment."""
+    monkeypatch.setattr(pool, "get_context", lambda _: CONTEXT)
+
+
+class Command:
+    """A command line in a process of its own, with a folder as the current one.
+
+    Parameters
+    ----------
+    folder : Path
+    *words : str
+    prepare : callable
+        Called in the process before the command.
+    """
+
+    def __init__(self, folder: Path, *words: str, prepare: Prepare | None = None) -> None:
+        self._printed = Path(tempfile.mkdtemp(prefix="printed-", dir=folder))
+        arguments = (folder, self._printed, words, prepare)
+        self._process = CONTEXT.Process(target=_run, args=arguments)  # type: ignore[attr-defined]
+        self._process.start()
+
+    def end(self) -> Outcome:
+        """Wait until it has ended."""
+        self._process.join()
+        out, err = ((self._printed / name).read_text("utf-8") for name in ("out", "err"))
+        return Outcome(self._process.exitcode, out, err)
+
+
+def _run(folder: Path, printed: Path, words: tuple[str, ...], prepare: Prepare | None) -> None:
+    for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
+        file = os.open(printed / name, os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, stream.fileno())
+    # The process that this one is a copy of may have been started while Ctrl-C was ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(folder)
+    if prepare is not None:
+        prepare()
+    sys.exit(main(list(words)))

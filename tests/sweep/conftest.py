@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from processes import quick_processes as quick_processes
