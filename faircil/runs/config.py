@@ -257,6 +257,11 @@ def resolve(
     settings = validate_settings(values, method, measure, mistakes, texts=texts)
     if settings is not None and settings.text is not None and not mistakes:
         mistakes += unused_mistakes(settings.text, given)
+        if settings.text.finetune and LEARNERS[method].one_pass:
+            mistakes.append(
+                f"method '{method}' learns in one pass on fixed features and trains no encoder; use "
+                "`finetune=false`, or another method"
+            )
     raise_all(mistakes)
     assert settings is not None  # else there was a mistake
     return RunConfig(

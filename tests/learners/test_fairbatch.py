@@ -10,6 +10,7 @@ from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import Samples, concatenate, group_counts
+from faircil.weighting.measures import MEASURES
 from learning import buffer_of, new_learner, random_samples
 from small_runs import small_config, small_stream
 
@@ -193,7 +194,7 @@ def test_dropout_is_off_while_groups_are_measured() -> None:
 def test_classes_trade_shares_where_the_measure_compares_classes() -> None:
     learner = new_learner("fairbatch")
     assert isinstance(learner, FairBatch)
-    learner.by_attribute = False
+    learner.measure = MEASURES["eer"]
     learner.begin_task(NEW, buffer_of(OLD))
     assert len(learner.share) == len(set(NEW.y.tolist())) + len(set(OLD.y.tolist()))
     assert set(learner.block.tolist()) == {0}

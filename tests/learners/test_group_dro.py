@@ -11,6 +11,7 @@ from faircil.learners.group_dro import GroupDro
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
+from faircil.weighting.measures import MEASURES
 from learning import batch_of, buffer_of, gradient, new_learner, random_samples
 from small_runs import FEW, small_config, small_stream
 
@@ -153,7 +154,7 @@ def test_weight_moves_to_the_group_that_is_learned_worst() -> None:
 def test_groups_are_classes_where_the_measure_compares_classes() -> None:
     train = small_stream(attribute=True).tasks[0].train
     learner = new_learner("group-dro")
-    learner.by_attribute = False
+    learner.measure = MEASURES["eer"]
     learner.begin_task(train, buffer_of(None))
     assert isinstance(learner, GroupDro)
     assert len(learner.q) == 2

@@ -12,6 +12,7 @@ from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.learners.moments import Moments, MomentsOptions
 from faircil.nets import build_mlp
+from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.samples import Samples, concatenate
 from faircil.weighting.measures import MEASURES, Measure
@@ -166,3 +167,8 @@ def test_the_width_follows_rows_and_memory() -> None:
     learner.classes = 10_000
     # 20,000 cells of at most 2 GiB together: 2³¹/20,000 bytes each, half of d² floats of 4.
     assert learner._width(large) == int((2 * 2**31 / (4 * 20_000)) ** 0.5)
+
+
+def test_an_encoder_of_texts_is_not_trained_along() -> None:
+    with pytest.raises(UsageError, match=r"one pass on fixed features.*`finetune=false`"):
+        resolve(dataset="biasbios-sample", method="moments", overrides=["finetune=true"])
