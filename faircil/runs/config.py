@@ -259,8 +259,8 @@ def resolve(
         mistakes += unused_mistakes(settings.text, given)
         if settings.text.finetune and LEARNERS[method].one_pass:
             mistakes.append(
-                f"method '{method}' learns in one pass on fixed features and trains no encoder; use "
-                "`finetune=false`, or another method"
+                f"method '{method}' learns in one pass on fixed features and trains no encoder; "
+                "use `finetune=false`, or another method"
             )
     raise_all(mistakes)
     assert settings is not None  # else there was a mistake
