@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -26,18 +26,26 @@ from faircil.learners.base import (
 )
 from faircil.moments import GroupChange
 from faircil.moments.calibration import fit_temperature
-from faircil.moments.evening import Blocks, Criterion, Evening, equal_shares, even_out
+from faircil.moments.evening import (
+    TOLERANCE,
+    Blocks,
+    Criterion,
+    Evening,
+    equal_shares,
+    even_out,
+)
 from faircil.moments.features import Patches, RandomRelu, Raw
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
-from faircil.weighting.groups import Groups, Integers
+from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import disparity_matrix
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
 MEMORY = 2**31  # bytes of moments at most, where the width is not given
 FILTERS = 64
+CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
 FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
@@ -166,11 +174,8 @@ class Moments(Learner):
         def problem(ridge: float) -> RidgeProblem:
             return RidgeProblem(moments, group, label, ridge)
 
-        self.ridge = self._penalty(
-            lambda ridge: criterion.value(problem(ridge).solve(start, slopes=False))
-        )
+        evening = self.evening = self._evened(problem, criterion, start)
         chosen = problem(self.ridge)
-        evening = self.evening = even_out(chosen, criterion, start if self.relative else None)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         with one_thread():
@@ -209,21 +214,43 @@ class Moments(Learner):
             left_out=self.settings.evened == "left-out",
         )
 
-    def _penalty(self, value: Callable[[float], float]) -> float:
-        """Return the best penalty: of all, later of the last one and its neighbours."""
-        if self.settings.ridge != "auto":
-            return self.settings.ridge
+    def _evened(
+        self, problem: Callable[[float], RidgeProblem], criterion: Criterion, start: Floats
+    ) -> Evening:
+        """Choose the weights and, with enough new rows, the penalty.
+
+        With the weights that suit a penalty, its neighbours are tried. If one comes close, the
+        weights are chosen for it, too, and it is taken if the objective is then smaller.
+        """
         assert self.moments is not None
-        rows = sum(self.moments.count)
-        if rows < MUCH_MORE * self.rows_at_choice:
-            return self.ridge
-        near: tuple[float, ...] = PENALTIES
-        if self.rows_at_choice:
-            place = PENALTIES.index(self.ridge)
-            near = PENALTIES[max(place - 1, 0) : place + 2]
+        on_cpu = self.moments.device.type == "cpu"
+
+        def values(ridges: Sequence[float], weights: Floats) -> list[float]:
+            def value(ridge: float) -> float:
+                return criterion.value(problem(ridge).solve(weights, slopes=False))
+
+            return map_tasks(value, ridges, threads=on_cpu)
+
+        given, rows = self.settings.ridge, sum(self.moments.count)
+        if given != "auto":
+            self.ridge = given
+        elif not self.rows_at_choice:
+            self.ridge = PENALTIES[int(np.argmin(values(PENALTIES, start)))]
+        evening = even_out(problem(self.ridge), criterion, start if self.relative else None)
+        if given != "auto" or rows < MUCH_MORE * self.rows_at_choice:
+            return evening
         self.rows_at_choice = rows
-        values = map_tasks(value, near, threads=self.moments.device.type == "cpu")
-        return near[int(np.argmin(values))]
+        while True:
+            place = PENALTIES.index(self.ridge)
+            near = [*PENALTIES[max(place - 1, 0) : place], *PENALTIES[place + 1 : place + 2]]
+            found = values(near, evening.after.weights)
+            if min(found) >= CLOSE * evening.value:
+                return evening
+            ridge = near[int(np.argmin(found))]
+            other = even_out(problem(ridge), criterion, evening.after.weights)
+            if other.value >= (1 - TOLERANCE) * evening.value:
+                return evening
+            self.ridge, evening = ridge, other
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
         """Say if inputs are on another scale than those of the first task."""
