@@ -35,7 +35,7 @@ GRIDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "group-dro": (RATES,),
     "fairbatch": (RATES,),
 }
-TOO_LONG = {"biased-mnist": ("gss", "ocs")}  # hours for each run
+TOO_LONG = {"biased-mnist": ("gss", "ocs")}  # hours for each run on a CPU
 ABOUT = (
     "Where a method was published or compared with a grid of settings and no value is given for "
     "it, the shipped value (`faircil/runs/settings.toml`) was chosen from that grid on held-out "
@@ -43,8 +43,8 @@ ABOUT = (
     "accuracy averaged over groups after each task. Test data took no part. Within a seed nothing "
     "leaks; but DRUG is split by the seed, so rows that were trained on and held out here are test "
     "rows under other seeds. `er`, `fsw` and `der++` have the settings of the paper and were not "
-    "chosen. On Biased MNIST `gss` and `ocs` were not tried, since they take hours. A dash: "
-    "training diverged."
+    "chosen. On Biased MNIST `gss` and `ocs` were not tried, since a run takes hours on a CPU. A "
+    "dash: training diverged."
 )
 HEADER = ("method", "shipped", "rank of the shipped one", "settings, best first")
 Point = tuple[str, ...]

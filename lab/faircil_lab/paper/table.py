@@ -187,9 +187,10 @@ def table_page(table: ComparisonTable, entries: Entries) -> Page:
     sections.append(settings_section(table.settings, entries))
     if any(row.published for row in table.rows):
         sections.append(_reasons(table))
+    run = any(entry.runs for some in entries.values() for entry in some)
     verdicts = [pair for part in compared.values() for pair in _verdicts(part)]
     return Page(
-        _answer(verdicts, summaries_of(claims, table.pairs[:IN_ANSWER])),
+        _answer(verdicts, summaries_of(claims, table.pairs[:IN_ANSWER]), run),
         tuple(sections),
         tuple(verdict for _, verdict in verdicts),
         (*findings_of(claims, table.pairs), *which_not_how_many(claims, counts)),
@@ -403,10 +404,10 @@ def _by_method(verdicts: Sequence[tuple[Entry, Verdict]]) -> dict[str, tuple[Ver
     return found
 
 
-def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str]) -> str:
+def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str], run: bool) -> str:
     """Sum up the results in a few sentences; the counts of all verdicts stand beside it."""
     if not verdicts:
-        return " ".join(told) or "Not run yet."
+        return " ".join(told) or (ONLY_TIMES if run else "Not run yet.")
     if all(verdict is Verdict.NOT_RUN for _, verdict in verdicts):
         return f"Not run yet: {len(verdicts)} published values stand without one of ours."
     own = [verdict for entry, verdict in verdicts if (entry.published or "").startswith("fsw")]
@@ -414,6 +415,7 @@ def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str]) -> s
     return " ".join([*counted, *told])
 
 
+ONLY_TIMES = "Times alone, which have no verdict: the tables have ours beside the published ones."
 SHIPPED = (
     "Those shipped with faircil (`faircil/runs/settings.toml`): the paper's where it gives them, "
     "else chosen on held-out training data. None was chosen here."

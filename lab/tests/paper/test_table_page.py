@@ -197,6 +197,8 @@ def test_times_stand_apart_without_a_verdict():
     assert times is not None
     assert times.header == ("method", "seconds lp: paper", "ours", "share")
     assert times.rows[0] == ("FSW", "507 ± 4", "0.1 ± 0.0", "0.000197")
+    alone = replace(layers, columns=(replace(layers.columns[0], metrics=("seconds lp",)),))
+    assert page_of(alone).answer.startswith("Times alone, which have no verdict")
 
 
 def test_the_number_of_samples_decides_whether_a_gain_is_one_of_choice(tmp_path):
