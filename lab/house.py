@@ -267,6 +267,7 @@ WHAT = {
     "report": "tables, statistics, pictures",
     "results": "records and folders of runs",
     "learners": "one file per method",
+    "moments": "sums of groups, ridge, fair weights",
     "text": "encoders of texts",
     "data": "streams of tasks",
     "weighting": "FSW: statistics, program, solver, weights",
