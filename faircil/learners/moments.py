@@ -171,15 +171,12 @@ class Moments(Learner):
         known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
         start = Blocks.of(criterion).weights(np.log(known))
 
-        def problem(ridge: float) -> RidgeProblem:
-            return RidgeProblem(moments, group, label, ridge)
-
+        problem = RidgeProblem(moments, group, label, self.ridge)
         evening = self.evening = self._evened(problem, criterion, start)
-        chosen = problem(self.ridge)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         with one_thread():
-            self.temperature = fit_temperature(chosen, evening.after, criterion.share)
+            self.temperature = fit_temperature(problem, evening.after, criterion.share)
         self.net.show(classes, evening.after.head)
         before, after = map(criterion.losses_of, (evening.before, evening.after))
         columns = np.stack([relative, before.losses, after.losses, after.errors], axis=1)
@@ -214,29 +211,28 @@ class Moments(Learner):
             left_out=self.settings.evened == "left-out",
         )
 
-    def _evened(
-        self, problem: Callable[[float], RidgeProblem], criterion: Criterion, start: Floats
-    ) -> Evening:
+    def _evened(self, problem: RidgeProblem, criterion: Criterion, start: Floats) -> Evening:
         """Choose the weights and, with enough new rows, the penalty.
 
         With the weights that suit a penalty, its neighbours are tried. If one comes close, the
         weights are chosen for it, too, and it is taken if the objective is then smaller.
         """
-        assert self.moments is not None
-        on_cpu = self.moments.device.type == "cpu"
+        moments = problem.moments
 
         def values(ridges: Sequence[float], weights: Floats) -> list[float]:
             def value(ridge: float) -> float:
-                return criterion.value(problem(ridge).solve(weights, slopes=False))
+                return criterion.value(problem.with_ridge(ridge).solve(weights, slopes=False))
 
-            return map_tasks(value, ridges, threads=on_cpu)
+            return map_tasks(value, ridges, threads=moments.device.type == "cpu")
 
-        given, rows = self.settings.ridge, sum(self.moments.count)
+        given, rows = self.settings.ridge, sum(moments.count)
         if given != "auto":
             self.ridge = given
         elif not self.rows_at_choice:
             self.ridge = PENALTIES[int(np.argmin(values(PENALTIES, start)))]
-        evening = even_out(problem(self.ridge), criterion, start if self.relative else None)
+        evening = even_out(
+            problem.with_ridge(self.ridge), criterion, start if self.relative else None
+        )
         if given != "auto" or rows < MUCH_MORE * self.rows_at_choice:
             return evening
         self.rows_at_choice = rows
@@ -247,7 +243,7 @@ class Moments(Learner):
             if min(found) >= CLOSE * evening.value:
                 return evening
             ridge = near[int(np.argmin(found))]
-            other = even_out(problem(ridge), criterion, evening.after.weights)
+            other = even_out(problem.with_ridge(ridge), criterion, evening.after.weights)
             if other.value >= (1 - TOLERANCE) * evening.value:
                 return evening
             self.ridge, evening = ridge, other

@@ -24,7 +24,6 @@ and shrinks where it was not. At the end no step within the radius promises more
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +71,11 @@ class Criterion:
         band: Floats = self.certainty * np.sqrt(self.matrix**2 @ solution.errors**2)
         return band
 
+    def beyond(self, losses: Floats, band: Floats) -> Floats:
+        """Return the difference within each row that counts, (rows,)."""
+        counted: Floats = (np.abs(self.matrix @ losses) - band).clip(min=0)
+        return counted
+
     def disparity(self, losses: Floats) -> float:
         """Return ``‖D ℓ‖₁``."""
         return float(np.abs(self.matrix @ losses).sum())
@@ -83,8 +87,8 @@ class Criterion:
     def value(self, solution: RidgeSolution) -> float:
         """Return Φ."""
         seen = self.losses_of(solution)
-        beyond = np.abs(self.matrix @ seen.losses) - self.band(seen)
-        return self.lam * self.mean(seen.losses) + float(beyond.clip(min=0).sum())
+        beyond = self.beyond(seen.losses, self.band(seen))
+        return self.lam * self.mean(seen.losses) + float(beyond.sum())
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,6 @@ def even_out(
     *,
     tolerance: float = TOLERANCE,
     most: int = MOST,
-    listener: Callable[[int, float], None] = lambda *_: None,
 ) -> Evening:
     """Choose the weights of all groups.
 
@@ -141,13 +144,10 @@ def even_out(
         It ends when no step promises more than this part of Φ.
     most : int
         Number of ridge solutions to compute at most.
-    listener : callable
-        Called with the number of solutions and Φ after each.
     """
     blocks = Blocks.of(criterion)
     fixed = not len(criterion.matrix)
     before = problem.solve(criterion.share, slopes=start is None and not fixed)
-    listener(1, criterion.value(before))
     if fixed:
         return Evening(criterion, before, before, criterion.value(before), 0.0, 1)
     log_w = np.zeros(len(problem)) if start is None else np.log(start / criterion.share)
@@ -168,7 +168,6 @@ def even_out(
             now, parts, log_w = new, found, log_w + step
             radius = np.where(right > 0.75, np.minimum(2 * radius, LARGEST_RADIUS), radius)
         radius = np.where(right < 0.25, radius / 3, radius)
-        listener(solved, float(parts.sum()))
     return Evening(criterion, before, now, float(parts.sum()), promise, solved)
 
 
@@ -231,7 +230,7 @@ class Blocks:
 
     def parts_of(self, criterion: Criterion, losses: Floats, band: Floats) -> Floats:
         """Return Φ of given losses by block, (number,)."""
-        beyond = (np.abs(criterion.matrix @ losses) - band).clip(min=0)
+        beyond = criterion.beyond(losses, band)
         mean = self.summed(criterion.share * losses)
         parts: Floats = criterion.lam * mean + np.bincount(self.of_row, beyond, self.number)
         return parts

@@ -17,6 +17,8 @@ Every map ends with a constant 1.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
@@ -197,10 +199,9 @@ class Patches(nn.Module):
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
-        if not images.is_cuda:
-            return conv2d(images, self.weight) / (self._contrast(images) + self.least)
-        # Else inputs of convolutions would be rounded to ten bits.
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        # A GPU would round the inputs of convolutions to ten bits.
+        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+        with exact if images.is_cuda else nullcontext():
             return conv2d(images, self.weight) / (self._contrast(images) + self.least)
 
     def _contrast(self, images: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ and what is removed leaves no trace but rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -162,17 +162,18 @@ class GroupMoments:
             )
         self.seen.merge(other.seen)
         self._open([key for key in other.keys if key not in self.keys])
-        second = [flat for block in other.second for flat in block]
-        for key, n, first, flat in zip(other.keys, other.count, other.first, second, strict=True):
+        mine, theirs = self._cells(), other._cells()
+        for key, n, first, flat in zip(other.keys, other.count, other.first, theirs, strict=True):
             place = self.keys.index(key)
             self.count[place] += n
             self.first[place] += first.to(self.device)
-            self._flat(place).add_(flat.to(self.device))
+            mine[place].add_(flat.to(self.device))
 
     def combined(self, weights: Tensor) -> Tensor:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
         total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
-        for block, part in self._with_blocks(weights):
+        parts = torch.split(weights, [len(block) for block in self.second])
+        for block, part in zip(self.second, parts, strict=True):
             total.addmv_(block.T, part)
         return self.panels.unpacked(total)
 
@@ -183,20 +184,14 @@ class GroupMoments:
 
     def products(self, x: Tensor) -> Tensor:
         """Return ``S_c x`` for x of shape (d, k) and each cell, (cells, d, k)."""
-        cells = [flat for block in self.second for flat in block]
         threads = self.device.type == "cpu" and self.width >= PANEL
-        return torch.stack(map_tasks(lambda c: self.panels.product(c, x), cells, threads=threads))
+        return torch.stack(
+            map_tasks(lambda cell: self.panels.product(cell, x), self._cells(), threads=threads)
+        )
 
-    def _with_blocks(self, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        sizes = [len(block) for block in self.second]
-        return zip(self.second, torch.split(weights, sizes), strict=True)
-
-    def _flat(self, place: int) -> Tensor:
-        for block in self.second:
-            if place < len(block):
-                return block[place]
-            place -= len(block)
-        raise IndexError(place)
+    def _cells(self) -> list[Tensor]:
+        """Return views of the flat arrays, one per cell."""
+        return [flat for block in self.second for flat in block]
 
     def _open(self, keys: list[Key]) -> None:
         """Make room for new cells."""
@@ -223,12 +218,12 @@ class GroupMoments:
         keys, index = unique_rows(samples.keys())
         named = [tuple(key) for key in keys.tolist()]
         self._open([key for key in named if key not in self.keys])
-        rows_of = rows_of_groups(index, len(named))
+        rows_of, cells = rows_of_groups(index, len(named)), self._cells()
 
         def sum_cell(number: int) -> None:
             place, rows = self.keys.index(named[number]), rows_of[number]
             self.count[place] += sign * len(rows)
-            first, flat = self.first[place], self._flat(place)
+            first, flat = self.first[place], cells[place]
             for part in chunks_of(len(rows), ROWS):
                 phi = features(samples.x.index_select(0, rows[part])).to(self.dtype)
                 first.add_(phi.sum(dim=0), alpha=sign)
@@ -301,8 +296,3 @@ def row_sums(samples: Samples) -> Tensor:
 def _counted(sums: Tensor) -> tuple[Tensor, Tensor]:
     distinct, counts = torch.unique(sums, return_counts=True)
     return distinct, counts
-
-
-def count_by_key(moments: GroupMoments) -> Mapping[Key, int]:
-    """Return the number of rows of each cell."""
-    return dict(zip(moments.keys, moments.count, strict=True))

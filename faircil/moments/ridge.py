@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 
 import torch
@@ -104,14 +105,20 @@ class RidgeProblem:
         count = torch.tensor(moments.count, dtype=dtype, device=device)
         self.size = self._by_group(count)
         self.first = self._by_group(torch.stack(moments.first))
-        diagonal = self._diagonals() / self.size
-        self.penalty = ridge * float(diagonal.mean())
+        self.scale = float((self._diagonals() / self.size).mean())
+        self.penalty = ridge * self.scale
         generator = torch.Generator().manual_seed(0)
         probes = torch.randint(0, 2, (moments.width, PROBES), generator=generator) * 2 - 1
         self.probes = probes.to(device=device, dtype=dtype)
 
     def __len__(self) -> int:
         return len(self.size)
+
+    def with_ridge(self, ridge: float) -> RidgeProblem:
+        """Return the same problem with another penalty; nothing is summed up again."""
+        other = copy(self)
+        other.penalty = ridge * self.scale
+        return other
 
     def _by_group(self, cells: Tensor) -> Tensor:
         """Add up values of the cells, (cells, ...), by group."""

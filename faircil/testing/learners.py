@@ -244,14 +244,9 @@ def goes_on_from_a_saved_state(case: LearnerCase) -> None:
         demand(rest.seconds.total >= rest.seconds.train, f"{when}, its times do not add up")
 
 
-def trains_by_steps(case: LearnerCase) -> bool:
-    """Whether the method has training steps to check."""
-    return not case.row.one_pass
-
-
 def batches_are_left_alone(case: LearnerCase) -> None:
     """A step leaves its batch as it was."""
-    if not trains_by_steps(case):
+    if case.row.one_pass:
         return
     learner = case.learner()
     current, memory = case.begun(learner)
@@ -287,7 +282,7 @@ def memory_alone_is_a_batch(case: LearnerCase) -> None:
 
 def optimizer_is_new_in_every_task(case: LearnerCase) -> None:
     """Every task gets a new optimizer."""
-    if not trains_by_steps(case):
+    if case.row.one_pass:
         return
     learner = case.learner()
     first, second, _ = (task.train for task in small_stream(attribute=True).tasks)
@@ -305,7 +300,7 @@ def optimizer_is_new_in_every_task(case: LearnerCase) -> None:
 
 def dropout_is_for_training(case: LearnerCase) -> None:
     """Dropout is on in a step and off in prediction."""
-    if not trains_by_steps(case):
+    if case.row.one_pass:
         return
     net = nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5))
     learner = case.learner(net)
