@@ -226,10 +226,11 @@ class Moments(Learner):
             return map_tasks(value, ridges, threads=moments.device.type == "cpu")
 
         given, rows = self.settings.ridge, sum(moments.count)
+        penalties = penalties_for(moments)
         if given != "auto":
             self.ridge = given
         elif not self.rows_at_choice:
-            self.ridge = PENALTIES[int(np.argmin(values(PENALTIES, start)))]
+            self.ridge = penalties[int(np.argmin(values(penalties, start)))]
         evening = even_out(
             problem.with_ridge(self.ridge), criterion, start if self.relative else None
         )
@@ -237,8 +238,8 @@ class Moments(Learner):
             return evening
         self.rows_at_choice = rows
         while True:
-            place = PENALTIES.index(self.ridge)
-            near = [*PENALTIES[max(place - 1, 0) : place], *PENALTIES[place + 1 : place + 2]]
+            place = penalties.index(self.ridge)
+            near = [*penalties[max(place - 1, 0) : place], *penalties[place + 1 : place + 2]]
             found = values(near, evening.after.weights)
             if min(found) >= CLOSE * evening.value:
                 return evening
@@ -285,6 +286,16 @@ class Moments(Learner):
         largest = int((2 * MEMORY / (size * cells)) ** 0.5)
         width = min(max(len(train), NARROWEST), WIDEST, largest)
         return width + (train.x[0].numel() if self.settings.features == "both" else 0)
+
+
+def penalties_for(moments: GroupMoments) -> list[float]:
+    """Return the relative penalties to choose from: those above the rounding of the sums.
+
+    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    A smaller penalty could not even keep the matrix positive definite.
+    """
+    rounding = torch.finfo(moments.dtype).eps * moments.width
+    return [penalty for penalty in PENALTIES if penalty > rounding]
 
 
 def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:
