@@ -223,6 +223,20 @@ _BUILT_IN = {
         source="Yoon et al. 2022",
         replays=True,
     ),
+    "bgs": Method(
+        f"{_HERE}.bgs:BalancedReplay",
+        summary="replay + last layer trained again on a buffer balanced over classes and groups",
+        source="Lee et al. 2024",
+        replays=True,
+        uses_attribute=True,
+    ),
+    "lws": Method(
+        f"{_HERE}.lws:ClusterReplay",
+        summary="replay with weights of clusters by their losses and a buffer spread over losses",
+        source="Capitani et al. 2025",
+        replays=True,
+        no_weighting="it weighs its current samples itself, by the losses of their clusters",
+    ),
     "agem": Method(
         f"{_HERE}.agem:AGem",
         summary="gradients projected so that the loss of a memory batch does not increase",
