@@ -253,6 +253,6 @@ MOMENTS_TABLE = ComparisonTable(
     "not in the paper: the first trains the last layer again on a buffer balanced over classes"
     " and attribute values, the second finds clusters and does without the attribute. "
     "4,000 random ReLU features of the raw inputs, where all methods know the same; patches "
-    "know that the inputs are images, which an MLP does not. Settings are the shipped ones; λ is chosen from the moments themselves. "
-    + " ".join(NOTES.values()),
+    "know that the inputs are images, which an MLP does not. Settings are the shipped ones; λ "
+    "is chosen from the moments themselves. " + " ".join(NOTES.values()),
 )
