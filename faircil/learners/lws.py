@@ -3,7 +3,7 @@
 A shortcut shows in the losses: samples that it serves are learned early, the others late. Samples
 of a class that look alike form a cluster, and a cluster with a large loss gets a large weight. For
 the buffer, samples are chosen from all levels of loss, so that not only those with the shortcut are
-replayed. The attribute is never looked at.
+replayed. Training never looks at the attribute.
 """
 
 from __future__ import annotations
