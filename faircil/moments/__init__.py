@@ -4,7 +4,8 @@
 :mod:`~faircil.moments.group_moments` sums them for each group, :mod:`~faircil.moments.ridge` gives
 the solution for any group weights with the loss of every group,
 :mod:`~faircil.moments.evening` chooses the weights, and :mod:`~faircil.moments.calibration` turns
-scores into probabilities. Here is what a run keeps of it.
+scores into probabilities. :mod:`~faircil.moments.discriminants` makes other classifiers of the same
+sums, for comparison. Here is what a run keeps of it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class PassRecord:
     ridge, temperature : float
         Chosen penalty, and divisor of the scores for probabilities.
     groups : tuple of GroupChange
+        Empty if it has no weights.
     notes : tuple of str
         What the user should know.
     summing, solving : float
