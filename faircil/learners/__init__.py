@@ -175,7 +175,7 @@ _BUILT_IN = {
         replays=True,
     ),
     "gdumb": Method(
-        f"{_HERE}.gdumb:Dumb",
+        f"{_HERE}.balanced_buffer:Dumb",
         summary="a new net for each task, trained on the buffer alone (baseline for replay)",
         source="Prabhu et al. 2020",
         replays=True,
@@ -224,7 +224,7 @@ _BUILT_IN = {
         replays=True,
     ),
     "bgs": Method(
-        f"{_HERE}.bgs:BalancedReplay",
+        f"{_HERE}.balanced_buffer:BalancedReplay",
         summary="replay + last layer trained again on a buffer balanced over classes and groups",
         source="Lee et al. 2024",
         replays=True,

@@ -30,7 +30,7 @@ from faircil.learners.base import (
     rows_of_groups,
     unique_rows,
 )
-from faircil.learners.bgs import in_turn
+from faircil.learners.balanced_buffer import in_turn
 from faircil.nets import build_mlp, features_of, find_head, with_features
 
 ROUNDS = 100  # of k-means at most
