@@ -24,22 +24,25 @@ from faircil.learners.base import (
     Samples,
     unique_rows,
 )
-from faircil.moments import GroupChange
+from faircil.moments import GroupChange, Price
 from faircil.moments.calibration import fit_temperature
 from faircil.moments.evening import (
+    SMALLEST,
     TOLERANCE,
     Blocks,
     Criterion,
     Evening,
+    certified,
     equal_shares,
     even_out,
+    evened_further,
 )
 from faircil.moments.features import Patches, RandomRelu, Raw
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
-from faircil.weighting.measures import disparity_matrix
+from faircil.weighting.measures import MEASURES, disparity_matrix
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
@@ -48,7 +51,6 @@ FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
-FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
 
 
 class MomentsOptions(Options):
@@ -118,6 +120,7 @@ class Moments(Learner):
     options = MomentsOptions
     one_pass = True
     graphable = False
+    follows = MEASURES
 
     net: FeatureNet
     settings: MomentsOptions
@@ -146,6 +149,25 @@ class Moments(Learner):
         """Remove rows that were learned: the solution is then the one that never saw them."""
         return self._change(lambda moments: moments.remove(rows, self.net.features))
 
+    def review(self, last: PassRecord) -> PassRecord:
+        """Add what more evenness would cost, found by weights for a smaller lam."""
+        evening = self.evening
+        if evening is None or not len(evening.criterion.matrix):
+            return last
+        criterion = evening.criterion
+        with torch.no_grad():
+            further = evened_further(evening)
+        here, there = (criterion.losses_of(one.after) for one in (evening, further))
+        price = Price(
+            mean=criterion.mean(here.losses),
+            disparity=criterion.disparity(here.losses),
+            counted=float(criterion.terms(here.losses, criterion.band(here)).sum()),
+            lam=further.criterion.lam,
+            mean_then=criterion.mean(there.losses),
+            disparity_then=criterion.disparity(there.losses),
+        )
+        return replace(last, price=price)
+
     def logits(self, x: Tensor) -> Tensor:
         """Return scores divided by the temperature; −inf for classes that were not seen."""
         return super().logits(x) / self.temperature
@@ -168,11 +190,12 @@ class Moments(Learner):
         groups = groups_of(moments, keys, group)
         classes, label = np.unique(groups.label, return_inverse=True)
         criterion = self._criterion(groups, label)
-        known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
+        known = np.array([max(self.relative.get(key, 1.0), SMALLEST) for key in keys])
         start = Blocks.of(criterion).weights(np.log(known))
 
         problem = RidgeProblem(moments, group, label, self.ridge)
-        evening = self.evening = self._evened(problem, criterion, start)
+        evening, bound = certified(self._evened(problem, criterion, start))
+        self.evening = evening
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         with one_thread():
@@ -183,6 +206,7 @@ class Moments(Learner):
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
+            bound=bound,
             solved=evening.solved,
             ridge=self.ridge,
             temperature=self.temperature,
@@ -209,6 +233,7 @@ class Moments(Learner):
             lam=self.lam,
             certainty=self.settings.certainty,
             left_out=self.settings.evened == "left-out",
+            combine=self.measure.combine,
         )
 
     def _evened(self, problem: RidgeProblem, criterion: Criterion, start: Floats) -> Evening:

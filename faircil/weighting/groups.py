@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,11 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Groups:
+        """Return the groups where ``chosen``, (G,), is true."""
+        columns = {name: None if c is None else c[chosen] for name, c in vars(self).items()}
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True)
