@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import linprog, minimize
+from scipy.optimize import LinearConstraint, linprog, minimize
 from scipy.sparse.csgraph import connected_components
 
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
@@ -308,10 +308,7 @@ def _multipliers(evening: Evening, sides: Floats, base: Floats, band: Floats) ->
         jac=True,
         method="SLSQP",
         bounds=[(0, 1)] * len(sides),
-        constraints=[
-            {"type": "ineq", "fun": lambda y: base + y @ sides, "jac": lambda _: sides.T},
-            {"type": "ineq", "fun": lambda y: 1 - own @ y, "jac": lambda _: -own},
-        ],
+        constraints=[LinearConstraint(sides.T, -base, np.inf), LinearConstraint(own, ub=1)],
     )
     # Rounding may leave y a little outside; a smaller multiple of it is inside.
     y: Floats = np.asarray(answer.x, dtype=np.float64).clip(0, 1)

@@ -167,8 +167,9 @@ class RunConfig(BaseModel):
     with another content it is another run. The latter is None without texts, and where there is
     no such encoder, which is an error when the run starts.
     ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
-    trained on but kept as its pool. ``favoured`` are names of classes. ``evaluate_on`` is ``validation`` where a part of the training
-    data stands for the test data, which is then not used. As JSON, ``settings`` are flat.
+    trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
+    data stands for the test data, which is then not used. ``favoured`` are names of classes. As
+    JSON, ``settings`` are flat.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

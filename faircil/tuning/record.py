@@ -68,8 +68,7 @@ def draw_front(
     line = [points[i] for i in best]
     # Steps, since nothing is known to lie between two points.
     x, y = [gap for _, gap in line], [accuracy for accuracy, _ in line]
-    steps = "steps-post" if objective.sign < 0 else "steps-pre"
-    axes.plot(x, y, color=blue, lw=1.6, drawstyle=steps, zorder=2)
+    axes.plot(x, y, color=blue, lw=1.6, drawstyle="steps-post", zorder=2)
     _scatter(axes, line, "nothing is fairer and more accurate (number: rank)", c=blue, s=46)
     if chosen is not None:
         _scatter(axes, [points[chosen]], "chosen", c=orange, s=230, marker="*")
@@ -111,6 +110,32 @@ def run_command(request: TuneRequest, overrides: Overrides) -> str:
     options = favoured_words(request.favoured)
     source = data_words(request.dataset, request.own)
     return run_line(source, *names, settings, SEEDS, options=options)
+
+
+def target_outcome(tuned: Tuned) -> dict[str, Any]:
+    """Return what a target has chosen, and how it was judged."""
+    objective, seeds = problem_of(tuned.request).objective, list(tuned.request.seeds)
+    accuracy, value = objective.values(tuned.best.runs) or (None, None)
+    return {
+        "target": objective.requirement,
+        "reached": not tuned.note,
+        "chosen": list(tuned.best.overrides),
+        objective.metric: value,
+        ACCURACY: accuracy,
+        "judged_on": PARTS[tuned.request.select_on],
+        "seeds": seeds,
+    }
+
+
+def target_line(tuned: Tuned) -> str:
+    """Say what a target has chosen, and how it was judged."""
+    objective = problem_of(tuned.request).objective
+    accuracy, value = objective.values(tuned.best.runs) or (None, None)
+    return (
+        f"target {objective.requirement}: chose {' '.join(tuned.best.overrides)}, with "
+        f"{objective.metric} {format_value(value)} at accuracy {format_value(accuracy)} (mean over "
+        f"groups), judged on {PARTS[tuned.request.select_on]}"
+    )
 
 
 def best_trial(tuned: Tuned | NotTuned) -> Trial | None:

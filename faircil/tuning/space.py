@@ -204,8 +204,9 @@ def problem_of(request: TuneRequest) -> Problem:
     if request.target is not None and request.objective is not None:
         mistakes.append("`target` and `objective` are given; give one of them")
     if objective is not None and objective.by_attribute:
-        what = f"objective '{objective.text}'"
-        remedy = "use another metric, such as eer"
+        what, remedy = f"objective '{objective.text}'", "use `objective='accuracy - eer'`"
+        if request.target is not None:
+            what, remedy = f"target '{request.target}'", "choose a metric such as eer"
         mistakes += attribute_mistakes(what, request.dataset, request.own, remedy)
     if request.budget < 1:
         mistakes.append(f"`budget` is {request.budget}, expected at least 1 configuration")

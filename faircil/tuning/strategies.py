@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -91,9 +91,9 @@ def _new_study(seed: int, startup: int, sign: int) -> optuna.Study:
             "or use `strategy='random'`"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    directions = ["maximize", "maximize" if sign > 0 else "minimize"]
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
-    return optuna.create_study(sampler=sampler, directions=directions)
+    other: Literal["maximize", "minimize"] = "maximize" if sign > 0 else "minimize"
+    return optuna.create_study(sampler=sampler, directions=["maximize", other])
 
 
 class Strategy(Protocol):

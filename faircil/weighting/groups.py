@@ -51,8 +51,8 @@ class Groups:
 
     def take(self, chosen: NDArray[np.bool_]) -> Groups:
         """Return the groups where ``chosen``, (G,), is true."""
-        columns = {name: None if c is None else c[chosen] for name, c in vars(self).items()}
-        return replace(self, **columns)
+        columns: dict[str, Any] = {n: c for n, c in vars(self).items() if c is not None}
+        return replace(self, **{name: column[chosen] for name, column in columns.items()})
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def test_json_document_of_one_seed(cli: Cli) -> None:
 def test_json_document_of_two_seeds(cli: Cli) -> None:
     document = json.loads(cli(*GROUPS, "--json", "--seeds", "0-1").out)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
-    for name in METRICS:
+    for name in METRICS.keys() - {"eopp", "eopp_gap"}:  # they need favoured classes
         values = [run[name] for run in document["runs"]]
         assert document["mean"][name] == pytest.approx(mean(values))
         assert document["std"][name] == pytest.approx(stdev(values))
