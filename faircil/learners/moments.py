@@ -27,15 +27,14 @@ from faircil.learners.base import (
 from faircil.moments import GroupChange, Price
 from faircil.moments.calibration import fit_temperature
 from faircil.moments.evening import (
-    SMALLEST,
     TOLERANCE,
     Blocks,
     Criterion,
     Evening,
-    certified,
     equal_shares,
     even_out,
     evened_further,
+    proven_bound,
 )
 from faircil.moments.features import Patches, RandomRelu, Raw
 from faircil.moments.group_moments import GroupMoments, Key
@@ -51,6 +50,9 @@ FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
+# Smallest weight, relative to that of equal groups, that a later task begins with. The losses hardly
+# change with the logarithm of a weight near 0, so that a search would end where it began.
+FEW = 0.01
 
 
 class MomentsOptions(Options):
@@ -190,12 +192,11 @@ class Moments(Learner):
         groups = groups_of(moments, keys, group)
         classes, label = np.unique(groups.label, return_inverse=True)
         criterion = self._criterion(groups, label)
-        known = np.array([max(self.relative.get(key, 1.0), SMALLEST) for key in keys])
+        known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
         start = Blocks.of(criterion).weights(np.log(known))
 
         problem = RidgeProblem(moments, group, label, self.ridge)
-        evening, bound = certified(self._evened(problem, criterion, start))
-        self.evening = evening
+        evening = self.evening = self._evened(problem, criterion, start)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         with one_thread():
@@ -206,7 +207,7 @@ class Moments(Learner):
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
-            bound=bound,
+            bound=proven_bound(evening),
             solved=evening.solved,
             ridge=self.ridge,
             temperature=self.temperature,

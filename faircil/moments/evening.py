@@ -44,7 +44,6 @@ from faircil.weighting.measures import Combine
 TOLERANCE = 5e-3
 MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
-SMALLEST = 1e-6  # weight of a group, by its share, to begin with
 FURTHER, FEW_SOLVED = 0.25, 8  # lam by which the price is told, and solutions for it
 
 
@@ -215,30 +214,11 @@ def evened_further(evening: Evening) -> Evening:
     return even_out(evening.problem, criterion, evening.after.weights, most=FEW_SOLVED)
 
 
-def certified(evening: Evening) -> tuple[Evening, float]:
-    """Return the choice with a proven bound, continued where the proof knows better weights.
-
-    A group whose weight is tiny hardly changes with the logarithm of it, so that a search can end
-    too early. The proof does not depend on where the search ended.
-    """
-    criterion = evening.criterion
-    while True:
-        bound, other = proven_bound(evening)
-        enough = (1 - TOLERANCE) * evening.value
-        if other is None or criterion.value(other) >= enough:
-            return evening, bound
-        start = np.maximum(other.weights, SMALLEST * criterion.share)
-        again = even_out(evening.problem, criterion, start)
-        if again.value >= enough:  # the weights of each block were scaled to their sum
-            return evening, bound
-        evening = replace(again, solved=evening.solved + again.solved)
-
-
-def proven_bound(evening: Evening) -> tuple[float, RidgeSolution | None]:
+def proven_bound(evening: Evening) -> float:
     """Return by how much Φ of another head, no longer than the chosen one, can be smaller.
 
     Standard errors, and for left-out losses the factors ``c_g = 1/(1 − h_g)²``, are those of the
-    chosen solution. This takes one more ridge solution, which is returned, too.
+    chosen solution. This takes one more ridge solution.
 
     Notes
     -----
@@ -263,7 +243,7 @@ def proven_bound(evening: Evening) -> tuple[float, RidgeSolution | None]:
     """
     criterion, found = evening.criterion, evening.after
     if evening.value <= 0:  # losses are not negative
-        return 0.0, None
+        return 0.0
     factor = 1 / (1 - found.leverage) ** 2 if criterion.left_out else np.ones(len(found.losses))
     sides, base = criterion.sides * factor, criterion.lam * criterion.share * factor
     band = criterion.band(criterion.losses_of(found))
@@ -271,11 +251,11 @@ def proven_bound(evening: Evening) -> tuple[float, RidgeSolution | None]:
     weights = base + y @ sides
     total = float(weights.sum())
     if total <= 0:  # with lam = 0: nothing is known but that Φ is not negative
-        return evening.value, None
+        return evening.value
     penalty = total * evening.problem.penalty
     best = evening.problem.solve(weights / total, slopes=False)
     least = float(weights @ best.losses - y @ band) + penalty * best.squared_length
-    return max(evening.value + penalty * found.squared_length - least, 0.0), best
+    return max(evening.value + penalty * found.squared_length - least, 0.0)
 
 
 def _multipliers(evening: Evening, sides: Floats, base: Floats, band: Floats) -> Floats:

@@ -268,7 +268,7 @@ def test_the_proven_bound_meets_the_optimum_of_a_convex_problem(
     combine = find_measure(measure).combine
     criterion = criterion_of(problem, measure, lam=lam, left_out=False, combine=combine)
     found = even_out(problem, criterion, tolerance=TIGHT, most=200)
-    bound, _ = proven_bound(found)
+    bound = proven_bound(found)
     penalised = found.value + total * problem.penalty * found.after.squared_length
     optimum = smallest_penalised(criterion, problem, total)
     # From below, and as close as a quadratic model of so smooth a function is.
@@ -284,7 +284,7 @@ def test_no_head_of_the_same_length_beats_the_proven_bound(
     combine = find_measure(measure).combine
     criterion = criterion_of(problem, measure, lam=lam, left_out=False, combine=combine)
     found = even_out(problem, criterion)
-    bound, samples = proven_bound(found)[0], grouped_samples()
+    bound, samples = proven_bound(found), grouped_samples()
     assert 0 < bound <= found.value
     head = found.after.head.numpy()
     generator = np.random.default_rng(0)
@@ -300,13 +300,13 @@ def test_left_out_losses_have_a_bound_with_their_factors_held(
     problem: RidgeProblem, certainty: float
 ) -> None:
     found = even_out(problem, criterion_of(problem, certainty=certainty))
-    assert 0 < proven_bound(found)[0] < 0.1 * found.value
+    assert 0 < proven_bound(found) < 0.1 * found.value
 
 
 def test_fixed_weights_are_optimal_for_what_they_minimise(problem: RidgeProblem) -> None:
     share = np.full(6, 1 / 6)
     found = even_out(problem, Criterion(np.zeros((0, 6)), share, 2.0, left_out=False))
-    assert proven_bound(found)[0] == pytest.approx(0, abs=1e-12)
+    assert proven_bound(found) == pytest.approx(0, abs=1e-12)
 
 
 def test_what_more_evenness_costs(problem: RidgeProblem) -> None:

@@ -165,5 +165,5 @@ def test_a_target_needs_a_trade_off(pretend):
 
 def test_a_target_of_data_without_an_attribute(pretend):
     request = replace(TARGET, dataset="toy", measure="eer")
-    with pytest.raises(UsageError, match="target 'eo_gap<=0.05' compares the values of a sens"):
+    with pytest.raises(UsageError, match=r"target 'eo_gap<=0\.05' compares the values of a sens"):
         tune(request, pretend(traded))

@@ -124,10 +124,8 @@ def test_sample_weights_follow_equal_opportunity() -> None:
 def test_the_program_refuses_the_largest_loss() -> None:
     matrix = disparity_matrix(MEASURES["worst"], groups_of({(0, 0): 1, (0, 1): 1}))
     assert np.array_equal(matrix, np.eye(2))
-    with pytest.raises(UsageError, match="minimises a sum .* largest loss of a group; choose"):
-        FairSampleWeights(measure="worst")(
-            MLP(6, 2, (8,)), make_samples([1] * 4, [0, 1] * 2), None
-        )
+    with pytest.raises(UsageError, match=r"minimises a sum .* largest loss of a group; choose"):
+        FairSampleWeights(measure="worst")(MLP(6, 2, (8,)), make_samples([1] * 4, [0, 1] * 2), None)
 
 
 def test_two_values_of_eo_are_one_row_per_class() -> None:
