@@ -50,7 +50,7 @@ FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
-# Smallest weight, relative to that of equal groups, that a later task begins with. The losses hardly
+# Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
 
