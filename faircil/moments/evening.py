@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import LinearConstraint, linprog, minimize
+from scipy.optimize import linprog
 from scipy.sparse.csgraph import connected_components
 
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
@@ -44,6 +44,7 @@ from faircil.weighting.measures import Combine
 TOLERANCE = 5e-3
 MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
+ASCENT = 200  # steps for the multipliers of the proof; they cost next to nothing
 FURTHER, FEW_SOLVED = 0.25, 8  # lam by which the price is told, and solutions for it
 
 
@@ -274,30 +275,45 @@ def _multipliers(evening: Evening, sides: Floats, base: Floats, band: Floats) ->
         return np.zeros(0)
     # Σ v is not known yet. At an optimum v = w Σ v, and v·ℓ is Φ, up to the bands.
     total = evening.value / float(found.weights @ found.losses)
-    own = (criterion.term[:, None] == np.arange(criterion.n_terms)).T.astype(np.float64)
+    rise = sides @ (found.losses + found.loss_slopes @ (base / total - found.weights)) - band
+    bend = -sides @ found.loss_slopes @ sides.T / total
+    steepest = max(float(np.linalg.eigvalsh(bend)[-1]), 1e-12)
+    # Accelerated projected gradient ascent, which starts again where it overshoots.
+    y = ahead = np.zeros(len(sides))
+    pace = 1.0
+    for _ in range(ASCENT):
+        new = _allowed(ahead + (rise - bend @ ahead) / steepest, criterion.combine)
+        pace = 1.0 if (ahead - new) @ (new - y) > 0 else pace
+        next_pace = (1 + np.sqrt(1 + 4 * pace**2)) / 2
+        ahead = new + (pace - 1) / next_pace * (new - y)
+        y, pace = new, next_pace
+    if criterion.combine == "sum":  # of two opposite sides, the smaller only takes y·e off
+        opposite = y.reshape(2, -1)
+        y = (opposite - opposite.min(axis=0)).ravel()
+    # The weights of a block depend on its own terms: where one is negative, these are scaled down.
+    blocks, weights = Blocks.of(criterion), base + y @ sides
+    scale, short = np.ones(blocks.number), weights < 0
+    with np.errstate(divide="ignore"):  # with lam = 0, to nothing
+        np.maximum.at(scale, blocks.block[short], (base - weights)[short] / base[short])
+    scaled: Floats = y / scale[blocks.of_term[criterion.term]]
+    return scaled
 
-    def model(y: Floats) -> tuple[float, Floats]:
-        away = (base + y @ sides) / total - found.weights
-        bent = found.loss_slopes @ away
-        value = total * away @ (found.losses + bent / 2) - y @ band
-        return -float(value), band - sides @ (found.losses + bent)
 
-    answer = minimize(
-        model,
-        np.zeros(len(sides)),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0, 1)] * len(sides),
-        constraints=[LinearConstraint(sides.T, -base, np.inf), LinearConstraint(own, ub=1)],
-    )
-    # Rounding may leave y a little outside; a smaller multiple of it is inside.
-    y: Floats = np.asarray(answer.x, dtype=np.float64).clip(0, 1)
-    y /= max(1.0, float((own @ y).max()))
-    weights = base + y @ sides
-    short = weights < 0
-    with np.errstate(divide="ignore"):  # with lam = 0, nothing but y = 0 may be inside
-        y /= ((base - weights)[short] / base[short]).max(initial=1.0)
-    return y
+def _allowed(y: Floats, combine: Combine) -> Floats:
+    """Return the nearest multipliers that are allowed, (k,).
+
+    They lie between 0 and 1. For the largest row, their sum is at most 1. Of a sum, the two sides
+    of a term need no such limit, since the smaller of them is taken off both in the end.
+    """
+    inside: Floats = y.clip(0, 1)
+    if combine == "sum" or inside.sum() <= 1:
+        return inside
+    # Onto the simplex: all are lowered by the same, those that would be negative are 0.
+    descending = np.sort(inside)[::-1]
+    lowered = (np.cumsum(descending) - 1) / np.arange(1, len(y) + 1)
+    by = lowered[np.flatnonzero(descending > lowered)[-1]]
+    nearest: Floats = (inside - by).clip(min=0)
+    return nearest
 
 
 @dataclass(frozen=True)
