@@ -161,6 +161,7 @@ class Moments(Learner):
             further = evened_further(evening)
         here, there = (criterion.losses_of(one.after) for one in (evening, further))
         price = Price(
+            largest=criterion.combine == "largest",
             mean=criterion.mean(here.losses),
             disparity=criterion.disparity(here.losses),
             counted=float(criterion.terms(here.losses, criterion.band(here)).sum()),

@@ -47,6 +47,8 @@ class Price:
 
     Parameters
     ----------
+    largest : bool
+        Whether the disparity is the largest loss of a group.
     mean, disparity : float
         Mean loss, and disparity of the losses, with the chosen weights.
     counted : float
@@ -57,6 +59,7 @@ class Price:
         With the weights chosen for it.
     """
 
+    largest: bool
     mean: float
     disparity: float
     counted: float
@@ -74,7 +77,7 @@ class PassRecord:
     objective, promise : float
         What was minimised, and what further search could gain, to first order.
     bound : float
-        What any other head of the same length could gain at most; see
+        What any other head of no larger norm could gain at most; see
         :func:`faircil.moments.evening.proven_bound`.
     solved : int
         Number of solutions computed to choose the weights.

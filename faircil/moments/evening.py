@@ -45,7 +45,7 @@ TOLERANCE = 5e-3
 MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
 ASCENT = 200  # steps for the multipliers of the proof; they cost next to nothing
-FURTHER, FEW_SOLVED = 0.25, 8  # lam by which the price is told, and solutions for it
+FURTHER, FEW_SOLVED = 0.25, 6  # lam by which the price is told, and solutions for it
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def evened_further(evening: Evening) -> Evening:
 
 
 def proven_bound(evening: Evening) -> float:
-    """Return by how much Φ of another head, no longer than the chosen one, can be smaller.
+    """Return by how much Φ can be smaller for a head of no larger norm than the chosen one.
 
     Standard errors, and for left-out losses the factors ``c_g = 1/(1 − h_g)²``, are those of the
     chosen solution. This takes one more ridge solution.
@@ -229,7 +229,7 @@ def proven_bound(evening: Evening) -> float:
 
     ``Φ(W) + μ‖W‖² ≥ G(y) = min over all heads of (v·ℓ + μ‖·‖²) − y·e``
 
-    and the minimum is a ridge solution. For heads no longer than the chosen W₀, it follows that
+    and the minimum is a ridge solution. For heads of no larger norm than the chosen W₀, therefore,
     ``Φ(W₀) − Φ(W) ≤ Φ(W₀) + μ‖W₀‖² − G(y)``, the bound. With ``μ = λ Σ v`` the ridge solution is
     that of the weights ``w = v/Σ v``.
 
@@ -255,8 +255,8 @@ def proven_bound(evening: Evening) -> float:
         return evening.value
     penalty = total * evening.problem.penalty
     best = evening.problem.solve(weights / total, slopes=False)
-    least = float(weights @ best.losses - y @ band) + penalty * best.squared_length
-    return max(evening.value + penalty * found.squared_length - least, 0.0)
+    least = float(weights @ best.losses - y @ band) + penalty * best.squared_norm
+    return max(evening.value + penalty * found.squared_norm - least, 0.0)
 
 
 def _multipliers(evening: Evening, sides: Floats, base: Floats, band: Floats) -> Floats:

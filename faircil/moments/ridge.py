@@ -68,7 +68,7 @@ class RidgeSolution:
     leverage_slopes: Floats
 
     @property
-    def squared_length(self) -> float:
+    def squared_norm(self) -> float:
         """``‖W‖²``."""
         return float(self.head.double().square().sum())
 

@@ -330,8 +330,8 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
         "them, with equal weights and with these, ± its standard error",
         *((f"{left:,} further groups changed less",) if left else ()),
         *((price_note(passed.price),) if passed.price else ()),
-        f"objective {format_value(passed.objective)}; that of no other linear model of the same "
-        f"length is lower by more than {format_value(passed.bound)}",
+        f"objective {format_value(passed.objective)}; that of no other linear model of no larger "
+        f"norm is lower by more than {format_value(passed.bound)}",
     )
     header = ("group", "training rows", "weight", "loss, equal weights", "loss")
     return Table(title, header, rows, notes=notes)
@@ -339,8 +339,8 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
 
 def price_note(price: Price) -> str:
     """Say how uneven the losses are, and what more evenness would cost."""
-    text = f"disparity of losses {format_value(price.disparity)} at mean loss "
-    text += format_value(price.mean)
+    what = "largest loss of a group" if price.largest else "disparity of losses"
+    text = f"{what} {format_value(price.disparity)} at mean loss {format_value(price.mean)}"
     if price.counted <= NEARLY * price.disparity:
         return f"{text}: within its standard errors, so it is not evened out further"
     if price.disparity_then >= (1 - NEARLY) * price.disparity:

@@ -350,5 +350,5 @@ def test_what_the_weights_did_and_what_more_would_cost(cli: Cli) -> None:
     outcome = cli(*MOMENTS, "--measure", "worst", "--out", "out")
     assert "worst_group" in outcome.err
     assert outcome.err.splitlines()[0].count("worst_group") == 1
-    assert "disparity of losses" in outcome.out
-    assert "that of no other linear model of the same length is lower by more" in outcome.out
+    assert "largest loss of a group" in outcome.out
+    assert "that of no other linear model of no larger norm is lower by more" in outcome.out

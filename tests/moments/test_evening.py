@@ -269,7 +269,7 @@ def test_the_proven_bound_meets_the_optimum_of_a_convex_problem(
     criterion = criterion_of(problem, measure, lam=lam, left_out=False, combine=combine)
     found = even_out(problem, criterion, tolerance=TIGHT, most=200)
     bound = proven_bound(found)
-    penalised = found.value + total * problem.penalty * found.after.squared_length
+    penalised = found.value + total * problem.penalty * found.after.squared_norm
     optimum = smallest_penalised(criterion, problem, total)
     # From below, and as close as a quadratic model of so smooth a function is.
     assert -1e-8 <= optimum - (penalised - bound) < 1e-3 * optimum
@@ -278,7 +278,7 @@ def test_the_proven_bound_meets_the_optimum_of_a_convex_problem(
 
 @pytest.mark.parametrize("measure", ["eo", "worst"])
 @pytest.mark.parametrize("lam", [0.0, 0.1, 1.0])
-def test_no_head_of_the_same_length_beats_the_proven_bound(
+def test_no_head_of_the_same_norm_beats_the_proven_bound(
     problem: RidgeProblem, measure: str, lam: float
 ) -> None:
     combine = find_measure(measure).combine
