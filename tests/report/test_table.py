@@ -73,7 +73,8 @@ def test_table_that_ranks_nothing_has_no_legend() -> None:
         ),
         (
             Price(True, 0.21, 0.4, 0.39, 0.25, 0.21, 0.4),
-            "largest loss of a group .400 at mean loss .210: a smaller lam does not make it smaller",
+            "largest loss of a group .400 at mean loss .210: a smaller lam does not make it "
+            "smaller",
         ),
     ],
 )
