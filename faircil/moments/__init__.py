@@ -4,7 +4,8 @@
 :mod:`~faircil.moments.group_moments` sums them for each group, :mod:`~faircil.moments.ridge` gives
 the solution for any group weights with the loss of every group,
 :mod:`~faircil.moments.evening` chooses the weights, and :mod:`~faircil.moments.calibration` turns
-scores into probabilities. Here is what a run keeps of it.
+scores into probabilities. :mod:`~faircil.moments.discriminants` makes other classifiers of the same
+sums, for comparison. Here is what a run keeps of it.
 """
 
 from __future__ import annotations
@@ -76,14 +77,15 @@ class PassRecord:
     ----------
     objective, promise : float
         What was minimised, and what further search could gain, to first order.
-    bound : float
+    bound : float or None
         What any other head of no larger norm could gain at most; see
-        :func:`faircil.moments.evening.proven_bound`.
+        :func:`faircil.moments.evening.proven_bound`. None where no weights are chosen.
     solved : int
         Number of solutions computed to choose the weights.
     ridge, temperature : float
         Chosen penalty, and divisor of the scores for probabilities.
     groups : tuple of GroupChange
+        Empty if it has no weights.
     notes : tuple of str
         What the user should know.
     summing, solving : float
@@ -94,7 +96,7 @@ class PassRecord:
 
     objective: float
     promise: float
-    bound: float
+    bound: float | None
     solved: int
     ridge: float
     temperature: float

@@ -330,11 +330,18 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
         "them, with equal weights and with these, ± its standard error",
         *((f"{left:,} further groups changed less",) if left else ()),
         *((price_note(passed.price),) if passed.price else ()),
-        f"objective {format_value(passed.objective)}; that of no other linear model of no larger "
-        f"norm is lower by more than {format_value(passed.bound)}",
+        *((bound_note(passed.objective, passed.bound),) if passed.bound is not None else ()),
     )
     header = ("group", "training rows", "weight", "loss, equal weights", "loss")
     return Table(title, header, rows, notes=notes)
+
+
+def bound_note(objective: float, bound: float) -> str:
+    """Say how much better another model could be."""
+    return (
+        f"objective {format_value(objective)}; that of no other linear model of no larger norm is "
+        f"lower by more than {format_value(bound)}"
+    )
 
 
 def price_note(price: Price) -> str:
