@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -121,7 +122,7 @@ class Learner:
     graphable: ClassVar[bool] = True  # a step runs the same kernels for every batch of a shape
     # Measures supported by a method with its own fairness criterion; None: it has none, and only
     # a weighting uses the measure of the run.
-    follows: ClassVar[tuple[str, ...] | None] = None
+    follows: ClassVar[Collection[str] | None] = None
     # Whether a task is learned in one pass, by `learn`, instead of epochs of steps.
     one_pass: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
@@ -172,6 +173,10 @@ class Learner:
     def learn(self, train: Samples) -> PassRecord:
         """Learn a task in one pass; for methods with ``one_pass``."""
         raise NotImplementedError
+
+    def review(self, last: PassRecord) -> PassRecord:
+        """Return the record of the last task with what is computed only once, at the end."""
+        return last
 
     def begin_epoch(self, epoch: int, epochs: int) -> Tensor | None:
         """Prepare epoch 1, 2, … of ``epochs``.

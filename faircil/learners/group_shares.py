@@ -38,6 +38,7 @@ class GroupDroOptions(BufferOptions):
 class GroupDro(Buffered):
     """Minimise ``Σ_G q_G ℓ_G`` over the net and maximise it over the q, which sum to 1.
 
+    The maximum is the largest loss of a group, measure ``worst``.
     A group is a class with an attribute value, or a class if there is no attribute or the measure
     of the run compares classes, as ``eer`` does. All groups seen so far are included. ℓ_G is the
     mean loss of the group in the current and the memory batch. Before each step
@@ -49,7 +50,7 @@ class GroupDro(Buffered):
     """
 
     options = GroupDroOptions
-    follows = ("eer", "eo")
+    follows = ("eer", "eo", "worst")
 
     settings: GroupDroOptions
 

@@ -26,7 +26,7 @@ from faircil.learners.base import (
     Samples,
     unique_rows,
 )
-from faircil.moments import GroupChange
+from faircil.moments import GroupChange, Price
 from faircil.moments.calibration import fit_temperature
 from faircil.moments.discriminants import lda, nearest_mean
 from faircil.moments.evening import (
@@ -36,13 +36,15 @@ from faircil.moments.evening import (
     Evening,
     equal_shares,
     even_out,
+    evened_further,
+    proven_bound,
 )
 from faircil.moments.features import Patches, RandomRelu, Raw
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
-from faircil.weighting.measures import disparity_matrix
+from faircil.weighting.measures import MEASURES, disparity_matrix
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
@@ -51,7 +53,9 @@ FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
-FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
+# Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
+# change with the logarithm of a weight near 0, so that a search would end where it began.
+FEW = 0.01
 
 
 class MomentsOptions(Options):
@@ -139,6 +143,7 @@ class Moments(Learner):
     options = MomentsOptions
     one_pass = True
     graphable = False
+    follows = MEASURES
 
     net: FeatureNet
     settings: MomentsOptions
@@ -166,6 +171,26 @@ class Moments(Learner):
     def forget(self, rows: Samples) -> PassRecord:
         """Remove rows that were learned: the solution is then the one that never saw them."""
         return self._change(lambda moments: moments.remove(rows, self.net.features))
+
+    def review(self, last: PassRecord) -> PassRecord:
+        """Add what more evenness would cost, found by weights for a smaller lam."""
+        evening = self.evening
+        if evening is None or not len(evening.criterion.matrix):
+            return last
+        criterion = evening.criterion
+        with torch.no_grad():
+            further = evened_further(evening)
+        here, there = (criterion.losses_of(one.after) for one in (evening, further))
+        price = Price(
+            largest=criterion.combine == "largest",
+            mean=criterion.mean(here.losses),
+            disparity=criterion.disparity(here.losses),
+            counted=float(criterion.terms(here.losses, criterion.band(here)).sum()),
+            lam=further.criterion.lam,
+            mean_then=criterion.mean(there.losses),
+            disparity_then=criterion.disparity(there.losses),
+        )
+        return replace(last, price=price)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return scores divided by the temperature; −inf for classes that were not seen."""
@@ -206,6 +231,7 @@ class Moments(Learner):
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
+            bound=proven_bound(evening),
             solved=evening.solved,
             ridge=self.ridge,
             temperature=self.temperature,
@@ -224,7 +250,7 @@ class Moments(Learner):
         found = lda(moments, ridge) if by_lda else nearest_mean(moments)
         self.ridge, self.temperature = found.ridge, found.temperature
         self.net.show(found.classes, found.head)
-        return PassRecord(found.loss, 0.0, 1, found.ridge, found.temperature, groups=())
+        return PassRecord(found.loss, 0.0, None, 1, found.ridge, found.temperature, groups=())
 
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
         """Return what the weights minimise; with fixed weights, nothing is compared."""
@@ -241,6 +267,7 @@ class Moments(Learner):
             lam=self.lam,
             certainty=self.settings.certainty,
             left_out=self.settings.evened == "left-out",
+            combine=self.measure.combine,
         )
 
     def _evened(self, problem: RidgeProblem, criterion: Criterion, start: Floats) -> Evening:
