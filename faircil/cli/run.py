@@ -8,26 +8,28 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from faircil.cli.console import say, show_table
+from faircil.cli.console import say, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
+    from faircil.runs.config import Part, RunConfig
+    from faircil.tuning.auto import Choice, Maker
     from faircil.tuning.request import Tuned, TuneRequest
 
 MOST_SEEDS = 1000  # more is probably a typing error
 EPILOG = """examples:
-  faircil run --dataset biased-digits --method fsw
+  faircil run --dataset biased-digits
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
   faircil run --dataset biased-mnist --method er --weighting random --measure eo
-  faircil run --dataset biased-mnist --method moments --target "eo_gap<=0.05"
+  faircil run --dataset biased-mnist --target "eo_gap<=0.05"
   faircil run --data mine.csv --label job --sensitive sex --measure eopp --favoured surgeon judge
-  faircil run --dataset biased-mnist --postprocess eps-fair --epsilon 0.05 --held-out 100
+  faircil run --dataset biased-mnist --method fsw --postprocess eps-fair --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
-  faircil run --data bios.csv --text bio --label job --sensitive gender --set finetune=true
+  faircil run --data bios.csv --text bio --label job --sensitive gender
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
 Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
@@ -128,7 +130,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to run")
     what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
     what.add_argument(
-        "--method", metavar="NAME", default="fsw", help=f"{names_of('learner')} (default: fsw)"
+        "--method",
+        metavar="NAME",
+        help=f"auto, chosen on held-out training data, or {names_of('learner')} (default: auto; "
+        "moments with --target)",
     )
     what.add_argument(
         "--weighting",
@@ -205,27 +210,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Run all seeds and print the result; with a target, choose lam before."""
+    """Run all seeds and print the result; what is left open is chosen before."""
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.compute import choose_device
     from faircil.report import seed_table
     from faircil.results.folder import seed_folder
     from faircil.results.record import as_document
-    from faircil.runs.config import resolve
     from faircil.sweep.store import Store
     from faircil.sweep.work import Work
-    from faircil.tuning.record import target_outcome
 
     mistakes: list[str] = []
-    own = own_data(arguments, mistakes)
-    seeds: list[int] = []
+    seeds, device = [], ""
     with collecting(mistakes):
         seeds = parse_seeds(arguments.seeds)
     with collecting(mistakes):
-        device = choose_device(arguments.device)
+        device = str(choose_device(arguments.device))
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
-    request = target_request(arguments, own, seeds, mistakes)
+    config, chosen = settle(arguments, seeds, device, mistakes)
+    folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
+    force, quiet = arguments.force, arguments.quiet
+    options = RunOptions(
+        arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet
+    )
+    runs = run_seeds(config, seeds, folder, options)
+    if arguments.json:
+        print(json.dumps(as_document(runs) | chosen, indent=2, ensure_ascii=False))  # noqa: T201
+    else:
+        show_table(seed_table(runs))
+        if not quiet:
+            _show_changes(seed_folder(folder, seeds[0]), seeds[0])
+    if not quiet:
+        say(f"saved in {folder}")
+
+
+def settle(
+    arguments: argparse.Namespace, seeds: Sequence[int], device: str, mistakes: list[str]
+) -> tuple[RunConfig, dict[str, Any]]:
+    """Return what to run: as the user names it, by a target, or by an automatic choice.
+
+    Everything is checked before anything runs.
+
+    Returns
+    -------
+    config : RunConfig
+    chosen : dict
+        How it was chosen, for JSON; empty if the user named everything.
+    """
+    from faircil.runs.config import resolve
+    from faircil.tuning import auto
+    from faircil.tuning.record import target_outcome
+
+    own = own_data(arguments, mistakes)
+    arguments.method = arguments.method or (auto.AUTO if arguments.target is None else "moments")
     configure = partial(
         resolve,
         dataset=arguments.dataset,
@@ -239,28 +276,73 @@ def command(arguments: argparse.Namespace) -> None:
         held_out=arguments.held_out,
         evaluate_on=arguments.evaluate_on,
     )
+    if arguments.method == auto.AUTO:
+
+        def make(candidate: auto.Candidate, part: Part) -> RunConfig:
+            return configure(
+                method=candidate.method,
+                weighting=candidate.weighting,
+                overrides=[*candidate.overrides, *arguments.set],
+                evaluate_on=part,
+            )
+
+        mistakes += auto_mistakes(arguments)
+        with collecting(mistakes):
+            auto.check(make)
+        raise_all(list(dict.fromkeys(mistakes)))
+        choice = choose_method(make, arguments, device)
+        return choice.config, {"choice": auto.as_document(choice)}
+    request = target_request(arguments, own, seeds, mistakes)
     with collecting(mistakes):
         config = configure(overrides=arguments.set, mistakes=mistakes)
-    raise_all(list(dict.fromkeys(mistakes)))  # all names are bound below
-    tuned = None
-    if request is not None:
-        tuned = meet_target(request, arguments, str(device))
-        config = configure(overrides=[*arguments.set, *tuned.best.overrides])
-    folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
-    force, quiet = arguments.force, arguments.quiet
-    options = RunOptions(
-        arguments.typed, str(device), arguments.jobs, again=force, replace=force, quiet=quiet
-    )
-    runs = run_seeds(config, seeds, folder, options)
-    if arguments.json:
-        document = as_document(runs) | ({} if tuned is None else {"target": target_outcome(tuned)})
-        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
-    else:
-        show_table(seed_table(runs))
-        if not quiet:
-            _show_changes(seed_folder(folder, seeds[0]), seeds[0])
-    if not quiet:
-        say(f"saved in {folder}")
+    raise_all(list(dict.fromkeys(mistakes)))
+    if request is None:
+        return config, {}
+    tuned = meet_target(request, arguments, device)
+    config = configure(overrides=[*arguments.set, *tuned.best.overrides])
+    return config, {"target": target_outcome(tuned)}
+
+
+def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
+    """Name the options that are for a method that the user has named."""
+    given = {
+        "--weighting": arguments.weighting is not None,
+        "--postprocess": arguments.postprocess not in (None, "none"),
+        "--held-out": arguments.held_out != 0,
+        "--target": arguments.target is not None,
+        "--evaluate-on validation": arguments.evaluate_on != "test",
+    }
+    return [
+        f"{flag} is for a method that you choose; name one with --method, such as moments or fsw"
+        for flag, is_given in given.items()
+        if is_given
+    ]
+
+
+def choose_method(make: Maker, arguments: argparse.Namespace, device: str) -> Choice:
+    """Try the candidates on held-out training rows; show how they did, and say what is chosen."""
+    from faircil.cli.sweeping import finish_shown
+    from faircil.report import format_value
+    from faircil.sweep.sweep import SweepOptions
+    from faircil.tuning.auto import choose
+
+    options = SweepOptions(jobs=arguments.jobs, device=device)
+    choice = choose(make, partial(finish_shown, options=options, quiet=arguments.quiet))
+    if not arguments.quiet and not arguments.json:
+        rows = [
+            (
+                one.candidate.name,
+                *map(format_value, (one.accuracy, one.value, one.worst_group)),
+                one.problem or "",
+            )
+            for one in choice.tried
+        ]
+        title = f"candidates on {choice.rows:,} held-out training rows"
+        header = ("method", "accuracy", choice.objective.metric, "worst group", "")
+        show_columns(title, header, rows)
+    if not arguments.quiet:
+        say(f"chose {choice.chosen.name}: {choice.reason}")
+    return choice
 
 
 def target_request(

@@ -232,6 +232,7 @@ class Moments(Learner):
             objective=evening.value,
             promise=evening.promise,
             bound=proven_bound(evening),
+            chance=criterion.chance(evening.before),
             solved=evening.solved,
             ridge=self.ridge,
             temperature=self.temperature,

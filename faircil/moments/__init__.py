@@ -92,6 +92,9 @@ class PassRecord:
         Seconds.
     price : Price or None
         After the last task, where weights were chosen; else None.
+    chance : float or None
+        Probability of differences between the groups as large as those with equal weights, if their
+        true losses were even; None where no weights are chosen for such differences.
     """
 
     objective: float
@@ -105,3 +108,4 @@ class PassRecord:
     summing: float = 0.0
     solving: float = 0.0
     price: Price | None = None
+    chance: float | None = None

@@ -36,6 +36,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import connected_components
+from scipy.special import chdtrc
 
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
 from faircil.weighting.groups import Floats, Integers
@@ -124,6 +125,23 @@ class Criterion:
         seen = self.losses_of(solution)
         terms = self.terms(seen.losses, self.band(seen))
         return self.lam * self.mean(seen.losses) + float(terms.sum())
+
+    def chance(self, solution: RidgeSolution) -> float | None:
+        """Return the probability of differences as large if the groups' true losses were even.
+
+        With independent errors e of the groups, ``D ℓ`` then has the covariance
+        ``V = D diag(e²) Dᵀ``, and ``(Dℓ)ᵀ V⁺ Dℓ`` is χ² with as many degrees of freedom as the rank
+        of D. None if nothing is compared.
+        """
+        if not len(self.matrix) or self.combine == "largest":
+            return None
+        seen = self.losses_of(solution)
+        scaled = self.matrix * seen.errors
+        # V⁺ = U S⁻² Uᵀ with D diag(e) = U S Rᵀ.
+        vectors, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
+        kept = sizes > 1e-9 * sizes.max()
+        along = (vectors.T @ (self.matrix @ seen.losses))[kept] / sizes[kept]
+        return float(chdtrc(kept.sum(), along @ along))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
 from faircil.weighting.solver import DEFAULT, SOLVERS
 
+Part = Literal["test", "validation"]  # what a run is evaluated on
+
 
 def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
     """Tell whether the data of a run has a sensitive attribute."""
@@ -183,7 +185,7 @@ class RunConfig(BaseModel):
     postprocess: str = "none"
     epsilon: float | None = None
     held_out: int = 0
-    evaluate_on: Literal["test", "validation"] = "test"
+    evaluate_on: Part = "test"
     # Left out where there are none: only one measure has any.
     favoured: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
     # Left out where it is None: runs without texts are what they were before there were any.
@@ -250,7 +252,7 @@ def resolve(
     postprocess: str | None = None,
     epsilon: float | None = None,
     held_out: int = 0,
-    evaluate_on: Literal["test", "validation"] = "test",
+    evaluate_on: Part = "test",
     favoured: Sequence[str] = (),
     overrides: Iterable[str] = (),
     mistakes: Iterable[str] = (),

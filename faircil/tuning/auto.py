@@ -1,0 +1,233 @@
+"""``auto``: the method for some data, chosen on held-out training rows.
+
+Two families are tried. Learning from moments forgets nothing and weighs all groups that were ever
+seen, on features that are fixed. Replay learns its features, and forgets. Which one suits the data
+is measured, not guessed: a tenth of each group's training rows is held out, every candidate learns
+the others, and the best score wins. Then all training rows are learned.
+
+Weights of groups have to earn their place, too. If the groups that the measure compares do not
+differ by more than chance explains, there is nothing to mend, and the rows of a class count
+equally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from faircil.errors import FaircilError, collecting, raise_all
+from faircil.report import format_value
+from faircil.results.folder import read_epochs
+from faircil.results.record import RunSummary, over_seeds
+from faircil.runs.config import Part, RunConfig
+from faircil.runs.state import load_stream
+from faircil.sweep.sweep import Finish
+from faircil.sweep.work import Work
+from faircil.tuning.objective import Objective, parse_objective, usual_objective
+from faircil.tuning.request import SEED
+
+AUTO = "auto"
+ENOUGH = 2000  # held-out rows for a choice: small data is held out several times
+MOST_SEEDS = 5
+CHANCE = 0.05
+PLAIN = "group_weights=class"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that may suit the data.
+
+    Parameters
+    ----------
+    name : str
+        In plain words.
+    method : str
+    weighting : str or None
+    overrides : tuple of str
+        ``name=value`` settings.
+    images : bool
+        Whether it is for images only.
+    """
+
+    name: str
+    method: str
+    weighting: str | None = None
+    overrides: tuple[str, ...] = ()
+    images: bool = False
+
+
+MOMENTS = Candidate("moments", "moments")
+CANDIDATES = (
+    MOMENTS,
+    Candidate("moments of patches", "moments", overrides=("features=patches",), images=True),
+    Candidate(
+        "replay with fair draws",
+        "der++",
+        "fsw",
+        ("granularity=group", "keep=draw", "average_last=0.2", "memory_batch_size=256"),
+    ),
+    Candidate("a new net on the buffer", "gdumb"),
+)
+Maker = Callable[[Candidate, Part], RunConfig]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate on held-out rows.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    runs : tuple of RunSummary
+    accuracy, value, worst_group : float or None
+        Accuracy and metric of the objective, see :mod:`faircil.tuning.objective`, and accuracy of
+        the worst group: means over tasks and seeds. None where a run is missing.
+    problem : str or None
+        Why a run is missing.
+    """
+
+    candidate: Candidate
+    runs: tuple[RunSummary, ...]
+    accuracy: float | None = None
+    value: float | None = None
+    worst_group: float | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The method that was chosen, and why.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The chosen run, on test data.
+    chosen : Candidate
+    tried : tuple of Tried
+    rows : int
+        Held-out rows that each candidate was measured on.
+    objective : Objective
+    reason : str
+        In plain words.
+    """
+
+    config: RunConfig
+    chosen: Candidate
+    tried: tuple[Tried, ...]
+    rows: int
+    objective: Objective
+    reason: str
+
+
+def choose(make: Maker, finish: Finish) -> Choice:
+    """Choose a method.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the run of a candidate; it raises if the user asked for what the candidate cannot do.
+    finish : callable
+        Makes runs, see :func:`faircil.sweep.sweep.finish`.
+    """
+    stream = load_stream(make(MOMENTS, "validation"), SEED)
+    suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
+    configs = check(make, suited)
+    rows = sum(len(task.test) for task in stream.tasks)
+    seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(ENOUGH / rows)))
+    objective = parse_objective(usual_objective(configs[0].measure))
+    outcomes = iter(finish([Work(config, seed) for config in configs for seed in seeds]))
+    tried = []
+    for candidate in suited:
+        some = [next(outcomes) for _ in seeds]
+        problem = next((one.problem or "no run" for one in some if one.run is None), None)
+        runs = tuple(one.run for one in some if one.run is not None)
+        tried.append(_tried(candidate, runs, objective, problem))
+    known = [one for one in tried if one.accuracy is not None]
+    if not known:
+        problems = "; ".join(f"{one.candidate.name}: {one.problem}" for one in tried)
+        raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
+    ranked = sorted(known, key=lambda one: -_score(one, objective))
+    chosen, reason = ranked[0].candidate, _why(ranked, objective, rows * len(seeds))
+    if (chance := chance_of(ranked[0])) is not None and chance > CHANCE:
+        name, overrides = f"{chosen.name}, classes equal", (*chosen.overrides, PLAIN)
+        chosen = replace(chosen, name=name, overrides=overrides)
+        reason += (
+            "; there is no measurable unfairness to mend here: groups that the measure compares "
+            f"differ by no more than chance explains (p = {format_value(chance)}), so all rows of "
+            "a class count equally"
+        )
+    return Choice(make(chosen, "test"), chosen, tuple(tried), rows * len(seeds), objective, reason)
+
+
+def as_document(choice: Choice) -> dict[str, Any]:
+    """Return a choice as data for JSON."""
+    return {
+        "chosen": choice.chosen.name,
+        "reason": choice.reason,
+        "objective": choice.objective.text,
+        "held_out_rows": choice.rows,
+        "tried": [
+            {
+                "name": one.candidate.name,
+                "accuracy": one.accuracy,
+                choice.objective.metric: one.value,
+                "worst_group": one.worst_group,
+                "problem": one.problem,
+            }
+            for one in choice.tried
+        ],
+    }
+
+
+def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[RunConfig]:
+    """Return the runs on held-out rows; an error names all that the candidates cannot do."""
+    mistakes: list[str] = []
+    configs = []
+    for candidate in candidates:
+        with collecting(mistakes):
+            configs.append(make(candidate, "validation"))
+    raise_all(list(dict.fromkeys(mistakes)))
+    return configs
+
+
+def chance_of(tried: Tried) -> float | None:
+    """Return how likely the differences of the groups are by chance, the least over the runs.
+
+    None if the method does not know.
+    """
+    found = [read_epochs(Path(run.dir))[-1].passed for run in tried.runs]
+    known = [one.chance for one in found if one is not None and one.chance is not None]
+    return min(known, default=None)
+
+
+def _tried(
+    candidate: Candidate,
+    runs: tuple[RunSummary, ...],
+    objective: Objective,
+    problem: str | None,
+) -> Tried:
+    if problem is not None or (values := objective.values(runs)) is None:
+        undefined = f"{objective.metric} is undefined on the held-out rows"
+        return Tried(candidate, runs, problem=problem or undefined)
+    return Tried(candidate, runs, *values, over_seeds(runs)[0]["worst_group"])
+
+
+def _score(tried: Tried, objective: Objective) -> float:
+    assert tried.accuracy is not None
+    assert tried.value is not None
+    return objective.score(tried.accuracy, tried.value)
+
+
+def _why(ranked: Sequence[Tried], objective: Objective, rows: int) -> str:
+    """Say what was best, and by how much."""
+
+    def told(one: Tried) -> str:
+        return f"{one.candidate.name} ({format_value(_score(one, objective))})"
+
+    best = f"{told(ranked[0])} has the best {objective.text}"
+    if len(ranked) > 1:
+        best += f", before {told(ranked[1])}"
+    return f"{best}, on {rows:,} held-out training rows"
