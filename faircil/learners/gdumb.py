@@ -10,7 +10,7 @@ from torch import nn
 
 from faircil.learners.base import Material, Options, Positive, ReplayBuffer, Samples
 from faircil.learners.replay import SelectsAtTaskStart
-from faircil.nets import traits_of
+from faircil.nets import seeded, traits_of
 
 WARM_UP = 0.1  # factor of the learning rate in the first epoch
 
@@ -76,8 +76,7 @@ def reset(net: nn.Module, seed: int) -> None:
         restart(seed)
         return
     fresh = deepcopy(net).cpu()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         for module in fresh.modules():
             draw = getattr(module, "reset_parameters", None)
             if callable(draw):

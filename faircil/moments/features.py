@@ -17,13 +17,11 @@ Every map ends with a constant 1.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
 
-from faircil.compute import chunks_of
+from faircil.compute import chunks_of, exact_convolutions
 from faircil.errors import DataError, UsageError
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
@@ -199,9 +197,7 @@ class Patches(nn.Module):
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
-        # A GPU would round the inputs of convolutions to ten bits.
-        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-        with exact if images.is_cuda else nullcontext():
+        with exact_convolutions():
             return conv2d(images, self.weight) / (self._contrast(images) + self.least)
 
     def _contrast(self, images: Tensor) -> Tensor:

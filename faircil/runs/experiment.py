@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from faircil.buffer import ReplayBatches
-from faircil.compute import one_thread
+from faircil.compute import exact_convolutions, one_thread
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError
@@ -251,7 +251,7 @@ def run(
         checkpoint(state)
 
     # numpy's BLAS threads spin after each product and would take the cores from torch's.
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1, user_api="blas"), exact_convolutions():
         for number in range(len(state.per_task), len(stream.tasks)):
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
             _learn_task(config, state, train.to(device), listener, at_epoch_end)
