@@ -10,8 +10,8 @@ product with sample i is ``Σ_l δ_liᵀ V_l h̃_li``. Of an old group the buffe
 the same sum in another order costs less, ``Σ_l Σ_j (δ_li·δ_lj)(h̃_li·h̃_lj)``: in + out numbers for
 each of the group's samples instead of in × out.
 
-A convolution has a row of ``δ`` and ``h`` for every place of an image, and the gradient of a sample
-is the sum over places, ``Σ_p δ_lip h_lipᵀ``. Its filters are small, so this matrix is written out. As a
+A convolution has a row of δ and h for every place of an image, and the gradient of a sample is the
+sum over places, ``Σ_p δ_lip h_lipᵀ``. Its filters are small, so this matrix is written out. As a
 vector it is an outer product, too, with an h̃ that is just the 1: the convolution counts as a layer
 with as many outputs as it has parameters, of which only the bias is trained.
 """
@@ -95,9 +95,10 @@ class Convolution(Layer):
 
     def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of each sample, summed over places, and an h without columns."""
-        conv, parts = self.module, []
+        conv, padding, parts = self.module, self.module.padding, []
+        assert not isinstance(padding, str)  # else it is no layer here
         for rows in chunks_of(len(h), IN_CACHE):
-            patches = unfold(h[rows], conv.kernel_size, conv.dilation, conv.padding, conv.stride)
+            patches = unfold(h[rows], conv.kernel_size, conv.dilation, padding, conv.stride)
             at = delta[rows].flatten(2)
             sums = [at @ patches.mT if p is conv.weight else at.sum(dim=2) for p in self.trained]
             parts.append(torch.cat([part.flatten(1) for part in sums], dim=1))
@@ -106,7 +107,7 @@ class Convolution(Layer):
     def sums(self, delta: Tensor, h: Tensor) -> list[Tensor]:
         """Return the gradient of each trained parameter, summed over samples."""
         del h
-        parts = delta.sum(dim=0).split([p.numel() for p in self.trained])
+        parts = torch.split(delta.sum(dim=0), [p.numel() for p in self.trained])
         return [part.view_as(p) for part, p in zip(parts, self.trained, strict=True)]
 
 
@@ -117,10 +118,9 @@ def as_layer(module: nn.Module) -> Layer | None:
         return Layer(module, *parts, module.out_features, module.in_features)
     if type(module) is nn.Conv2d:
         trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
-        zeros = module.padding_mode == "zeros" and not isinstance(module.padding, str)
-        return (
-            Convolution(module, False, True, trained, 0) if zeros and module.groups == 1 else None
-        )
+        named = isinstance(module.padding, str)  # such as "same"
+        plain = not named and module.padding_mode == "zeros" and module.groups == 1
+        return Convolution(module, False, True, trained, 0) if plain else None
     return None
 
 
