@@ -172,6 +172,20 @@ def last_linear(net: nn.Module) -> nn.Linear:
     return layers[-1]
 
 
+def with_last(net: nn.Module, layer: nn.Module) -> nn.Module:
+    """Put another layer in the place of the linear layer defined last; return the net.
+
+    The net is changed in place, unless it is that linear layer itself.
+    """
+    head = last_linear(net)
+    for module in net.modules():
+        for name, child in module.named_children():
+            if child is head:
+                setattr(module, name, layer)
+                return net
+    return layer
+
+
 def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) -> nn.Linear:
     """Return the linear layer whose output is the net's output.
 

@@ -39,7 +39,15 @@ from faircil.learners.base import (
     Samples,
 )
 from faircil.learners.replay import Buffered, replay_loss
-from faircil.nets import MLP, build_mlp, evaluating, find_head, last_linear, with_features
+from faircil.nets import (
+    MLP,
+    build_mlp,
+    evaluating,
+    find_head,
+    last_linear,
+    with_features,
+    with_last,
+)
 
 DISTORTION = 0.5  # ε²
 BATCH = 64
@@ -63,12 +71,7 @@ def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tup
     hidden = (width,) if kind == "mlp" else ()
     classifier = build_mlp(width, head.out_features, hidden, _seed(generator))
     tail = nn.Sequential(projector, classifier).to(head.weight.device)
-    for module in net.modules():
-        for name, child in module.named_children():
-            if child is head:
-                setattr(module, name, tail)
-                return net, classifier
-    return tail, classifier
+    return with_last(net, tail), classifier
 
 
 def normalised_mlp(width: int, generator: torch.Generator) -> nn.Module:

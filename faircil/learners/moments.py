@@ -34,7 +34,7 @@ from faircil.moments.evening import (
     equal_shares,
     even_out,
 )
-from faircil.moments.features import Patches, RandomRelu, Raw
+from faircil.moments.features import Patches, RandomRelu, Raw, Trained
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
@@ -54,9 +54,10 @@ FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later ta
 class MomentsOptions(Options):
     """Settings of learning from moments."""
 
-    features: Literal["relu", "raw", "both", "patches"] = "relu"
+    features: Literal["relu", "raw", "both", "patches", "trained"] = "relu"
     """fixed features: relu, random ReLU features of the standardised inputs; raw, these inputs;
-    both; patches, of images"""
+    both; patches, of images; trained, relu beside the last activations of a net that is trained on
+    the first task alone"""
     width: Count | Literal["auto"] = "auto"
     """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
     moments would take more than 2 GiB; 2049 for patches"""
@@ -86,7 +87,7 @@ class FeatureNet(nn.Module):
 
     seen: Tensor
 
-    def __init__(self, features: Raw | RandomRelu | Patches, classes: int) -> None:
+    def __init__(self, features: Raw | RandomRelu | Patches | Trained, classes: int) -> None:
         super().__init__()
         self.features = features
         self.head = nn.Linear(features.width, classes, bias=False)
@@ -111,8 +112,8 @@ class Moments(Learner):
     """Sum the moments of each group in one pass, and solve for weights that even their losses.
 
     After any order of tasks the solution is that of weighted training on all rows seen, which are
-    not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW; there is no
-    net to train, and settings of training have no effect.
+    not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW. Only
+    ``features=trained`` has a net to train; else settings of training have no effect.
     """
 
     options = MomentsOptions
@@ -131,6 +132,10 @@ class Moments(Learner):
         self.ridge = 0.0
         self.rows_at_choice = 0  # when the penalty was chosen
         self.temperature = 1.0
+
+    def training_epochs(self, epochs: int) -> int:
+        """Train the net on the first task if its activations are to be features."""
+        return epochs if self.settings.features == "trained" and self.moments is None else 0
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
@@ -260,10 +265,12 @@ class Moments(Learner):
             "there; if they are in other units, convert them",
         )
 
-    def _features(self, train: Samples) -> Raw | RandomRelu | Patches:
+    def _features(self, train: Samples) -> Raw | RandomRelu | Patches | Trained:
         kind, generator = self.settings.features, self.generators.method
         if kind == "raw":
             return Raw(train.x)
+        if kind == "trained":
+            return Trained(train.x, self.net, self._width(train), generator)
         if kind != "patches":
             return RandomRelu(train.x, self._width(train), generator, inputs=kind == "both")
         if self.image is None:
@@ -284,7 +291,8 @@ class Moments(Learner):
         size = 8 if self.settings.arithmetic == "float64" else 4
         largest = int((2 * MEMORY / (size * cells)) ** 0.5)
         width = min(max(len(train), NARROWEST), WIDEST, largest)
-        return width + (train.x[0].numel() if self.settings.features == "both" else 0)
+        beside = {"both": train.x[0].numel(), "trained": last_linear(self.net).in_features}
+        return width + beside.get(self.settings.features, 0)
 
 
 def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:

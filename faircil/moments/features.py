@@ -11,6 +11,8 @@ nothing, nor for a hundred deviations.
 - ``patches``, for images: small patches of images of the first task serve as filters, whitened as
   in Coates et al. 2011; their responses, of both signs and above a threshold, are averaged over a
   coarse grid.
+- ``trained``: activations of a net trained on the first task, standardised, beside ``relu``. They
+  are no substitute: a net that has seen two classes forgets what tells others apart.
 
 Every map ends with a constant 1.
 """
@@ -23,6 +25,7 @@ from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
 
 from faircil.compute import chunks_of, exact_convolutions
 from faircil.errors import DataError, UsageError
+from faircil.nets import features_of, with_last
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
@@ -124,6 +127,45 @@ class RandomRelu(nn.Module):
         z = self.standardise(x.flatten(1))
         drawn = torch.addmm(self.bias, z, self.weight).relu_()
         return with_constant(torch.cat([z, drawn], dim=1) if self.inputs else drawn)
+
+
+class Trained(nn.Module):
+    """Activations of a trained net, beside random ReLU features of its inputs and a constant.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, ...)
+        Inputs of the first task.
+    net : Module
+        The net; its last linear layer is removed, and the others are trained no more.
+    width : int
+        Number of features d, with the constant.
+    generator : torch.Generator
+    """
+
+    def __init__(self, x: Tensor, net: nn.Module, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        activations = features_of(net, x)
+        count = activations.shape[1]
+        if width < count + 2:
+            raise UsageError(
+                f"`width={width}` leaves no room for random features beside {count} activations of "
+                f"the net and a constant; choose at least {count + 2}, or a narrower last layer "
+                "with `hidden`"
+            )
+        self.width = width
+        self.net = with_last(net, nn.Identity()).eval().requires_grad_(False)
+        self.scaled = Standardise(activations)
+        self.drawn = RandomRelu(x, width - count, generator)
+
+    @property
+    def standardise(self) -> Standardise:
+        """That of the inputs."""
+        return self.drawn.standardise
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        return torch.cat([self.scaled(self.net(x)), self.drawn(x)], dim=1)
 
 
 class Patches(nn.Module):

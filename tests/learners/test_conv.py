@@ -69,3 +69,9 @@ def test_data_that_are_no_images_are_a_mistake() -> None:
     message = "`net=conv` is for images, and the data 'small' is not known to be images; use `net=m"
     with pytest.raises(UsageError, match=message):
         run(config, 0, stream=small_stream(attribute=False))
+
+
+def test_a_convolutional_net_serves_as_features_of_moments() -> None:
+    net, result = trained("moments", features="trained", width=60)
+    assert any(isinstance(module, ConvNet) for module in net.modules())
+    assert (result.per_task[-1].accuracy or 0) > 0.6
