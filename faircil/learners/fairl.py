@@ -29,14 +29,15 @@ from faircil.buffer import ReplayBatches
 from faircil.compute import chunk_size, chunks_of, one_thread
 from faircil.learners.base import (
     Batch,
+    BufferOptions,
     Count,
     Generators,
     Material,
     NonNegative,
     Positive,
     ReplayBuffer,
-    ReplayOptions,
     Samples,
+    TauOptions,
 )
 from faircil.learners.replay import Buffered, replay_loss
 from faircil.nets import (
@@ -184,7 +185,7 @@ def fit_classifier(
                 adam.step()
 
 
-class FairlOptions(ReplayOptions):
+class FairlOptions(TauOptions, BufferOptions):
     """Settings of FaIRL."""
 
     lr: Positive = 0.001

@@ -34,7 +34,14 @@ from faircil.moments.evening import (
     equal_shares,
     even_out,
 )
-from faircil.moments.features import Patches, RandomRelu, Raw, Trained
+from faircil.moments.features import (
+    Activations,
+    FeatureMap,
+    Patches,
+    RandomRelu,
+    Raw,
+    Trained,
+)
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
@@ -87,7 +94,7 @@ class FeatureNet(nn.Module):
 
     seen: Tensor
 
-    def __init__(self, features: Raw | RandomRelu | Patches | Trained, classes: int) -> None:
+    def __init__(self, features: FeatureMap, classes: int) -> None:
         super().__init__()
         self.features = features
         self.head = nn.Linear(features.width, classes, bias=False)
@@ -137,13 +144,26 @@ class Moments(Learner):
         """Train the net on the first task if its activations are to be features."""
         return epochs if self.settings.features == "trained" and self.moments is None else 0
 
+    @classmethod
+    def on_activations(cls, learner: Learner, samples: Samples) -> Moments:
+        """Learn samples by the last activations of another learner's net, for the same measure."""
+        settings = MomentsOptions(arithmetic="float64")
+        moments = cls(learner.net, settings, learner.generators)
+        moments.measure, moments.lam = learner.measure, learner.lam
+        moments._begin(Activations(learner.net), samples.x.device)
+        moments.learn(samples)
+        return moments
+
+    def _begin(self, features: FeatureMap, device: torch.device) -> None:
+        self.net = FeatureNet(features, self.classes).to(device)
+        dtype = getattr(torch, self.settings.arithmetic)
+        self.moments = GroupMoments(features.width, dtype, device)
+
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
         if self.moments is None:
             with torch.no_grad():
-                self.net = FeatureNet(self._features(train), self.classes).to(train.x.device)
-            dtype = getattr(torch, self.settings.arithmetic)
-            self.moments = GroupMoments(self.net.features.width, dtype, train.x.device)
+                self._begin(self._features(train), train.x.device)
         record = self._change(lambda moments: moments.add(train, self.net.features))
         return replace(record, notes=self._notes(train))
 
@@ -255,7 +275,7 @@ class Moments(Learner):
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
         """Say if inputs are on another scale than those of the first task."""
-        if isinstance(self.net.features, Patches):
+        if isinstance(self.net.features, Patches | Activations):
             return ()
         far = self.net.features.standardise.far(train.x.flatten(1))
         if far <= ANOTHER_SCALE:
@@ -265,7 +285,7 @@ class Moments(Learner):
             "there; if they are in other units, convert them",
         )
 
-    def _features(self, train: Samples) -> Raw | RandomRelu | Patches | Trained:
+    def _features(self, train: Samples) -> FeatureMap:
         kind, generator = self.settings.features, self.generators.method
         if kind == "raw":
             return Raw(train.x)

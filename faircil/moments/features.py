@@ -19,13 +19,15 @@ Every map ends with a constant 1.
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
 
-from faircil.compute import chunks_of, exact_convolutions
+from faircil.compute import CHUNK, chunks_of, exact_convolutions
 from faircil.errors import DataError, UsageError
-from faircil.nets import features_of, with_last
+from faircil.nets import last_linear, with_last
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
@@ -129,6 +131,25 @@ class RandomRelu(nn.Module):
         return with_constant(torch.cat([z, drawn], dim=1) if self.inputs else drawn)
 
 
+class Activations(nn.Module):
+    """Last activations of a copy of a net, and a constant.
+
+    Parameters
+    ----------
+    net : Module
+        Its output is that of its last linear layer, which the copy does without.
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.width = last_linear(net).in_features + 1
+        self.net = with_last(deepcopy(net), nn.Identity()).eval().requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        return with_constant(self.net(x))
+
+
 class Trained(nn.Module):
     """Activations of a trained net, beside random ReLU features of its inputs and a constant.
 
@@ -137,7 +158,7 @@ class Trained(nn.Module):
     x : Tensor, shape (n, ...)
         Inputs of the first task.
     net : Module
-        The net; its last linear layer is removed, and the others are trained no more.
+        The net, whose last activations are features.
     width : int
         Number of features d, with the constant.
     generator : torch.Generator
@@ -145,8 +166,9 @@ class Trained(nn.Module):
 
     def __init__(self, x: Tensor, net: nn.Module, width: int, generator: torch.Generator) -> None:
         super().__init__()
-        activations = features_of(net, x)
-        count = activations.shape[1]
+        self.activations = Activations(net)
+        activations = torch.cat([self.activations(x[rows]) for rows in chunks_of(len(x), CHUNK)])
+        count = activations.shape[1] - 1
         if width < count + 2:
             raise UsageError(
                 f"`width={width}` leaves no room for random features beside {count} activations of "
@@ -154,8 +176,7 @@ class Trained(nn.Module):
                 "with `hidden`"
             )
         self.width = width
-        self.net = with_last(net, nn.Identity()).eval().requires_grad_(False)
-        self.scaled = Standardise(activations)
+        self.scaled = Standardise(activations[:, :-1])
         self.drawn = RandomRelu(x, width - count, generator)
 
     @property
@@ -165,7 +186,8 @@ class Trained(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
-        return torch.cat([self.scaled(self.net(x)), self.drawn(x)], dim=1)
+        activations = self.activations(x)[:, :-1]  # the drawn ones have a constant
+        return torch.cat([self.scaled(activations), self.drawn(x)], dim=1)
 
 
 class Patches(nn.Module):
@@ -262,6 +284,9 @@ class Patches(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
         return with_constant(self.standardise(self._pooled(x.view(-1, *self.shape))))
+
+
+FeatureMap = Raw | RandomRelu | Trained | Patches | Activations
 
 
 def with_constant(features: Tensor) -> Tensor:

@@ -262,6 +262,11 @@ def resolve(
                 f"method '{method}' learns in one pass on fixed features and trains no encoder; "
                 "use `finetune=false`, or another method"
             )
+        if settings.text.finetune and getattr(settings.learner, "predictor", "net") == "moments":
+            mistakes.append(
+                "`predictor=moments` copies the net after each task, which an encoder of texts is too "
+                "large for; use `predictor=net` or `finetune=false`"
+            )
     raise_all(mistakes)
     assert settings is not None  # else there was a mistake
     return RunConfig(
