@@ -62,8 +62,8 @@ class Buffered(Learner):
 class Replay(Buffered):
     """Minimise ``mean(w · loss of the current batch) + τ · mean(loss of a memory batch)``.
 
-    With ``predictor=moments``, a ridge head on the buffer's last activations predicts from the end of a
-    task until training changes the net; the net's own head is trained as ever.
+    With ``predictor=moments``, a ridge head on the buffer's last activations predicts from the end
+    of a task until training changes the net; the net's own head is trained as ever.
     """
 
     options = ReplayOptions
