@@ -264,8 +264,8 @@ def resolve(
             )
         if settings.text.finetune and getattr(settings.learner, "predictor", "net") == "moments":
             mistakes.append(
-                "`predictor=moments` copies the net after each task, and a trained encoder of texts "
-                "is too large for that; use `predictor=net` or `finetune=false`"
+                "`predictor=moments` copies the net after each task; a text encoder is too large "
+                "for that: use `predictor=net` or `finetune=false`"
             )
     raise_all(mistakes)
     assert settings is not None  # else there was a mistake
