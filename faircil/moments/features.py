@@ -11,8 +11,8 @@ nothing, nor for a hundred deviations.
 - ``patches``, for images: small patches of images of the first task serve as filters, whitened as
   in Coates et al. 2011; their responses, of both signs and above a threshold, are averaged over a
   coarse grid.
-- ``trained``: activations of a net trained on the first task, standardised, beside ``relu``. They
-  are no substitute: a net that has seen two classes forgets what tells others apart.
+- ``trained``: activations of a net trained on the first task, standardised, beside ``relu``. Alone
+  they are no match for it: a net that has seen two classes keeps little that tells others apart.
 
 Every map ends with a constant 1.
 """
