@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,8 @@ class Counts:
         Which classes belong to each task, tasks ascending.
     before : Counts or None
         The counts after the previous task; None after the first task, or if unknown.
+    favoured : ndarray of bool, shape (C,), or None
+        Which classes are favoured; None if that is not known.
     """
 
     classes: Integers
@@ -59,6 +62,7 @@ class Counts:
     predicted: Integers
     members: NDArray[np.bool_]
     before: Counts | None = None
+    favoured: NDArray[np.bool_] | None = None
 
     @property
     def history(self) -> tuple[Counts, ...]:
@@ -107,6 +111,7 @@ def count(
     task: ArrayLike | None = None,
     sensitive: ArrayLike | None = None,
     before: Counts | None = None,
+    favoured: Collection[int] | None = None,
 ) -> Counts:
     """Count predictions by class, attribute value and task.
 
@@ -118,6 +123,8 @@ def count(
         Task of the true class, and attribute value.
     before : Counts, optional
         The counts after the previous task, which have one task less.
+    favoured : collection of int, optional
+        The favoured classes.
 
     Raises
     ------
@@ -158,6 +165,7 @@ def count(
         predicted=_table(predicted, value, shape),
         members=members.T,
         before=before,
+        favoured=None if favoured is None else np.isin(classes, list(favoured)),
     )
 
 

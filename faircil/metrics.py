@@ -6,7 +6,7 @@ tuning, progress and ``faircil list metrics`` read it, so that a new metric is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -183,21 +183,22 @@ def dp_predicted(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | No
 
 def eo_of(counts: Counts) -> float | None:
     """See :func:`eo`."""
-    rates = _comparable(counts)
-    if not len(rates):
-        return None
-    # Summed by class first: the two deviations of a class with two values add up to its gap
-    # without rounding, which keeps eo_gap = 2 eo exact.
-    per_class = np.nansum(deviations(rates), axis=1)
-    return float(per_class.sum() / np.isfinite(rates).sum())
+    return _deviation(_comparable(counts))
 
 
 def eo_gap_of(counts: Counts) -> float | None:
     """See :func:`eo_gap`."""
-    rates = _comparable(counts)
-    if not len(rates):
-        return None
-    return float((np.nanmax(rates, axis=1) - np.nanmin(rates, axis=1)).mean())
+    return _gap(_comparable(counts))
+
+
+def eopp_of(counts: Counts) -> float | None:
+    """Return :func:`eo` of the favoured classes alone; None where none are given."""
+    return None if counts.favoured is None else _deviation(_comparable(counts, counts.favoured))
+
+
+def eopp_gap_of(counts: Counts) -> float | None:
+    """Return :func:`eo_gap` of the favoured classes alone; None where none are given."""
+    return None if counts.favoured is None else _gap(_comparable(counts, counts.favoured))
 
 
 def dp_of(counts: Counts) -> float | None:
@@ -211,10 +212,27 @@ def dp_predicted_of(counts: Counts) -> float | None:
     return None if len(counts.attributes) < 2 else _parity(counts, chosen)
 
 
-def _comparable(counts: Counts) -> Floats:
+def _comparable(counts: Counts, classes: NDArray[np.bool_] | bool = True) -> Floats:
     """Group accuracies of the classes with two or more values present, NaN for absent groups."""
     compared: NDArray[np.bool_] = (counts.samples > 0).sum(axis=1) > 1
-    return counts.group_accuracies[compared]
+    return counts.group_accuracies[compared & classes]
+
+
+def _deviation(rates: Floats) -> float | None:
+    """Mean over groups of the distance from the mean of their class; None without a class."""
+    if not len(rates):
+        return None
+    # Summed by class first: the two deviations of a class with two values add up to its gap
+    # without rounding, which keeps eo_gap = 2 eo exact.
+    per_class = np.nansum(deviations(rates), axis=1)
+    return float(per_class.sum() / np.isfinite(rates).sum())
+
+
+def _gap(rates: Floats) -> float | None:
+    """Mean over classes of the best minus the worst of their groups; None without a class."""
+    if not len(rates):
+        return None
+    return float((np.nanmax(rates, axis=1) - np.nanmin(rates, axis=1)).mean())
 
 
 def _parity(counts: Counts, classes: NDArray[np.bool_]) -> float:
@@ -361,6 +379,18 @@ METRICS: dict[str, Metric] = {
         "values, on average (twice eo for two values)",
         compares="group",
     ),
+    "eopp": Metric(
+        eopp_of,
+        "equal-opportunity disparity",
+        "Equal opportunity: eo of the favoured classes alone, which a run with measure eopp names",
+        compares="group",
+    ),
+    "eopp_gap": Metric(
+        eopp_gap_of,
+        "equal-opportunity gap",
+        "Equal opportunity as a gap: eo_gap of the favoured classes alone",
+        compares="group",
+    ),
     "dp": Metric(
         dp_of,
         "demographic-parity disparity",
@@ -431,6 +461,7 @@ def evaluate(
     task: ArrayLike,
     sensitive: ArrayLike | None = None,
     before: TaskMetrics | None = None,
+    favoured: Collection[int] | None = None,
 ) -> TaskMetrics:
     """Return every metric of these predictions; :data:`METRICS` says what each means.
 
@@ -444,6 +475,8 @@ def evaluate(
         Attribute value of each sample.
     before : TaskMetrics, optional
         The metrics after the task before. Without them ``forgetting`` is undefined.
+    favoured : collection of int, optional
+        Classes whose outcome people want. Without them ``eopp`` and ``eopp_gap`` are undefined.
 
     Examples
     --------
@@ -452,7 +485,9 @@ def evaluate(
     (0.75, (0.5, 1.0), 0.25, 0.5)
     """
     earlier = None if before is None else before.counts
-    counts = count(y_true, y_pred, task=task, sensitive=sensitive, before=earlier)
+    counts = count(
+        y_true, y_pred, task=task, sensitive=sensitive, before=earlier, favoured=favoured
+    )
     return TaskMetrics(
         values={name: metric.of(counts) for name, metric in METRICS.items()},
         per_test_task=tuple(task_accuracies(counts).tolist()),

@@ -36,6 +36,9 @@ binary = st.lists(
 ).map(lambda rows: rows + [(y, 0, z) for y in (0, 1) for z in (0, 1, 2)])
 
 
+FAVOURED = (1, 4, 9)  # 9 never occurs
+
+
 def columns(rows):
     return tuple(np.array(column) for column in zip(*rows, strict=True))
 
@@ -93,6 +96,7 @@ def test_every_metric_equals_the_obvious_loop(rows):
     y, p, z = columns(rows)
     tasks, classes = slow_tasks(rows), by_class(rows)
     slow_eo, slow_gap = slow_eo_and_gap(rows)
+    slow_eopp, slow_eopp_gap = slow_eo_and_gap([row for row in rows if row[0] in FAVOURED])
     judged = [right(g) for of in classes.values() for g in by_value(of).values() if len(g) >= 10]
     expected = {
         "accuracy": mean(tasks),
@@ -107,11 +111,13 @@ def test_every_metric_equals_the_obvious_loop(rows):
         "eer_task": mean([abs(a - mean(tasks)) for a in tasks]),
         "eo": slow_eo,
         "eo_gap": slow_gap,
+        "eopp": slow_eopp,
+        "eopp_gap": slow_eopp_gap,
         "dp": slow_dp(rows, classes),
         "dp_predicted": slow_dp(rows, {p for _, p, _ in rows}),
         "forgetting": None,
     }
-    got = evaluate(y, p, task=y // 2, sensitive=z)
+    got = evaluate(y, p, task=y // 2, sensitive=z, favoured=FAVOURED)
     assert got.per_test_task == pytest.approx(tuple(tasks), abs=1e-12)
     assert got.classes == tuple(ClassAccuracy(c, len(of), right(of)) for c, of in classes.items())
     assert got.groups == tuple(
@@ -257,7 +263,16 @@ def test_every_row_describes_itself():
         assert metric.is_disparity == (metric.best == "0 = fair"), name
     assert "biometric" in METRICS["eer"].summary
     by_attribute = {name for name, metric in METRICS.items() if metric.by_attribute}
-    assert by_attribute == {"eo", "eo_gap", "dp", "dp_predicted"}
+    assert by_attribute == {"eo", "eo_gap", "eopp", "eopp_gap", "dp", "dp_predicted"}
+
+
+def test_without_favoured_classes_there_is_no_equal_opportunity():
+    y, z = [0, 0, 1, 1], [0, 1, 0, 1]
+    got = evaluate(y, [0, 1, 1, 1], task=y, sensitive=z)
+    assert (got.eopp, got.eopp_gap) == (None, None)
+    assert evaluate(y, [0, 1, 1, 1], task=y, sensitive=z, favoured=[1]).eopp_gap == 0.0
+    assert evaluate(y, [0, 1, 1, 1], task=y, sensitive=z, favoured=[0]).eopp_gap == 1.0
+    assert evaluate(y, [0, 1, 1, 1], task=y, sensitive=z, favoured=[7]).eopp_gap is None
 
 
 def test_unknown_metric_is_named_and_metrics_survive_a_copy():

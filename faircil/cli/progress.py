@@ -152,5 +152,5 @@ def _embedded(progress: EmbeddingProgress) -> str:
 
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:
     # Show the worst group with the disparity: a low disparity alone may be levelling down.
-    names = ("accuracy", find_measure(config.measure).shown, "worst_group")
+    names = dict.fromkeys(("accuracy", find_measure(config.measure).shown, "worst_group"))
     return "  ".join(f"{name} {format_value(metrics.values[name])}" for name in names)

@@ -5,21 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_table
 from faircil.cli.lists import names_of
-from faircil.errors import UsageError, collecting
+from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
+    from faircil.tuning.request import Tuned, TuneRequest
 
 MOST_SEEDS = 1000  # more is probably a typing error
 EPILOG = """examples:
   faircil run --dataset biased-digits --method fsw
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
   faircil run --dataset biased-mnist --method er --weighting random --measure eo
+  faircil run --dataset biased-mnist --method moments --target "eo_gap<=0.05"
+  faircil run --data mine.csv --label job --sensitive sex --measure eopp --favoured surgeon judge
   faircil run --dataset biased-mnist --postprocess eps-fair --epsilon 0.05 --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
   faircil run --data bios.csv --text bio --label job --sensitive gender --set finetune=true
@@ -59,6 +64,17 @@ def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
         type=float,
         metavar="SHARE",
         help="without --test-column: share of each group (default: 0.3)",
+    )
+
+
+def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
+    """Declare the option that names the favoured classes."""
+    parser.add_argument(
+        "--favoured",
+        nargs="+",
+        default=[],
+        metavar="CLASS",
+        help="for --measure eopp: classes whose outcome people want, as named in the data",
     )
 
 
@@ -124,6 +140,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
+    add_favoured_argument(what)
+    what.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="'eo_gap<=0.05' or 'worst_group>=0.6': choose lam, the weight of accuracy: the most "
+        "accurate that meets this on held-out training data, or the closest if none does",
+    )
     what.add_argument(
         "--postprocess",
         metavar="NAME",
@@ -182,7 +205,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Run all seeds and print the result."""
+    """Run all seeds and print the result; with a target, choose lam before."""
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.compute import choose_device
     from faircil.report import seed_table
@@ -191,29 +214,38 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.runs.config import resolve
     from faircil.sweep.store import Store
     from faircil.sweep.work import Work
+    from faircil.tuning.record import target_outcome
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
+    seeds: list[int] = []
     with collecting(mistakes):
         seeds = parse_seeds(arguments.seeds)
     with collecting(mistakes):
         device = choose_device(arguments.device)
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
-    # Raises if there are mistakes, so both names are bound below.
-    config = resolve(
+    request = target_request(arguments, own, seeds, mistakes)
+    configure = partial(
+        resolve,
         dataset=arguments.dataset,
         own=own,
         method=arguments.method,
         weighting=arguments.weighting,
         measure=arguments.measure,
+        favoured=arguments.favoured,
         postprocess=arguments.postprocess,
         epsilon=arguments.epsilon,
         held_out=arguments.held_out,
         evaluate_on=arguments.evaluate_on,
-        overrides=arguments.set,
-        mistakes=mistakes,
     )
+    with collecting(mistakes):
+        config = configure(overrides=arguments.set, mistakes=mistakes)
+    raise_all(list(dict.fromkeys(mistakes)))  # all names are bound below
+    tuned = None
+    if request is not None:
+        tuned = meet_target(request, arguments, str(device))
+        config = configure(overrides=[*arguments.set, *tuned.best.overrides])
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
     options = RunOptions(
@@ -221,7 +253,8 @@ def command(arguments: argparse.Namespace) -> None:
     )
     runs = run_seeds(config, seeds, folder, options)
     if arguments.json:
-        print(json.dumps(as_document(runs), indent=2, ensure_ascii=False))  # noqa: T201
+        document = as_document(runs) | ({} if tuned is None else {"target": target_outcome(tuned)})
+        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
         if not quiet:
@@ -230,12 +263,62 @@ def command(arguments: argparse.Namespace) -> None:
         say(f"saved in {folder}")
 
 
+def target_request(
+    arguments: argparse.Namespace,
+    own: OwnData | None,
+    seeds: Sequence[int],
+    mistakes: list[str],
+) -> TuneRequest | None:
+    """Return the search for a target, checked; None without one."""
+    from faircil.runs.config import checked_measure
+    from faircil.tuning.request import TuneRequest
+    from faircil.tuning.tune import check_requests
+
+    if arguments.target is None:
+        return None
+    if arguments.postprocess not in (None, "none") or arguments.held_out:
+        mistakes.append(
+            "--target is judged without post-processing; leave out --postprocess and --held-out"
+        )
+    request = TuneRequest(
+        dataset=arguments.dataset or "",
+        own=own,
+        method=arguments.method,
+        # Errors are reported when the configuration is resolved.
+        measure=checked_measure(arguments.measure, arguments.dataset, own, []),
+        weighting=arguments.weighting,
+        fixed=tuple(arguments.set),
+        seeds=tuple(seeds) or (0,),
+        favoured=tuple(arguments.favoured),
+        target=arguments.target,
+    )
+    with collecting(mistakes):
+        check_requests([request], mistakes)
+    return request
+
+
+def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str) -> Tuned:
+    """Make the runs that a target is judged on, and say what it has chosen."""
+    from faircil.cli.sweeping import finish_shown
+    from faircil.sweep.sweep import SweepOptions
+    from faircil.tuning.record import target_line
+    from faircil.tuning.tune import tune
+
+    options = SweepOptions(jobs=arguments.jobs, device=device)
+    tuned = tune(request, partial(finish_shown, options=options, quiet=arguments.quiet))
+    if not arguments.quiet:
+        say(target_line(tuned))
+    if tuned.note:
+        say(f"note: {tuned.note}")
+    return tuned
+
+
 def _show_changes(folder: Path, seed: int) -> None:
     """Show what a one-pass method did to the groups, if the run is of one."""
     from faircil.report import change_table
     from faircil.results.folder import read_epochs, read_names
 
     epochs = read_epochs(folder)
-    if epochs and (passed := epochs[-1].passed) is not None:
+    if epochs and (passed := epochs[-1].passed) is not None and passed.groups:
         title = f"weights of the groups after the last task, seed {seed}"
         show_table(change_table(passed, read_names(folder), title))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
 from faircil.cli.lists import names_of
-from faircil.cli.run import add_own_arguments, own_data, parse_seeds
+from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data, parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
 
@@ -21,6 +21,7 @@ EPILOG = """examples:
   faircil tune --dataset biased-mnist --method fsw --measure eo
   faircil tune --dataset mnist --method er fsw icarl --measure eer --jobs 4
   faircil tune --dataset drug --method fsw --objective "accuracy with eo <= 0.05" --budget 24
+  faircil tune --dataset biased-mnist --method moments fsw --target "eo_gap<=0.05"
   faircil tune --dataset digits --method fsw --try lr=0.001,0.003 tau=1,5 --set alpha=auto
   faircil tune --data mine.csv --label job --sensitive sex --method fsw er
 
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
+    add_favoured_argument(what)
     what.add_argument(
         "--set",
         nargs="+",
@@ -74,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="'accuracy - eo_gap', or 'accuracy with eo <= 0.05' (default: accuracy minus the "
         "disparity of the measure)",
+    )
+    how.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="'eo_gap<=0.05' or 'worst_group>=0.6': the best accuracy that meets this, or the "
+        "closest to it; without --try, lam alone is searched",
     )
     how.add_argument(
         "--strategy",
@@ -161,6 +169,8 @@ def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRe
             budget=arguments.budget,
             seeds=tuple(seeds) or (0,),
             select_on=arguments.select_on,
+            favoured=tuple(arguments.favoured),
+            target=arguments.target,
         )
         for method in dict.fromkeys(arguments.method)
     ]
@@ -179,6 +189,7 @@ def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list
 
 def _write(tuned: Tuned | NotTuned, folder: Path, arguments: argparse.Namespace) -> None:
     from faircil.tuning.record import best_trial, extent, ranking, run_command, title, write_tuning
+    from faircil.tuning.request import Tuned
 
     write_tuning(tuned, folder)
     if not arguments.json:
@@ -186,5 +197,7 @@ def _write(tuned: Tuned | NotTuned, folder: Path, arguments: argparse.Namespace)
         if (best := best_trial(tuned)) is not None:
             print(f"chosen: {' '.join(best.overrides)}")  # noqa: T201
             print(f"go on with: {run_command(tuned.request, best.overrides)}\n")  # noqa: T201
+    if isinstance(tuned, Tuned) and tuned.note:
+        say(f"note: {title(tuned)}: {tuned.note}")
     if not arguments.quiet:
         say(f"saved in {folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -121,7 +122,7 @@ class Learner:
     graphable: ClassVar[bool] = True  # a step runs the same kernels for every batch of a shape
     # Measures supported by a method with its own fairness criterion; None: it has none, and only
     # a weighting uses the measure of the run.
-    follows: ClassVar[tuple[str, ...] | None] = None
+    follows: ClassVar[Collection[str] | None] = None
     # Whether a task is learned in one pass, by `learn`, instead of or after epochs of steps.
     one_pass: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
@@ -179,6 +180,10 @@ class Learner:
         A method with ``one_pass`` takes none; if it trains something first, the pass comes last.
         """
         return 0 if self.one_pass else epochs
+
+    def review(self, last: PassRecord) -> PassRecord:
+        """Return the record of the last task with what is computed only once, at the end."""
+        return last
 
     def begin_epoch(self, epoch: int, epochs: int) -> Tensor | None:
         """Prepare epoch 1, 2, … of ``epochs``.

@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
 from faircil.compute import map_tasks, one_thread
@@ -24,8 +26,9 @@ from faircil.learners.base import (
     Samples,
     unique_rows,
 )
-from faircil.moments import GroupChange
+from faircil.moments import GroupChange, Price
 from faircil.moments.calibration import fit_temperature
+from faircil.moments.discriminants import lda, nearest_mean
 from faircil.moments.evening import (
     TOLERANCE,
     Blocks,
@@ -33,6 +36,8 @@ from faircil.moments.evening import (
     Evening,
     equal_shares,
     even_out,
+    evened_further,
+    proven_bound,
 )
 from faircil.moments.features import (
     Activations,
@@ -46,7 +51,7 @@ from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
-from faircil.weighting.measures import disparity_matrix
+from faircil.weighting.measures import MEASURES, disparity_matrix
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
@@ -55,7 +60,9 @@ FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
-FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
+# Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
+# change with the logarithm of a weight near 0, so that a search would end where it began.
+FEW = 0.01
 
 
 class MomentsOptions(Options):
@@ -68,9 +75,13 @@ class MomentsOptions(Options):
     width: Count | Literal["auto"] = "auto"
     """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
     moments would take more than 2 GiB; 2049 for patches"""
+    classifier: Literal["ridge", "nearest-mean", "lda"] = "ridge"
+    """what is made of the moments: ridge regression; or, for comparison, classifiers by class means
+    without weights, of the nearest mean or of linear discriminants"""
     ridge: Positive | Literal["auto"] = "auto"
-    """penalty relative to the mean square of a feature; auto: of 1e-4, 1e-3, …, 1 the one with the
-    smallest objective, chosen anew when there are 1.5 times as many rows"""
+    """penalty relative to the mean square of a feature, with lda to its mean variance; auto: of
+    1e-4, 1e-3, …, 1 the one with the smallest objective, chosen anew when there are 1.5 times as
+    many rows; with lda, by the oracle approximating shrinkage"""
     group_weights: Literal["fair", "group", "class", "samples"] = "fair"
     """weights of the groups: fair, chosen for the measure; or fixed, for comparison: equal for all
     groups of a class, for all classes, for all samples"""
@@ -80,6 +91,20 @@ class MomentsOptions(Options):
     """differences of this many standard errors are left as they are"""
     arithmetic: Literal["float32", "float64"] = "float32"
     """of the moments and their solution"""
+
+    @field_validator("ridge", "group_weights", "evened", "certainty")
+    @classmethod
+    def _has_effect(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse what a classifier by class means does not use."""
+        kind, name = info.data.get("classifier", "ridge"), str(info.field_name)
+        usual = cls.model_fields[name].default
+        used = kind == "ridge" or (kind == "lda" and name == "ridge")
+        if not used and value != usual:
+            told = {"default": usual, "classifier": kind}
+            raise PydanticCustomError(
+                "no_effect", "{default} with classifier={classifier}, which does not use it", told
+            )
+        return value
 
 
 class FeatureNet(nn.Module):
@@ -107,7 +132,7 @@ class FeatureNet(nn.Module):
         return scores.masked_fill(~self.seen, -torch.inf)
 
     def show(self, classes: Integers, head: Tensor) -> None:
-        """Take the columns of a ridge solution, (d, C), as the weights of these classes."""
+        """Take the columns of a head, (d, C), as the weights of these classes."""
         with torch.no_grad():
             chosen = torch.tensor(classes, device=self.seen.device)
             self.head.weight.zero_()
@@ -126,6 +151,7 @@ class Moments(Learner):
     options = MomentsOptions
     one_pass = True
     graphable = False
+    follows = MEASURES
 
     net: FeatureNet
     settings: MomentsOptions
@@ -171,6 +197,26 @@ class Moments(Learner):
         """Remove rows that were learned: the solution is then the one that never saw them."""
         return self._change(lambda moments: moments.remove(rows, self.net.features))
 
+    def review(self, last: PassRecord) -> PassRecord:
+        """Add what more evenness would cost, found by weights for a smaller lam."""
+        evening = self.evening
+        if evening is None or not len(evening.criterion.matrix):
+            return last
+        criterion = evening.criterion
+        with torch.no_grad():
+            further = evened_further(evening)
+        here, there = (criterion.losses_of(one.after) for one in (evening, further))
+        price = Price(
+            largest=criterion.combine == "largest",
+            mean=criterion.mean(here.losses),
+            disparity=criterion.disparity(here.losses),
+            counted=float(criterion.terms(here.losses, criterion.band(here)).sum()),
+            lam=further.criterion.lam,
+            mean_then=criterion.mean(there.losses),
+            disparity_then=criterion.disparity(there.losses),
+        )
+        return replace(last, price=price)
+
     def logits(self, x: Tensor) -> Tensor:
         """Return scores divided by the temperature; −inf for classes that were not seen."""
         return super().logits(x) / self.temperature
@@ -189,6 +235,8 @@ class Moments(Learner):
 
     def _refit(self, moments: GroupMoments) -> PassRecord:
         """Choose penalty and weights, and set the head; return what is recorded."""
+        if self.settings.classifier != "ridge":
+            return self._by_class_means(moments)
         keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
         groups = groups_of(moments, keys, group)
         classes, label = np.unique(groups.label, return_inverse=True)
@@ -208,6 +256,7 @@ class Moments(Learner):
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
+            bound=proven_bound(evening),
             solved=evening.solved,
             ridge=self.ridge,
             temperature=self.temperature,
@@ -218,6 +267,15 @@ class Moments(Learner):
                 )
             ),
         )
+
+    def _by_class_means(self, moments: GroupMoments) -> PassRecord:
+        """Set the head of a classifier that has no weights; return what is recorded."""
+        ridge = None if self.settings.ridge == "auto" else self.settings.ridge
+        by_lda = self.settings.classifier == "lda"
+        found = lda(moments, ridge) if by_lda else nearest_mean(moments)
+        self.ridge, self.temperature = found.ridge, found.temperature
+        self.net.show(found.classes, found.head)
+        return PassRecord(found.loss, 0.0, None, 1, found.ridge, found.temperature, groups=())
 
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
         """Return what the weights minimise; with fixed weights, nothing is compared."""
@@ -234,6 +292,7 @@ class Moments(Learner):
             lam=self.lam,
             certainty=self.settings.certainty,
             left_out=self.settings.evened == "left-out",
+            combine=self.measure.combine,
         )
 
     def _evened(self, problem: RidgeProblem, criterion: Criterion, start: Floats) -> Evening:
@@ -251,10 +310,11 @@ class Moments(Learner):
             return map_tasks(value, ridges, threads=moments.device.type == "cpu")
 
         given, rows = self.settings.ridge, sum(moments.count)
+        penalties = penalties_for(moments)
         if given != "auto":
             self.ridge = given
         elif not self.rows_at_choice:
-            self.ridge = PENALTIES[int(np.argmin(values(PENALTIES, start)))]
+            self.ridge = penalties[int(np.argmin(values(penalties, start)))]
         evening = even_out(
             problem.with_ridge(self.ridge), criterion, start if self.relative else None
         )
@@ -262,8 +322,8 @@ class Moments(Learner):
             return evening
         self.rows_at_choice = rows
         while True:
-            place = PENALTIES.index(self.ridge)
-            near = [*PENALTIES[max(place - 1, 0) : place], *PENALTIES[place + 1 : place + 2]]
+            place = penalties.index(self.ridge)
+            near = [*penalties[max(place - 1, 0) : place], *penalties[place + 1 : place + 2]]
             found = values(near, evening.after.weights)
             if min(found) >= CLOSE * evening.value:
                 return evening
@@ -313,6 +373,16 @@ class Moments(Learner):
         width = min(max(len(train), NARROWEST), WIDEST, largest)
         beside = {"both": train.x[0].numel(), "trained": last_linear(self.net).in_features}
         return width + beside.get(self.settings.features, 0)
+
+
+def penalties_for(moments: GroupMoments) -> list[float]:
+    """Return the relative penalties to choose from: those above the rounding of the sums.
+
+    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    A smaller penalty could not even keep the matrix positive definite.
+    """
+    rounding = torch.finfo(moments.dtype).eps * moments.width
+    return [penalty for penalty in PENALTIES if penalty > rounding]
 
 
 def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:

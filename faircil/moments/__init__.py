@@ -4,7 +4,8 @@
 :mod:`~faircil.moments.group_moments` sums them for each group, :mod:`~faircil.moments.ridge` gives
 the solution for any group weights with the loss of every group,
 :mod:`~faircil.moments.evening` chooses the weights, and :mod:`~faircil.moments.calibration` turns
-scores into probabilities. Here is what a run keeps of it.
+scores into probabilities. :mod:`~faircil.moments.discriminants` makes other classifiers of the same
+sums, for comparison. Here is what a run keeps of it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,33 @@ class GroupChange:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What more evenness would cost.
+
+    Parameters
+    ----------
+    largest : bool
+        Whether the disparity is the largest loss of a group.
+    mean, disparity : float
+        Mean loss, and disparity of the losses, with the chosen weights.
+    counted : float
+        The part of the disparity beyond what does not count, being uncertain.
+    lam : float
+        A smaller weight of the mean loss.
+    mean_then, disparity_then : float
+        With the weights chosen for it.
+    """
+
+    largest: bool
+    mean: float
+    disparity: float
+    counted: float
+    lam: float
+    mean_then: float
+    disparity_then: float
+
+
+@dataclass(frozen=True)
 class PassRecord:
     """What a one-pass method chose after a task.
 
@@ -49,19 +77,26 @@ class PassRecord:
     ----------
     objective, promise : float
         What was minimised, and what further search could gain, to first order.
+    bound : float or None
+        What any other head of no larger norm could gain at most; see
+        :func:`faircil.moments.evening.proven_bound`. None where no weights are chosen.
     solved : int
         Number of solutions computed to choose the weights.
     ridge, temperature : float
         Chosen penalty, and divisor of the scores for probabilities.
     groups : tuple of GroupChange
+        Empty if it has no weights.
     notes : tuple of str
         What the user should know.
     summing, solving : float
         Seconds.
+    price : Price or None
+        After the last task, where weights were chosen; else None.
     """
 
     objective: float
     promise: float
+    bound: float | None
     solved: int
     ridge: float
     temperature: float
@@ -69,3 +104,4 @@ class PassRecord:
     notes: tuple[str, ...] = ()
     summing: float = 0.0
     solving: float = 0.0
+    price: Price | None = None

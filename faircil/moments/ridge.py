@@ -68,6 +68,11 @@ class RidgeSolution:
     leverage_slopes: Floats
 
     @property
+    def squared_norm(self) -> float:
+        """``‖W‖²``."""
+        return float(self.head.double().square().sum())
+
+    @property
     def left_out(self) -> RidgeSolution:
         """The same with left-out losses in place of the losses: ``ℓ_g/(1 − h_g)²``."""
         rest = 1 - self.leverage

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from faircil.counts import ENOUGH
 from faircil.metrics import METRICS, Metric, Part
-from faircil.moments import GroupChange, PassRecord
+from faircil.moments import GroupChange, PassRecord, Price
 from faircil.results.record import GroupResult, Names, RunSummary
 
 AMONG_BEST = "°"
 TOO_SMALL = "†"
 TEST = "paired t-test over at least 3 common seeds, Holm, 5 %"
 MOST_GROUPS = 20
+NEARLY = 0.01  # of a disparity: less is no difference
 UNTESTED = "nothing is marked: methods are tested only over 3 or more common seeds"
 
 
@@ -328,9 +329,34 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
         "weight: by that of equal groups; loss: squared, of training rows by the model without "
         "them, with equal weights and with these, ± its standard error",
         *((f"{left:,} further groups changed less",) if left else ()),
+        *((price_note(passed.price),) if passed.price else ()),
+        *((bound_note(passed.objective, passed.bound),) if passed.bound is not None else ()),
     )
     header = ("group", "training rows", "weight", "loss, equal weights", "loss")
     return Table(title, header, rows, notes=notes)
+
+
+def bound_note(objective: float, bound: float) -> str:
+    """Say how much better another model could be."""
+    return (
+        f"objective {format_value(objective)}; that of no other linear model of no larger norm is "
+        f"lower by more than {format_value(bound)}"
+    )
+
+
+def price_note(price: Price) -> str:
+    """Say how uneven the losses are, and what more evenness would cost."""
+    what = "largest loss of a group" if price.largest else "disparity of losses"
+    text = f"{what} {format_value(price.disparity)} at mean loss {format_value(price.mean)}"
+    if price.counted <= NEARLY * price.disparity:
+        return f"{text}: within its standard errors, so it is not evened out further"
+    if price.disparity_then >= (1 - NEARLY) * price.disparity:
+        return f"{text}: a smaller lam does not make it smaller"
+    return (
+        f"{text}; evening out further, with lam={price.lam:g}, would leave "
+        f"{format_value(price.disparity_then)} and change the mean loss to "
+        f"{format_value(price.mean_then)}"
+    )
 
 
 def _group_name(group: GroupChange, names: Names) -> str:

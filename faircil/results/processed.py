@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.postprocess.tasks import fair_predictions, measured_gap
-from faircil.results.folder import SavedTask, read_probabilities
+from faircil.results.folder import SavedTask, read_names, read_probabilities
 from faircil.results.record import RunSummary, Values, averages
 
 
@@ -38,11 +39,22 @@ class ProcessedRun:
 
 def process_run(run: RunSummary, epsilons: Sequence[float]) -> list[ProcessedRun]:
     """Return the run without post-processing, then with each ε."""
-    tasks = read_probabilities(run)
-    return [_process(run, tasks, epsilon) for epsilon in (None, *epsilons)]
+    tasks, favoured = read_probabilities(run), _favoured(run)
+    return [_process(run, tasks, favoured, epsilon) for epsilon in (None, *epsilons)]
 
 
-def _process(run: RunSummary, tasks: Sequence[SavedTask], epsilon: float | None) -> ProcessedRun:
+def _favoured(run: RunSummary) -> list[int] | None:
+    """Return the numbers of the favoured classes; None if the run has none."""
+    names = run.config.get("favoured", ())
+    return [read_names(Path(run.dir)).classes.index(name) for name in names] or None
+
+
+def _process(
+    run: RunSummary,
+    tasks: Sequence[SavedTask],
+    favoured: Sequence[int] | None,
+    epsilon: float | None,
+) -> ProcessedRun:
     per_task: list[TaskMetrics] = []
     gaps = []
     notes: dict[str, None] = {}
@@ -55,6 +67,7 @@ def _process(run: RunSummary, tasks: Sequence[SavedTask], epsilon: float | None)
                 task=saved.task,
                 sensitive=saved.sensitive,
                 before=per_task[-1] if per_task else None,
+                favoured=favoured,
             )
         )
         gaps.append(measured_gap(fair.y_pred, saved.sensitive))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -89,10 +89,40 @@ def checked_measure(
     measure = measure or default_measure(dataset, own)
     if measure not in MEASURES:
         mistakes.append(unknown_name("measure", measure, MEASURES))
-    elif MEASURES[measure].by_attribute:
+    elif MEASURES[measure].needs_attribute:
         what = f"measure '{measure}'"
         mistakes += attribute_mistakes(what, dataset, own, "use `measure='eer'`")
     return measure
+
+
+def favoured_mistakes(measure: str, favoured: Sequence[str]) -> list[str]:
+    """Say that favoured classes are missing, or of no use."""
+    if measure not in MEASURES:
+        return []
+    if favoured and not MEASURES[measure].needs_favoured:
+        return [
+            f"`favoured` names classes, and measure '{measure}' compares all of them; use "
+            "`measure='eopp'`, or leave it out"
+        ]
+    if not favoured and MEASURES[measure].needs_favoured:
+        return [
+            f"measure '{measure}' compares groups of the favoured classes alone, those whose "
+            "outcome people want; name them with `favoured`, as in the data (all classes: "
+            "`measure='eo'`)"
+        ]
+    return []
+
+
+def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
+    """Say that the program of sample weights cannot minimise a measure, and what can."""
+    if weighting == "none" or measure not in MEASURES or MEASURES[measure].combine == "sum":
+        return []
+    able = [name for name, row in LEARNERS.items() if measure in (row.learner.follows or ())]
+    return [
+        f"weighting '{weighting}' of method '{method}' minimises sums over comparisons of groups, "
+        f"and measure '{measure}' is the largest loss of a group; use a method that minimises it "
+        f"({', '.join(able)}), or another measure, such as `measure='eo'`"
+    ]
 
 
 def attribute_mistakes(
@@ -138,7 +168,8 @@ class RunConfig(BaseModel):
     no such encoder, which is an error when the run starts.
     ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
     trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
-    data stands for the test data, which is then not used. As JSON, ``settings`` are flat.
+    data stands for the test data, which is then not used. ``favoured`` are names of classes. As
+    JSON, ``settings`` are flat.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -153,6 +184,8 @@ class RunConfig(BaseModel):
     epsilon: float | None = None
     held_out: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
+    # Left out where there are none: only one measure has any.
+    favoured: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
     # Left out where it is None: runs without texts are what they were before there were any.
     encoder_sha256: str | None = Field(default=None, exclude_if=lambda digest: digest is None)
     settings: Settings
@@ -218,6 +251,7 @@ def resolve(
     epsilon: float | None = None,
     held_out: int = 0,
     evaluate_on: Literal["test", "validation"] = "test",
+    favoured: Sequence[str] = (),
     overrides: Iterable[str] = (),
     mistakes: Iterable[str] = (),
 ) -> RunConfig:
@@ -237,6 +271,8 @@ def resolve(
         mistakes.append(unknown_name("dataset", dataset, DATASETS))
     method, weighting = checked_method_and_weighting(method, weighting, mistakes)
     measure = checked_measure(measure, dataset, own, mistakes)
+    mistakes += favoured_mistakes(measure, favoured)
+    mistakes += program_mistakes(measure, method, weighting)
     postprocess = postprocess or "none"
     if postprocess != "none" and epsilon is None:
         epsilon = EPSILON
@@ -280,6 +316,7 @@ def resolve(
         epsilon=epsilon,
         held_out=held_out,
         evaluate_on=evaluate_on,
+        favoured=tuple(dict.fromkeys(favoured)),
         encoder_sha256=_encoder_digest(settings.text.encoder) if settings.text else None,
         settings=settings,
     )

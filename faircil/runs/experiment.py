@@ -80,6 +80,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
             task=predictions.task,
             sensitive=predictions.sensitive,
             before=state.per_task[-1] if state.per_task else None,
+            favoured=state.learner.measure.favoured,
         )
     )
     state.eval_seconds += time.perf_counter() - start
@@ -138,9 +139,9 @@ def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> Weigh
     if reweight is None or memory is None:
         return None
     settings, generator = config.settings, state.generators.weights
-    result = settings.weights(
-        state.learner.net, current, memory, seen=state.seen, generator=generator
-    )
+    # The measure of the run knows the favoured classes by number, that of the settings by name.
+    weigh = replace(settings.weights, measure=state.learner.measure)
+    result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
     # Before the controls: they take after the weights that an epoch would use.
     weights = rounded(result.weights) if settings.training.round else result.weights
     return replace(result, weights=reweight(weights, result.group, generator))
@@ -260,6 +261,9 @@ def run(
             tests = [task.test.to(device) for task in stream.tasks[: number + 1]]
             evaluate_task(config, seed, state, tests)
             listener(state.per_task[-1])
+        if (passed := state.epochs[-1].passed) is not None:
+            reviewed = state.learner.review(passed)
+            state.epochs[-1] = replace(state.epochs[-1], passed=reviewed)
     state.total_seconds = time.perf_counter() - start
     return RunResult(
         config=config.model_dump(mode="json"),

@@ -16,7 +16,7 @@ from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
 from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
-from faircil.errors import UsageError
+from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
 from faircil.metrics import TaskMetrics
 from faircil.nets import build_conv, build_mlp
@@ -27,7 +27,7 @@ from faircil.samples import Samples
 from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.streams import encoded, kept_encoder
 from faircil.text.text_net import TextNet
-from faircil.weighting.measures import find_measure
+from faircil.weighting.measures import Measure, find_measure
 
 
 @dataclass
@@ -192,7 +192,7 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     generators = Generators.from_seed(seed)
     net = _build_net(config, stream, generators.init_seed).to(device)
     learner = LEARNERS[config.method](net, settings.learner, generators)
-    learner.measure, learner.lam = find_measure(config.measure), settings.weights.lam
+    learner.measure, learner.lam = _measure(config, stream), settings.weights.lam
     learner.image = stream.image
     buffer_size = settings.training.buffer_size
     quota = buffer_size if LEARNERS[config.method].replays else 0
@@ -202,6 +202,17 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
         generators,
         notes=[*stream.notes, *small_groups(stream, quota), *_measure_notes(config, learner)],
     )
+
+
+def _measure(config: RunConfig, stream: TaskStream) -> Measure:
+    """Return the measure of a run, with the favoured classes by number if it needs any."""
+    measure = find_measure(config.measure)
+    if not measure.needs_favoured:
+        return measure
+    number = {name: label for label, name in enumerate(stream.class_names)}
+    unknown = [name for name in config.favoured if name not in number]
+    raise_all([unknown_name("class", name, number) for name in unknown])
+    return measure.favouring([number[name] for name in config.favoured])
 
 
 def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:

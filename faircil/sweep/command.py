@@ -23,7 +23,7 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
         # Which other settings are shipped depends on whether the encoder is trained.
         changed = [f"finetune={written(config.trains_encoder)}"]
         shipped = _shipped(config, changed)
-    options: list[str] = []
+    options = favoured_words(config.favoured)
     if config.postprocess != "none":
         options += ["--postprocess", config.postprocess, "--epsilon", written(config.epsilon)]
     options += ["--held-out", str(config.held_out)] if config.held_out else []
@@ -47,6 +47,7 @@ def _shipped(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
         method=method,
         weighting=weighting,
         measure=config.measure,
+        favoured=config.favoured,
         overrides=overrides,
     )
 
@@ -64,6 +65,11 @@ def data_words(dataset: str, own: OwnData | None) -> list[str]:
         return [*words, "--test-column", own.test_column]
     usual = own.test_share == OwnData.test_share
     return words if usual else [*words, "--test-share", written(own.test_share)]
+
+
+def favoured_words(names: Sequence[str]) -> list[str]:
+    """Return the option that names the favoured classes, if there are any."""
+    return ["--favoured", *names] if names else []
 
 
 def run_line(

@@ -18,36 +18,32 @@ from faircil.metrics import METRICS
 from faircil.report import format_value, heading
 from faircil.report.plots import COLOURS, save
 from faircil.results.record import over_seeds, version
-from faircil.sweep.command import data_words, run_line
-from faircil.tuning.objective import ACCURACY
+from faircil.sweep.command import data_words, favoured_words, run_line
+from faircil.tuning.objective import ACCURACY, Objective
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
 from faircil.tuning.space import problem_of, size
 
-Point = tuple[float, float]  # accuracy and disparity
+Point = tuple[float, float]  # accuracy and the metric of the objective
 
 
-def front(points: Sequence[Point]) -> list[int]:
+def front(points: Sequence[Point], sign: int = -1) -> list[int]:
     """Return the positions of points that no other beats, from the fairest to the most accurate.
 
     A point beats another if it is no worse in both values and better in one. Equal points beat
-    neither: the first stands for all.
+    neither: the first stands for all. More of the second value is better where ``sign`` is 1.
     """
     found: list[int] = []
-    # By disparity, the most accurate of equals first: a point is beaten unless it is more accurate
-    # than all before it.
-    for position in sorted(range(len(points)), key=lambda i: (points[i][1], -points[i][0], i)):
+    # The fairest first, the most accurate of equals first: a point is beaten unless it is more
+    # accurate than all before it.
+    order = [(-sign * value, -accuracy, i) for i, (accuracy, value) in enumerate(points)]
+    for *_, position in sorted(order):
         if not found or points[position][0] > points[found[-1]][0]:
             found.append(position)
     return found
 
 
 def draw_front(
-    points: Sequence[Point],
-    chosen: int | None,
-    *,
-    disparity: str,
-    bound: float | None,
-    title: str,
+    points: Sequence[Point], chosen: int | None, *, objective: Objective, title: str
 ) -> Figure:
     """Draw accuracy against disparity of all trials, numbered as they are ranked.
 
@@ -57,17 +53,15 @@ def draw_front(
         The best first.
     chosen : int or None
         Position of the chosen one.
-    disparity : str
-        Name of the metric.
-    bound : float or None
-        Largest disparity that is allowed.
+    objective : Objective
+        Names the metric, and its bound if there is one.
     title : str
     """
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     axes = figure.subplots()
     # A title that can be as long as the picture is wide.
     figure.suptitle(title, fontsize=11, wrap=True)
-    best = front(points)
+    best = front(points, objective.sign)
     rest = [position for position in range(len(points)) if position not in best]
     blue, orange, green = COLOURS[:3]
     _scatter(axes, [points[i] for i in rest], "beaten by another", c="#999999", s=36)
@@ -78,14 +72,15 @@ def draw_front(
     _scatter(axes, line, "nothing is fairer and more accurate (number: rank)", c=blue, s=46)
     if chosen is not None:
         _scatter(axes, [points[chosen]], "chosen", c=orange, s=230, marker="*")
-    if bound is not None:
-        axes.axvline(bound, color=green, ls="--", lw=1.4, label=f"allowed: up to {bound:g}")
+    if objective.bound is not None:
+        label = f"allowed: {objective.requirement}"
+        axes.axvline(objective.bound, color=green, ls="--", lw=1.4, label=label)
     for position in {*best, *([] if chosen is None else [chosen])}:
         accuracy, gap = points[position]
         axes.annotate(
             str(position + 1), (gap, accuracy), (7, -12), textcoords="offset points", fontsize=9
         )
-    axes.set_xlabel(METRICS[disparity].axis_title)
+    axes.set_xlabel(METRICS[objective.metric].axis_title)
     axes.set_ylabel(METRICS["accuracy"].axis_title)
     axes.margins(0.08)
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]) if min(d for _, d in points) < 0 else 0.0)
@@ -112,7 +107,35 @@ def run_command(request: TuneRequest, overrides: Overrides) -> str:
     """Return what to type to run these settings on test data."""
     settings = [*request.fixed, *overrides]
     names = (request.method, request.weighting, request.measure)
-    return run_line(data_words(request.dataset, request.own), *names, settings, SEEDS)
+    options = favoured_words(request.favoured)
+    source = data_words(request.dataset, request.own)
+    return run_line(source, *names, settings, SEEDS, options=options)
+
+
+def target_outcome(tuned: Tuned) -> dict[str, Any]:
+    """Return what a target has chosen, and how it was judged."""
+    objective, seeds = problem_of(tuned.request).objective, list(tuned.request.seeds)
+    accuracy, value = objective.values(tuned.best.runs) or (None, None)
+    return {
+        "target": objective.requirement,
+        "reached": not tuned.note,
+        "chosen": list(tuned.best.overrides),
+        objective.metric: value,
+        ACCURACY: accuracy,
+        "judged_on": PARTS[tuned.request.select_on],
+        "seeds": seeds,
+    }
+
+
+def target_line(tuned: Tuned) -> str:
+    """Say what a target has chosen, and how it was judged."""
+    objective = problem_of(tuned.request).objective
+    accuracy, value = objective.values(tuned.best.runs) or (None, None)
+    return (
+        f"target {objective.requirement}: chose {' '.join(tuned.best.overrides)}, with "
+        f"{objective.metric} {format_value(value)} at accuracy {format_value(accuracy)} (mean over "
+        f"groups), judged on {PARTS[tuned.request.select_on]}"
+    )
 
 
 def best_trial(tuned: Tuned | NotTuned) -> Trial | None:
@@ -128,7 +151,7 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
 def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows of the table of trials."""
     objective = problem_of(tuned.request).objective
-    shown = (ACCURACY, "final_accuracy", "worst_group", objective.disparity)
+    shown = dict.fromkeys((ACCURACY, "final_accuracy", "worst_group", objective.metric))
     rows = []
     for place, trial in enumerate(ranked(tuned.trials), start=1):
         means = over_seeds(trial.runs)[0] if trial.score is not None else {}
@@ -140,11 +163,11 @@ def ranking(tuned: Tuned | NotTuned) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def _remark(trial: Trial, tuned: Tuned | NotTuned) -> str:
     objective = problem_of(tuned.request).objective
+    missed = trial.score is not None and not objective.is_met(trial.score)
+    off = f"{objective.metric} {objective.missed_by(trial.score or 0.0)}" if missed else ""
     if trial is best_trial(tuned):
-        return "chosen"
-    if trial.score is not None and not objective.is_met(trial.score):
-        return f"{objective.disparity} {format_value(-trial.score)} too much"
-    return " ".join((trial.problem or "").split())
+        return f"chosen, {off}" if missed else "chosen"
+    return off or " ".join((trial.problem or "").split())
 
 
 def title(tuned: Tuned | NotTuned) -> str:
@@ -175,6 +198,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     else:
         lines += [f"Chosen: `{' '.join(best.overrides)}`. To go on:", ""]
         lines += ["```", run_command(request, best.overrides), "```"]
+        lines += ["", f"Note: {tuned.note}."] if isinstance(tuned, Tuned) and tuned.note else []
     lines += [
         "",
         f"- {extent(tuned)}.",
@@ -212,6 +236,7 @@ def as_document(tuned: Tuned | NotTuned) -> dict[str, Any]:
         "trials": [_trial(trial) for trial in tuned.trials],
         "best": None if best is None else _trial(best),
         "problem": tuned.problem if isinstance(tuned, NotTuned) else None,
+        "note": tuned.note if isinstance(tuned, Tuned) else "",
         "command": None if best is None else run_command(request, best.overrides),
     }
 
@@ -245,8 +270,7 @@ def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
         figure = draw_front(
             [value for value in values if value is not None],
             0 if isinstance(tuned, Tuned) else None,
-            disparity=objective.disparity,
-            bound=objective.bound,
+            objective=objective,
             title=title(tuned),
         )
         save(figure, folder / "pareto")

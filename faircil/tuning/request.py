@@ -43,6 +43,11 @@ class TuneRequest:
         which shows too good a picture, and is there to be compared with.
     own : OwnData, optional
         The user's own data.
+    favoured : tuple of str
+        Names of the favoured classes, for a measure that needs them.
+    target : str or None
+        A bound such as ``eo_gap<=0.05`` in place of the objective. Where nothing meets it, the
+        closest is chosen, and without ``tried`` the trade-off ``lam`` alone is searched.
     """
 
     dataset: str
@@ -57,6 +62,8 @@ class TuneRequest:
     seeds: tuple[int, ...] = (SEED,)
     select_on: Literal["validation", "test"] = "validation"
     own: OwnData | None = None
+    favoured: tuple[str, ...] = ()
+    target: str | None = None
 
     @property
     def data(self) -> str:
@@ -71,6 +78,7 @@ class TuneRequest:
             method=self.method,
             weighting=self.weighting,
             measure=self.measure,
+            favoured=self.favoured,
             overrides=[*self.fixed, *overrides],
             evaluate_on=self.select_on,
         )
@@ -101,8 +109,12 @@ class NotTuned:
 
 @dataclass(frozen=True)
 class Tuned:
-    """All trials of a request in the order they were made, and the best of them."""
+    """All trials of a request in the order they were made, and the best of them.
+
+    ``note`` says that the best misses the target, and by how much; empty where it does not.
+    """
 
     request: TuneRequest
     trials: tuple[Trial, ...]
     best: Trial
+    note: str = ""

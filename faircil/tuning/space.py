@@ -15,7 +15,7 @@ from faircil.files import applies, shipped_rows
 from faircil.runs.config import RunConfig, attribute_mistakes, has_attribute
 from faircil.runs.settings import Settings, parse_overrides, settings_of, validate_settings
 from faircil.sweep.command import written
-from faircil.tuning.objective import Objective, parse_objective, usual_objective
+from faircil.tuning.objective import Objective, parse_objective, parse_target, usual_objective
 from faircil.tuning.request import Overrides, Trial, TuneRequest
 
 
@@ -33,6 +33,7 @@ class Axis:
 
 
 Space = tuple[Axis, ...]
+TRADE_OFF = "lam"  # the weight of accuracy beside the disparity
 
 
 def size(space: Space) -> int:
@@ -62,6 +63,8 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
     mistakes : list of str
     """
     fixed = {text.partition("=")[0] for text in request.fixed}
+    if request.target is not None and not request.tried:
+        return _trade_off(config, fixed, mistakes)
     if not request.tried:
         shipped = shipped_space(config)
         space = tuple(axis for axis in shipped if axis.name not in fixed)
@@ -88,8 +91,23 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
     return space
 
 
-def shipped_space(config: RunConfig) -> Space:
-    """Look a run up in ``grids.toml``."""
+def _trade_off(config: RunConfig, fixed: set[str], mistakes: list[str]) -> Space:
+    """Return the values of the trade-off that a target chooses from."""
+    space = tuple(axis for axis in shipped_space(config, target=True) if axis.name == TRADE_OFF)
+    if not space:
+        mistakes.append(
+            f"a target chooses `{TRADE_OFF}`, the trade-off of fsw and moments, which "
+            f"{config.label} does not use; use `method='moments'` or `weighting='fsw'`"
+        )
+    if TRADE_OFF in fixed:
+        mistakes.append(
+            f"a target chooses `{TRADE_OFF}`, and it is given; leave out one of the two"
+        )
+    return space
+
+
+def shipped_space(config: RunConfig, *, target: bool = False) -> Space:
+    """Look a run up in ``grids.toml``; for a target, with the rows for targets."""
     key: dict[str, Any] = {
         "dataset": config.dataset,
         "method": config.method,
@@ -97,6 +115,7 @@ def shipped_space(config: RunConfig) -> Space:
         "measure": config.measure,
         "attribute": has_attribute(config.dataset, config.own),
         "texts": config.text.mode if config.text else None,
+        "target": target,
     }
     values: dict[str, list[Any]] = {}
     for row in shipped_rows("faircil.tuning", "grids.toml", str):  # 0.00002 stays as it is written
@@ -178,10 +197,16 @@ def problem_of(request: TuneRequest) -> Problem:
     mistakes: list[str] = []
     config = objective = None
     with collecting(mistakes):
-        objective = parse_objective(request.objective or usual_objective(request.measure))
+        if request.target is not None:
+            objective = parse_target(request.target)
+        else:
+            objective = parse_objective(request.objective or usual_objective(request.measure))
+    if request.target is not None and request.objective is not None:
+        mistakes.append("`target` and `objective` are given; give one of them")
     if objective is not None and objective.by_attribute:
-        what = f"objective '{objective.text}'"
-        remedy = "use `objective='accuracy - eer'`"
+        what, remedy = f"objective '{objective.text}'", "use `objective='accuracy - eer'`"
+        if request.target is not None:
+            what, remedy = f"target '{request.target}'", "choose a metric such as eer"
         mistakes += attribute_mistakes(what, request.dataset, request.own, remedy)
     if request.budget < 1:
         mistakes.append(f"`budget` is {request.budget}, expected at least 1 configuration")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 # The budget is spent in rounds: each learns from those before, within a round all run at once.
 ROUNDS = 3
 PATIENCE = 10  # suggestions of what was tried already, before the next is drawn instead
-WORST = (0.0, 1.0)  # accuracy and disparity of a run that diverged
 
 
 class OptunaSearch:
     """Tree-structured Parzen estimators with two objectives: accuracy up, disparity down.
+
+    A metric of which more is better goes up, too.
 
     Nothing is tried twice: where the sampler insists on what was tried, an untried configuration is
     drawn at random. A space that is no larger than the budget is tried as a whole.
@@ -32,7 +33,7 @@ class OptunaSearch:
         self._batch = -(-problem.request.budget // ROUNDS)
         seed = problem.request.seeds[0]
         self._generator = np.random.default_rng([seed, 18])
-        self._study = _new_study(seed, self._batch)
+        self._study = _new_study(seed, self._batch, problem.objective.sign)
         self._asked: dict[Overrides, optuna.Trial] = {}
         self._told = 0
 
@@ -77,10 +78,11 @@ class OptunaSearch:
 
     def _values(self, trial: Trial) -> tuple[float, float]:
         found = None if trial.score is None else self._problem.objective.values(trial.runs)
-        return WORST if found is None else found
+        worst = (0.0, 0.0 if self._problem.objective.sign > 0 else 1.0)  # of what diverged
+        return worst if found is None else found
 
 
-def _new_study(seed: int, startup: int) -> optuna.Study:
+def _new_study(seed: int, startup: int, sign: int) -> optuna.Study:
     try:
         import optuna
     except ImportError as error:
@@ -90,7 +92,8 @@ def _new_study(seed: int, startup: int) -> optuna.Study:
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
-    return optuna.create_study(sampler=sampler, directions=["maximize", "minimize"])
+    other: Literal["maximize", "minimize"] = "maximize" if sign > 0 else "minimize"
+    return optuna.create_study(sampler=sampler, directions=["maximize", other])
 
 
 class Strategy(Protocol):

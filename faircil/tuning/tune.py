@@ -45,7 +45,7 @@ class Search:
         if problem is None:
             values = objective.values(runs)
             if values is None:
-                problem = f"{objective.disparity} is undefined on this data"
+                problem = f"{objective.metric} is undefined on this data"
             else:
                 score = objective.score(*values)
         if problem is not None and not diverged:
@@ -55,11 +55,21 @@ class Search:
     def result(self) -> Tuned | NotTuned:
         """Choose the best trial if it meets the objective."""
         request, trials = self.problem.request, tuple(self.trials)
-        best = best_of(trials)
-        if best is None or self.broken or not self.problem.objective.is_met(best.score or 0.0):
+        best, objective = best_of(trials), self.problem.objective
+        met = best is not None and objective.is_met(best.score or 0.0)
+        if best is None or self.broken or not (met or request.target):
             why = f"{self.problem.config.label} on {request.data}: {self._failure(best)}"
             return NotTuned(request, trials, why)
-        return Tuned(request, trials, best)
+        return Tuned(request, trials, best, "" if met else self._miss(best))
+
+    def _miss(self, best: Trial) -> str:
+        """Say that the target is not reached, and how near it is."""
+        objective = self.problem.objective
+        values = objective.values(best.runs) or (0.0, 0.0)
+        return (
+            f"the target {objective.requirement} is not reached on held-out training data: "
+            f"{objective.shortfall(*values)} ({' '.join(best.overrides)})"
+        )
 
     def _failure(self, best: Trial | None) -> str:
         objective, tried = self.problem.objective, len(self.trials)
@@ -73,11 +83,11 @@ class Search:
                 f"all {tried} trials diverged; try other values with `tried`, such as smaller "
                 "learning rates (lr=0.0001,0.001)"
             )
-        accuracy, disparity = objective.values(best.runs) or (0.0, 0.0)
+        values = objective.values(best.runs) or (0.0, 0.0)
         return (
             f"none of {tried} configurations, of {size(self.problem.space):,} in all, meets "
-            f"{objective.disparity} <= {objective.bound:g}; "
-            f"{objective.shortfall(accuracy, disparity)} ({' '.join(best.overrides)}). Allow that "
+            f"{objective.requirement}; "
+            f"{objective.shortfall(*values)} ({' '.join(best.overrides)}). Allow that "
             "much with `objective`, or try more configurations with `budget` or other values with "
             "`tried`"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,11 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Groups:
+        """Return the groups where ``chosen``, (G,), is true."""
+        columns: dict[str, Any] = {n: c for n, c in vars(self).items() if c is not None}
+        return replace(self, **{name: column[chosen] for name, column in columns.items()})
 
 
 @dataclass(frozen=True)

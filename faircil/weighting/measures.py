@@ -1,24 +1,27 @@
 """Fairness measures as data: a matrix D such that the disparity is ``‖D ℓ‖₁`` for group losses ℓ.
 
 A measure is a function from :class:`~faircil.weighting.groups.Groups` to D, of shape (rows,
-groups). A new measure is such a function, passed directly or registered under a name.
+groups). A new measure is such a function, passed directly or registered under a name. Two variants
+are fields of :class:`Measure`: the largest entry of ``D ℓ`` instead of the sum of absolute values,
+and a comparison within the favoured classes alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from faircil.errors import DataError
+from faircil.errors import DataError, UsageError
 from faircil.registry import Loaded, Registry, summary_of
 
 if TYPE_CHECKING:
     from faircil.weighting.groups import Floats, Groups
 
 MeasureFunction: TypeAlias = "Callable[[Groups], Floats]"
+Combine = Literal["sum", "largest"]
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,18 @@ class Measure:
     summary : str
         One-line description.
     metric : str or None
-        The corresponding disparity of predictions, which ``faircil tune`` minimises; None: ``eo``
-        if groups have an attribute, else ``eer``.
+        The corresponding metric of predictions, which ``faircil tune`` improves; None: ``eo`` if
+        groups have an attribute, else ``eer``.
     shown_as : str or None
         The metric that progress and figures show; None: the same.
+    combine : {"sum", "largest"}
+        How the rows make one number: ``‖D ℓ‖₁``, or the largest entry of ``D ℓ``. The program of
+        sample weights is made for the sum.
+    needs_favoured : bool
+        Whether it compares groups of the favoured classes alone, which are given by
+        :meth:`favouring`.
+    favoured : tuple of int, or None
+        The favoured classes; None: not given.
     """
 
     matrix: Loaded[MeasureFunction] = Loaded()
@@ -48,6 +59,9 @@ class Measure:
     summary: str = ""
     metric: str | None = None
     shown_as: str | None = None
+    combine: Combine = "sum"
+    needs_favoured: bool = False
+    favoured: tuple[int, ...] | None = None
 
     @property
     def disparity(self) -> str:
@@ -59,9 +73,31 @@ class Measure:
         """Name of the metric that progress and figures show."""
         return self.shown_as or self.disparity
 
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether it needs a sensitive attribute; without one, the worst group is a class."""
+        return self.by_attribute and self.combine == "sum"
+
+    def favouring(self, classes: Collection[int]) -> Measure:
+        """Return the measure with these favoured classes."""
+        if not self.needs_favoured:
+            raise UsageError("this measure compares all classes; leave out the favoured ones")
+        return replace(self, favoured=tuple(sorted(set(classes))))
+
     def __call__(self, groups: Groups) -> Floats:
-        """Return D, of shape (rows, groups)."""
-        return self.matrix(groups)
+        """Return D, of shape (rows, groups); groups of other classes have columns of 0."""
+        if not self.needs_favoured:
+            return self.matrix(groups)
+        if self.favoured is None:
+            raise UsageError(
+                "this measure compares groups of the favoured classes alone, and none are given; "
+                "give them with `measure.favouring([...])`"
+            )
+        compared = np.isin(groups.label, self.favoured)
+        part = np.asarray(self.matrix(groups.take(compared)), dtype=np.float64)
+        whole = np.zeros((len(part), len(groups)))
+        whole[:, compared] = part
+        return whole
 
 
 def as_measure(piece: Any) -> Measure:
@@ -96,6 +132,11 @@ def demographic_parity(groups: Groups) -> Floats:
     return equalized_odds(groups) * (groups.seen / groups.seen_with_attribute)
 
 
+def each_group(groups: Groups) -> Floats:
+    """Take the loss of each group as it is: the identity."""
+    return np.eye(len(groups))
+
+
 _BUILT_IN = {
     "eer": Measure(
         equal_error_rate, by_attribute=False, summary="equal error rate: compares classes"
@@ -111,6 +152,19 @@ _BUILT_IN = {
         summary="demographic parity: compares prediction rates between attribute values",
         metric="dp",
     ),
+    "eopp": Measure(
+        equalized_odds,
+        summary="equal opportunity: equalized odds within the favoured classes alone",
+        metric="eopp",
+        shown_as="eopp_gap",
+        needs_favoured=True,
+    ),
+    "worst": Measure(
+        each_group,
+        summary="worst group: the largest loss of a group (class and attribute value)",
+        metric="worst_group",
+        combine="largest",
+    ),
 }
 MEASURES: Registry[Measure] = Registry("measure", "faircil.measures", as_measure, _BUILT_IN)
 
@@ -124,18 +178,21 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
     """Evaluate a measure; return D with parallel rows merged and zero rows removed.
 
     ``|c·dᵀℓ| + |dᵀℓ| = (|c| + 1)·|dᵀℓ|``, so rows that differ by a factor are merged. With two
-    attribute values this halves the rows of ``eo`` and ``dp``.
+    attribute values this halves the rows of ``eo`` and ``dp``. Where the largest row counts, each
+    stays as it is.
 
     Returns
     -------
     ndarray of float64, shape (rows, G)
     """
-    matrix = np.asarray(measure.matrix(groups), dtype=np.float64)
+    matrix = np.asarray(measure(groups), dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != len(groups) or not np.isfinite(matrix).all():
         raise DataError(
             f"the measure gave an array of shape {matrix.shape} for {len(groups)} groups; "
             "expected finite numbers of shape (rows, groups)"
         )
+    if measure.combine == "largest":
+        return matrix
     norms = np.linalg.norm(matrix, axis=1)
     kept = norms > 1e-12 * max(1.0, norms.max(initial=0.0))
     directions: Floats = matrix[kept] / norms[kept, None]

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as settings_dataclass
 from pydantic_core import ArgsKwargs
 from torch import Tensor, nn
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, UsageError, raise_all
 from faircil.fields import (
     SETTINGS,
     Count,
@@ -117,8 +117,8 @@ class FairSampleWeights:
     """
 
     measure: Annotated[str, one_of("measure", MEASURES)] | Function = "eo"
-    """eer, eo, dp, another registered name, or a function from Groups to a matrix of shape (rows,
-    groups)"""
+    """eer, eo, dp, another registered name, a Measure, or a function from Groups to a matrix of
+    shape (rows, groups)"""
     alpha: Positive | Literal["auto"] = "auto"
     """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); a larger α keeps fewer
     samples; auto: 12/|T| for |T| current samples"""
@@ -179,6 +179,11 @@ class FairSampleWeights:
             raise DataError("there are no current samples to weigh")
         start = time.perf_counter()
         measure = find_measure(self.measure)
+        if measure.combine != "sum":
+            raise UsageError(
+                "the program of sample weights minimises a sum over comparisons of groups, and "
+                "this measure is the largest loss of a group; choose a measure such as 'eo'"
+            )
         membership = find_groups(current, memory, by_attribute=measure.by_attribute, seen=seen)
         groups, disparity = membership.groups, disparity_matrix(measure, membership.groups)
         statistics = self._measure(net, current, memory, membership, disparity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from itertools import permutations
 
@@ -27,6 +28,7 @@ from faircil.weighting.measures import MEASURES, Measure
 from small_runs import small_config, small_stream
 
 EXACT = {"arithmetic": "float64", "features": "raw", "ridge": 0.01}
+BY_MEANS = {"arithmetic": "float64", "features": "raw"}
 
 
 def learner_of(measure: str = "eo", lam: float = 1.0, **settings: object) -> Moments:
@@ -255,3 +257,97 @@ def test_trained_features_need_room_beside_them() -> None:
     ):
         learner_of(features="trained", width=9).learn(tasks()[0])
     assert learner_of(features="trained")._width(tasks()[0]) == 200 + 8
+
+
+def test_the_worst_group_gains_by_its_measure() -> None:
+    worst, even = (learner_of(measure, 0.1, **EXACT, certainty=0) for measure in ("worst", "eo"))
+    for task in tasks():
+        by_worst, by_even = worst.learn(task), even.learn(task)
+    largest = [max(group.after for group in record.groups) for record in (by_worst, by_even)]
+    assert largest[0] < largest[1]
+    assert largest[0] < max(group.before for group in by_worst.groups)
+
+
+def test_the_worst_class_without_an_attribute() -> None:
+    result = run(small_config("moments", measure="worst"), 0, stream=small_stream(attribute=False))
+    passed = result.epochs[-1].passed
+    assert passed is not None
+    assert all(group.attribute == () for group in passed.groups)
+
+
+def test_only_favoured_classes_exchange_weight() -> None:
+    learner = learner_of(**EXACT, certainty=0)
+    learner.measure, learner.lam = MEASURES["eopp"].favouring([1]), 0.01
+    for task in tasks():
+        record = learner.learn(task)
+    moved = {group.label for group in record.groups if abs(group.weight - 1) > 0.01}
+    assert moved == {1}
+
+
+def test_every_task_has_a_bound_and_the_last_one_a_price() -> None:
+    config = small_config("moments", attribute=True, lam=1, certainty=0)
+    result = run(config, 0, stream=small_stream(attribute=True))
+    *earlier, last = [epoch.passed for epoch in result.epochs]
+    assert last is not None
+    assert all(passed is not None and passed.price is None for passed in earlier)
+    assert last.bound is not None
+    assert 0 <= last.bound < 0.3 * last.objective
+    price = last.price
+    assert price is not None
+    assert last.objective == pytest.approx(price.mean + price.counted)
+    assert price.lam == 0.25
+    assert price.disparity_then < price.disparity
+    fixed = learner_of(**EXACT, group_weights="class")
+    record = fixed.learn(tasks()[0])
+    assert fixed.review(record).price is None
+
+
+def test_a_group_that_had_hardly_any_weight_can_have_it_again() -> None:
+    learner = learner_of(**EXACT, certainty=0)
+    for task in tasks():
+        usual = learner.learn(task)
+    stuck = learner_of(**EXACT, certainty=0)
+    for task in tasks():
+        stuck.relative = {key: (1e-9, 1.0)[key[1]] for key in stuck.relative}
+        record = stuck.learn(task)
+    # Both searches end where nothing promises more than half a percent.
+    assert record.objective == pytest.approx(usual.objective, rel=0.02)
+
+
+@pytest.mark.parametrize("classifier", ["nearest-mean", "lda"])
+def test_classifiers_by_class_means_have_the_same_features_and_no_weights(classifier: str) -> None:
+    first, second, third = tasks()
+    learner, other = (learner_of(**BY_MEANS, classifier=classifier) for _ in range(2))
+    for task in (first, second, third):
+        record = learner.learn(task)
+    other.learn(first)
+    other.learn(concatenate([third, second]))
+    torch.testing.assert_close(learner.net.head.weight, other.net.head.weight, rtol=1e-5, atol=1e-5)
+    assert (record.groups, record.promise, record.bound, record.solved) == ((), 0.0, None, 1)
+    assert learner.review(record) is record
+    assert (record.ridge > 0) == (classifier == "lda")
+    assert record.temperature == learner.temperature > 0
+    test = concatenate([task.test for task in small_stream(attribute=True).tasks])
+    scores, sure = learner.scores(test.x), learner.scores(test.x).softmax(dim=1).amax(dim=1)
+    right = (scores.argmax(dim=1) == test.y).float()
+    assert float(right.mean()) > 0.6
+    assert abs(float(sure.mean() - right.mean())) < 0.1
+    label = int(second.y[0])
+    learner.forget(second.take(second.y == label))
+    assert not learner.predict(test.x).eq(label).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ("classifier=lda ridge=0.1", True),
+        ("classifier=lda certainty=1", True),
+        ("classifier=lda certainty=0", False),
+        ("classifier=lda group_weights=class", False),
+        ("classifier=nearest-mean evened=training", False),
+        ("classifier=nearest-mean ridge=0.1", False),
+    ],
+)
+def test_settings_without_effect_are_refused(given: str, allowed: bool) -> None:
+    with nullcontext() if allowed else pytest.raises(UsageError, match="does not use it"):
+        resolve(dataset="toy-groups", method="moments", overrides=given.split())

@@ -2,12 +2,32 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from scipy.optimize import minimize
 
-from faircil.moments.evening import Blocks, Criterion, equal_shares, even_out
+from faircil.moments.evening import (
+    Blocks,
+    Criterion,
+    equal_shares,
+    even_out,
+    evened_further,
+    proven_bound,
+)
 from faircil.moments.ridge import RidgeProblem
+from faircil.samples import Samples
 from faircil.weighting.groups import Floats, Groups
 from faircil.weighting.measures import disparity_matrix, find_measure
-from moment_data import SIZES, grouped_samples, labels_of, moments_of, problem_of
+from moment_data import (
+    SIZES,
+    WIDTH,
+    features,
+    grouped_samples,
+    labels_of,
+    moments_of,
+    plain_losses,
+    problem_of,
+    rows_by_group,
+)
 
 TIGHT = 1e-5
 
@@ -140,3 +160,159 @@ def test_a_group_of_one_row_is_too_uncertain_to_take_weight_from_others() -> Non
     assert after[0] < 1.2 * before[0]
     assert found.after.errors[1] > found.after.errors[0]
     assert blind.after.left_out.losses[0] >= after[0] - 1e-6
+
+
+def worst_of(problem: RidgeProblem, **settings: object) -> Criterion:
+    return criterion_of(problem, "worst", combine="largest", **settings)
+
+
+@pytest.mark.parametrize("lam", [0.0, 2.0])
+def test_no_weights_of_many_draws_have_a_better_worst_group(
+    problem: RidgeProblem, lam: float
+) -> None:
+    criterion = worst_of(problem, lam=lam)
+    found = even_out(problem, criterion, tolerance=TIGHT, most=200)
+    losses = found.after.left_out.losses
+    assert found.value == pytest.approx(lam * criterion.mean(losses) + losses.max())
+    assert losses.max() < 0.9 * found.before.left_out.losses.max()
+    generator = np.random.default_rng(0)
+    near = found.after.weights * np.exp(generator.normal(scale=0.3, size=(100, 6)))
+    anywhere = generator.dirichlet(np.ones(6), 200)
+    best = min(
+        criterion.value(problem.solve(w / w.sum(), slopes=False)) for w in [*near, *anywhere]
+    )
+    assert found.value <= best * (1 + 10 * TIGHT)
+
+
+def test_all_groups_exchange_weight_where_the_worst_counts(problem: RidgeProblem) -> None:
+    criterion = worst_of(problem)
+    assert Blocks.of(criterion).number == 1
+    weights = even_out(problem, criterion).after.weights
+    assert weights.sum() == pytest.approx(1)
+    assert not np.allclose(weights.reshape(3, 2).sum(axis=1), 1 / 3, atol=0.01)
+
+
+def test_a_group_that_is_not_surely_the_worst_is_no_reason_to_move_weight(
+    problem: RidgeProblem,
+) -> None:
+    unsure = worst_of(problem, certainty=1000.0)
+    losses = problem.solve(unsure.share).left_out
+    assert unsure.value(problem.solve(unsure.share)) == pytest.approx(
+        2 * unsure.mean(losses.losses)
+    )
+    found = even_out(problem, unsure, tolerance=TIGHT, most=200)
+    mean_alone = even_out(problem, worst_of(problem, lam=1e4), tolerance=1e-7, most=200)
+    assert found.value / 2 == pytest.approx(unsure.mean(mean_alone.after.left_out.losses), rel=1e-3)
+
+
+def objective_of_rows(criterion: Criterion, samples: Samples, head: Floats) -> float:
+    """Return Φ of a head, (d, C), with training losses computed row by row."""
+    losses = plain_losses(samples, torch.from_numpy(head))
+    return criterion.lam * criterion.mean(losses) + criterion.disparity(losses)
+
+
+def smallest_penalised(criterion: Criterion, problem: RidgeProblem, total: float) -> float:
+    """Return the minimum over all heads of ``Φ + total · λ‖W‖²`` by a generic solver.
+
+    The terms are variables t with ``t ≥`` each of their sides, so that everything is smooth.
+    """
+    samples = grouped_samples()
+    n_terms, label = criterion.n_terms, labels_of(problem)
+    phi = features(samples.x).numpy()
+    means = [
+        (phi[rows].T @ phi[rows] / len(rows), phi[rows].mean(axis=0))
+        for rows in map(np.asarray, rows_by_group(samples))
+    ]
+
+    def losses(w: Floats) -> tuple[Floats, Floats]:
+        head = w.reshape(WIDTH, 3)
+        values, slopes = [], []
+        for (second, first), y in zip(means, label, strict=True):
+            on = second @ head
+            values.append((head * on).sum() - 2 * first @ head[:, y] + 1)
+            slope = 2 * on
+            slope[:, y] -= 2 * first
+            slopes.append(slope.ravel())
+        return np.array(values), np.array(slopes)
+
+    def objective(x: Floats) -> tuple[float, Floats]:
+        w, t = x[:-n_terms], x[-n_terms:]
+        values, slopes = losses(w)
+        penalty = total * problem.penalty
+        value = criterion.lam * criterion.mean(values) + t.sum() + penalty * w @ w
+        gradient = criterion.lam * criterion.share @ slopes + 2 * penalty * w
+        return value, np.concatenate([gradient, np.ones(n_terms)])
+
+    own = criterion.term[:, None] == np.arange(n_terms)
+    above = {
+        "type": "ineq",
+        "fun": lambda x: own @ x[-n_terms:] - criterion.sides @ losses(x[:-n_terms])[0],
+        "jac": lambda x: np.hstack([-criterion.sides @ losses(x[:-n_terms])[1], own]),
+    }
+    start = np.concatenate([np.zeros(WIDTH * 3), criterion.terms(losses(np.zeros(WIDTH * 3))[0])])
+    options = {"maxiter": 500, "ftol": 1e-12}
+    answer = minimize(
+        objective, start, jac=True, method="SLSQP", constraints=[above], options=options
+    )
+    assert answer.success
+    return float(answer.fun)
+
+
+@pytest.mark.parametrize(
+    ("measure", "lam", "total"),
+    [("eo", 1.0, 1.0), ("eo", 3.0, 3.0), ("eer", 2.0, 2.0), ("worst", 0.5, 1.5)],
+)
+def test_the_proven_bound_meets_the_optimum_of_a_convex_problem(
+    problem: RidgeProblem, measure: str, lam: float, total: float
+) -> None:
+    combine = find_measure(measure).combine
+    criterion = criterion_of(problem, measure, lam=lam, left_out=False, combine=combine)
+    found = even_out(problem, criterion, tolerance=TIGHT, most=200)
+    bound = proven_bound(found)
+    penalised = found.value + total * problem.penalty * found.after.squared_norm
+    optimum = smallest_penalised(criterion, problem, total)
+    # From below, and as close as a quadratic model of so smooth a function is.
+    assert -1e-8 <= optimum - (penalised - bound) < 1e-3 * optimum
+    assert bound < 0.01 * found.value
+
+
+@pytest.mark.parametrize("measure", ["eo", "worst"])
+@pytest.mark.parametrize("lam", [0.0, 0.1, 1.0])
+def test_no_head_of_the_same_norm_beats_the_proven_bound(
+    problem: RidgeProblem, measure: str, lam: float
+) -> None:
+    combine = find_measure(measure).combine
+    criterion = criterion_of(problem, measure, lam=lam, left_out=False, combine=combine)
+    found = even_out(problem, criterion)
+    bound, samples = proven_bound(found), grouped_samples()
+    assert 0 < bound <= found.value
+    head = found.after.head.numpy()
+    generator = np.random.default_rng(0)
+    for scale in (0.003, 0.03, 0.3):
+        for _ in range(20):
+            other = head + scale * generator.normal(size=head.shape)
+            other *= min(1.0, np.linalg.norm(head) / np.linalg.norm(other))
+            assert objective_of_rows(criterion, samples, other) >= found.value - bound
+
+
+@pytest.mark.parametrize("certainty", [0.0, 1.0])
+def test_left_out_losses_have_a_bound_with_their_factors_held(
+    problem: RidgeProblem, certainty: float
+) -> None:
+    found = even_out(problem, criterion_of(problem, certainty=certainty))
+    assert 0 < proven_bound(found) < 0.1 * found.value
+
+
+def test_fixed_weights_are_optimal_for_what_they_minimise(problem: RidgeProblem) -> None:
+    share = np.full(6, 1 / 6)
+    found = even_out(problem, Criterion(np.zeros((0, 6)), share, 2.0, left_out=False))
+    assert proven_bound(found) == pytest.approx(0, abs=1e-12)
+
+
+def test_what_more_evenness_costs(problem: RidgeProblem) -> None:
+    found = even_out(problem, criterion_of(problem))
+    further = evened_further(found)
+    assert further.criterion.lam == 0.25
+    here, there = (criterion_of(problem).losses_of(end.after).losses for end in (found, further))
+    assert found.criterion.disparity(there) < 0.9 * found.criterion.disparity(here)
+    assert found.criterion.mean(there) > found.criterion.mean(here)

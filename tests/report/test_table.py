@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from faircil.moments import Price
 from faircil.report import Cell, Table, as_markdown, format_value, legend
+from faircil.report.table import price_note
 
 PROVEN, OPEN, PLAIN = Cell(".9", best=True), Cell(".8", among_best=True), Cell(".7")
 TEST = "(paired t-test over at least 3 common seeds, Holm, 5 %)"
@@ -54,3 +56,27 @@ def test_legend_names_the_mark_of_the_best() -> None:
 
 def test_table_that_ranks_nothing_has_no_legend() -> None:
     assert legend(table(PLAIN, ranked=False)) == ""
+
+
+@pytest.mark.parametrize(
+    ("price", "expected"),
+    [
+        (
+            Price(False, 0.21, 0.012, 0.006, 0.25, 0.214, 0.008),
+            "disparity of losses .012 at mean loss .210; evening out further, with lam=0.25, would "
+            "leave .008 and change the mean loss to .214",
+        ),
+        (
+            Price(False, 0.21, 0.012, 0.0, 0.25, 0.21, 0.012),
+            "disparity of losses .012 at mean loss .210: within its standard errors, so it is not "
+            "evened out further",
+        ),
+        (
+            Price(True, 0.21, 0.4, 0.39, 0.25, 0.21, 0.4),
+            "largest loss of a group .400 at mean loss .210: a smaller lam does not make it "
+            "smaller",
+        ),
+    ],
+)
+def test_what_more_evenness_costs_is_said_in_words(price: Price, expected: str) -> None:
+    assert price_note(price) == expected

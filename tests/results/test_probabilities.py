@@ -72,6 +72,19 @@ def test_a_run_is_processed_as_its_metrics_were_made(
     assert [note for note in equal.notes if "sampling error" in note] == [equal.notes[-1]]
 
 
+def test_favoured_classes_are_known_again_by_name(tmp_path: Path) -> None:
+    result = with_probabilities(make_result())
+    name = result.names.classes[0]
+    per_task = [
+        evaluate(p.y_true, p.y_pred, task=p.task, sensitive=p.sensitive, favoured=[0])
+        for p in result.predictions
+    ]
+    config = {**result.config, "favoured": [name]}
+    run = write_run(tmp_path / "seed-0", replace(result, config=config), {})
+    (plain,) = process_run(run, [])
+    assert plain.metrics["eopp_gap"] == pytest.approx(np.mean([t.eopp_gap for t in per_task]))
+
+
 def test_runs_without_probabilities_say_why(tmp_path: Path) -> None:
     run = write_run(tmp_path / "seed-0", make_result(), {})
     with pytest.raises(DataError, match="method 'er' keeps no buffer to fit on"):

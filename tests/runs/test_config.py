@@ -94,6 +94,16 @@ def test_fsw_is_replay_with_weighting() -> None:
     assert resolve(dataset="toy", method="er", weighting="random").label == "er+random"
 
 
+def test_the_worst_group_needs_no_attribute_and_favoured_classes_are_kept_where_given() -> None:
+    for method in ("moments", "group-dro", "er"):
+        assert resolve(dataset="toy", method=method, measure="worst").measure == "worst"
+    config = resolve(dataset="toy-groups", measure="eopp", favoured=["b", "a", "b"])
+    assert config.favoured == ("b", "a")
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+    # Runs without any are what they were before.
+    assert "favoured" not in resolve(dataset="toy").model_dump(mode="json")
+
+
 def test_measure_follows_the_attribute() -> None:
     assert resolve(dataset="biased-digits").measure == "eo"
     assert resolve(dataset="digits").measure == "eer"
@@ -115,6 +125,13 @@ def test_measure_follows_the_attribute() -> None:
         ({"overrides": ["loss=hing"]}, "unknown loss 'hing': did you mean 'hinge'?"),
         ({"overrides": ["=1"]}, "'=1' is not of the form name=value"),
         ({"mistakes": ["found before"]}, "found before"),
+        ({"measure": "eopp"}, "name them with `favoured`, as in the data (all classes: `measure="),
+        ({"favoured": ["0"]}, "`favoured` names classes, and measure 'eer' compares all of them"),
+        ({"measure": "worst"}, "use a method that minimises it (moments, group-dro), or another"),
+        (
+            {"measure": "worst", "method": "wa", "weighting": "balanced"},
+            "weighting 'balanced' of method 'wa' minimises sums over comparisons of groups",
+        ),
     ],
 )
 def test_mistakes(options: dict[str, Any], message: str) -> None:

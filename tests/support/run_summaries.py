@@ -16,6 +16,7 @@ def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
     ``groups`` are tuples of class, attribute value, test samples and accuracy.
     """
     values.setdefault("balanced_accuracy", values.get("accuracy", 0.5))
+    values = dict.fromkeys(("eopp", "eopp_gap")) | values  # no favoured classes
     metrics = {name: values.pop(name, 0.5) for name in METRICS}
     config = {name: values.pop(name, None) for name in ("own", "data_sha256", "encoder_sha256")} | {
         "method": label

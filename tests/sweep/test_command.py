@@ -17,6 +17,7 @@ CONFIGS = [
     resolve(dataset="drug", method="wa", evaluate_on="validation", held_out=8),
     resolve(dataset="drug", method="er", postprocess="eps-fair", epsilon=0.01),
     resolve(dataset="toy", method="er", overrides=["hidden=8,4", "floor=false", "lr=0.00002"]),
+    resolve(dataset="biased-mnist", method="moments", measure="eopp", favoured=["3", "5"]),
     small_config("icarl"),
 ]
 
@@ -32,6 +33,7 @@ def test_the_command_makes_the_same_run(config: RunConfig) -> None:
         method=read.method,
         weighting=read.weighting,
         measure=read.measure,
+        favoured=read.favoured,
         postprocess=read.postprocess,
         epsilon=read.epsilon,
         held_out=read.held_out,

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from faircil.errors import UsageError
 from faircil.metrics import evaluate
-from faircil.tuning.objective import Objective, parse_objective, usual_objective
+from faircil.tuning.objective import Objective, parse_objective, parse_target, usual_objective
 from faircil.weighting.measures import MEASURES, Measure
 from run_summaries import make_run
 
@@ -21,6 +21,8 @@ share = st.floats(0, 1)
         ("accuracy with eo_gap <= 0.05", Objective("eo_gap", 0.05)),
         ("accuracy with eo ≤ .1", Objective("eo", 0.1)),
         ("accuracy with eer <= 0", Objective("eer", 0.0)),
+        ("accuracy + worst_group", Objective("worst_group")),
+        ("accuracy with worst_group >= .6", Objective("worst_group", 0.6)),
     ],
 )
 def test_forms(text, expected):
@@ -34,9 +36,11 @@ def test_forms(text, expected):
         ("acc - eo", "objective 'acc - eo' cannot be read; write 'accuracy - eo' or"),
         ("accuracy", "cannot be read"),
         ("accuracy with eo < 0.05", "cannot be read"),
-        ("accuracy - eoo", "unknown disparity 'eoo': did you mean 'eo'?"),
-        ("accuracy - accuracy", "unknown disparity 'accuracy'"),
-        ("accuracy with eo <= five", "'five' is no bound of a disparity; write a number"),
+        ("accuracy - eoo", "unknown metric 'eoo': did you mean 'eo'?"),
+        ("accuracy - worst_group", "more of worst_group is better; write 'accuracy + worst_group'"),
+        ("accuracy + eo", "less of eo is better; write 'accuracy - eo'"),
+        ("accuracy with eo >= 0.05", "less of eo is better; write eo<=0.05"),
+        ("accuracy with eo <= five", "'five' is no bound of a metric; write a number"),
         ("accuracy with eo <= -1", "'-1' is no bound"),
         ("accuracy with eo <= inf", "'inf' is no bound"),
         ("accuracy with eo <= nan", "'nan' is no bound"),
@@ -46,6 +50,42 @@ def test_mistakes(text, message):
     with pytest.raises(UsageError) as caught:
         parse_objective(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("eo_gap<=0.05", Objective("eo_gap", 0.05)),
+        (" worst_group ≥ .6 ", Objective("worst_group", 0.6)),
+    ],
+)
+def test_targets(text, expected):
+    assert parse_target(text) == expected
+    assert parse_target(expected.requirement) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("eo_gap", ["target 'eo_gap' cannot be read; write 'eo_gap<=0.05' or 'worst_group>=0.6'"]),
+        ("eo_gap<0.05", ["cannot be read"]),
+        ("eo_gap>=0.05", ["less of eo_gap is better; write eo_gap<=0.05"]),
+        ("eo_gab<=x", ["unknown metric 'eo_gab': did you mean 'eo_gap'?", "'x' is no bound"]),
+        ("worst_group<=2x", ["more of worst_group is better", "'2x' is no bound"]),
+    ],
+)
+def test_mistakes_of_targets_at_once(text, messages):
+    with pytest.raises(UsageError) as caught:
+        parse_target(text)
+    assert all(message in str(caught.value) for message in messages)
+    assert len(caught.value.args) == len(messages)
+
+
+def test_more_of_the_worst_group_is_better():
+    assert Objective("worst_group").score(0.75, 0.5) == 1.25
+    bounded = Objective("worst_group", 0.5)
+    assert (bounded.score(0.75, 0.5), bounded.score(0.75, 0.25)) == (0.75, -0.25)
+    assert "worst_group .250, .250 too little, at accuracy .750" in bounded.shortfall(0.75, 0.25)
 
 
 @given(share, share, share, share, share)
@@ -68,6 +108,7 @@ def test_accuracy_less_disparity():
 
 def test_measure_without_a_metric_has_an_objective():
     assert usual_objective("eo") == "accuracy - eo"
+    assert usual_objective("worst") == "accuracy + worst_group"
     with MEASURES.temporarily("mine", Measure(MEASURES["eo"])):
         assert parse_objective(usual_objective("mine")) == Objective("eo")
 

@@ -156,4 +156,4 @@ def test_an_own_measure_is_tuned_by_the_metric_that_goes_with_it():
     ):
         with MEASURES.temporarily("mine", row):
             request = TuneRequest("toy-groups", "fsw", "mine")
-            assert problem_of(request).objective.disparity == metric
+            assert problem_of(request).objective.metric == metric

@@ -117,3 +117,53 @@ def test_mistakes_come_before_any_run(pretend):
     assert "unknown strategy 'grit': did you mean 'grid'?" in str(caught.value)
     assert "unknown method 'err'" in str(caught.value)
     assert finish.rounds == []
+
+
+TARGET = TuneRequest("toy-groups", "moments", "eo", target="eo_gap<=0.05")
+
+
+def traded(config, _):
+    """A larger lam is more accurate and less fair."""
+    lam = config.settings.weights.lam
+    return {"accuracy": min(0.5 + 0.1 * lam, 0.8), "eo_gap": 0.02 * lam}
+
+
+def test_a_target_is_met_by_the_largest_lam_of_the_most_accurate(pretend):
+    finish = pretend(traded)
+    tuned = tune(TARGET, finish)
+    assert tuned.best.overrides == ("lam=2",)
+    assert tuned.note == ""
+    assert {name for trial in tuned.trials for name in trial.overrides} >= {"lam=10", "lam=0.1"}
+    assert all(work.config.evaluate_on == "validation" for work in finish.rounds[0])
+    equal = tune(replace(TARGET, target="eo_gap<=0.1"), pretend(traded))
+    assert equal.best.overrides == ("lam=5",)  # as accurate as lam=3
+
+
+def test_a_target_out_of_reach_is_approached_and_said(pretend):
+    tuned = tune(replace(TARGET, target="eo_gap<=0.001"), pretend(traded))
+    assert tuned.best.overrides == ("lam=0.1",)
+    assert "the target eo_gap <= 0.001 is not reached on held-out training data" in tuned.note
+    assert "the closest has eo_gap .002, .001 too much, at accuracy .510 (lam=0.1)" in tuned.note
+
+
+def test_a_target_from_below(pretend):
+    request = replace(TARGET, measure="worst", target="worst_group>=0.6")
+    tuned = tune(request, pretend(lambda c, _: {"worst_group": 0.7 - 0.1 * c.settings.weights.lam}))
+    assert tuned.best.overrides == ("lam=1",)
+
+
+def test_a_target_needs_a_trade_off(pretend):
+    with pytest.raises(UsageError) as caught:
+        tune(replace(TARGET, method="er", objective="accuracy - eo"), pretend(traded))
+    assert "a target chooses `lam`, the trade-off of fsw and moments, which er" in str(caught.value)
+    assert "`target` and `objective` are given" in str(caught.value)
+    with pytest.raises(UsageError, match="a target chooses `lam`, and it is given; leave out one"):
+        tune(replace(TARGET, fixed=("lam=1",)), pretend(traded))
+    tried = replace(TARGET, method="er", tried=("tau=1,2",))
+    assert tune(tried, pretend(lambda *_: {"eo_gap": 0.0})).best.overrides == ("tau=1",)
+
+
+def test_a_target_of_data_without_an_attribute(pretend):
+    request = replace(TARGET, dataset="toy", measure="eer")
+    with pytest.raises(UsageError, match=r"target 'eo_gap<=0\.05' compares the values of a sens"):
+        tune(request, pretend(traded))

@@ -12,7 +12,7 @@ from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_option
 from faircil.errors import collecting, raise_all
 
 if TYPE_CHECKING:
-    from faircil_lab.paper.page import Page
+    from faircil_lab.paper.exhibit import Page
 
 EPILOG = """examples:
   faircil reproduce --list

@@ -25,9 +25,8 @@ from faircil_lab.paper import comparison
 from faircil_lab.paper.claims import BETTER, WORSE, Claim, Column, claims_of
 from faircil_lab.paper.comparison import gap_by_chance
 from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Grid, Page, Results, Section
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.page import Grid, Page, Section
 from faircil_lab.paper.store import Measurement, look_up, problem_of, values_of
 from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 from faircil_lab.paper.tables import BEYOND, CONTROLS

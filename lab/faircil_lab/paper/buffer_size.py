@@ -21,9 +21,8 @@ from faircil_lab.paper.drawing import (
     style_of,
     write_png,
 )
-from faircil_lab.paper.exhibit import SEEDS, Results
+from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section, Verdict
 from faircil_lab.paper.metrics import METRICS, Metric, Target
-from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
 
 SIZES = (16, 32, 64, 128)
 TARGETS = (Target("mnist", "eer"), Target("biased-mnist", "eo"))

@@ -13,9 +13,8 @@ from faircil.sweep.work import Work
 from faircil.tuning.objective import ACCURACY
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.contenders import FILES_ABSENT, files_absent
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Grid, Page, Results, Section
 from faircil_lab.paper.metrics import DATASET_NAMES
-from faircil_lab.paper.page import Grid, Page, Section
 
 MEASURES = {"mnist": "eer", "fashion-mnist": "eer", "biased-mnist": "eo", "drug": "eo"}
 RATES = ("lr=0.001", "lr=0.01", "lr=0.1")

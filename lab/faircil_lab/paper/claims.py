@@ -11,8 +11,8 @@ from faircil.errors import DataError
 from faircil.report.statistics import PairedComparison, holm, paired
 from faircil_lab.paper.comparison import ranks
 from faircil_lab.paper.contenders import Contender, Entry
+from faircil_lab.paper.exhibit import Grid, Section
 from faircil_lab.paper.metrics import DATASET_NAMES, METRICS, Metric, Target
-from faircil_lab.paper.page import Grid, Section
 
 LEVEL = 0.05
 BETTER, WORSE, OPEN = "better", "worse", "not significantly different"

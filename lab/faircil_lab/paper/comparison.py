@@ -20,8 +20,8 @@ from faircil.report import format_value
 from faircil.report.statistics import against_published, interval
 from faircil.results.folder import read_groups
 from faircil.results.record import RunSummary
+from faircil_lab.paper.exhibit import Grid, Section, Verdict
 from faircil_lab.paper.metrics import Metric, Target
-from faircil_lab.paper.page import Grid, Section, Verdict
 from faircil_lab.paper.published import SEEDS, Value
 
 

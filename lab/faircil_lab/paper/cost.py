@@ -14,8 +14,7 @@ from faircil.report.statistics import Interval, interval
 from faircil.weighting.groups import Floats
 from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.epochs import EpochByEpoch, EpochPanel, WatchedRun, draw_together
-from faircil_lab.paper.exhibit import Results, WithoutRuns
-from faircil_lab.paper.page import Grid, Page, Picture, Section
+from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section, WithoutRuns
 from faircil_lab.paper.store import (
     Statement,
     above_zero,

@@ -23,9 +23,8 @@ from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.claims import Column, Pair
 from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry
 from faircil_lab.paper.drawing import write_png
-from faircil_lab.paper.exhibit import SEEDS, Results
+from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, Target
-from faircil_lab.paper.page import Grid, Page, Picture, Section
 from faircil_lab.paper.store import Measurement, measured
 from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 from faircil_lab.paper.tables import DP_NOTE, columns

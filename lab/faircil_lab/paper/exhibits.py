@@ -19,10 +19,9 @@ from faircil_lab.paper.chosen_settings import ChosenSettings
 from faircil_lab.paper.contenders import where_possible
 from faircil_lab.paper.cost import CostFigure
 from faircil_lab.paper.epsilon_fair import EpsilonFairTable
-from faircil_lab.paper.exhibit import Exhibit, Results
+from faircil_lab.paper.exhibit import Exhibit, Page, Results
 from faircil_lab.paper.lp_time import LpTime
 from faircil_lab.paper.methods import METHODS_TABLE
-from faircil_lab.paper.page import Page
 from faircil_lab.paper.render import index_markdown, write_page, write_text
 from faircil_lab.paper.sequential import Sequential
 from faircil_lab.paper.taylor import Taylor

@@ -27,8 +27,7 @@ from faircil_lab.bench.lp_page import CPLEX
 from faircil_lab.bench.lp_programs import RECORDER, NamedProgram, all_cases, recording
 from faircil_lab.bench.measuring import busy, described
 from faircil_lab.paper.drawing import REFERENCE, finish_axes, write_png
-from faircil_lab.paper.exhibit import Results, WithoutRuns
-from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
+from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section, Verdict, WithoutRuns
 from faircil_lab.paper.published import Value, published
 from faircil_lab.paper.store import Measurement, Statement, look_up, not_run, page_of
 from faircil_lab.wording import mean_text, seconds_text, sentence

@@ -11,9 +11,8 @@ from faircil.report import format_value
 from faircil.results.record import spread
 from faircil_lab.paper.claims import Column, Pair
 from faircil_lab.paper.contenders import BY_GROUP, DARK, Contender, Entry
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Grid, Page, Results, Section
 from faircil_lab.paper.metrics import TARGETS, Target
-from faircil_lab.paper.page import Grid, Page, Section
 from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 
 BY_SAMPLE, GROUPED = "{} + fsw", "{} + fsw by group"
@@ -26,6 +25,8 @@ VARIANTS = {
     "gss": ("quota=task",),
     "ocs": ("quota=total",),
     "der++": ("logits=stored",),
+    "bgs": ("quota=total",),
+    "lws": ("quota=class",),
 }
 ABOUT = (
     "Settings are those shipped with faircil; they are not tuned against each other, and were "

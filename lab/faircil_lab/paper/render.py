@@ -8,8 +8,7 @@ from pathlib import Path
 from faircil.errors import StorageError
 from faircil_lab.paper.claims import CONTROLS_ABOUT
 from faircil_lab.paper.comparison import count_verdicts
-from faircil_lab.paper.exhibit import Exhibit
-from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
+from faircil_lab.paper.exhibit import Exhibit, Grid, Page, Picture, Section, Verdict
 from faircil_lab.paper.published import METHODS
 
 IMAGES = "images"  # folder of pictures, beside the pages

@@ -36,9 +36,8 @@ from faircil_lab.paper.drawing import (
     style_of,
     write_png,
 )
-from faircil_lab.paper.exhibit import SEEDS, Results
+from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, TARGETS, Target
-from faircil_lab.paper.page import Grid, Page, Picture, Section
 
 LEVEL = 0.05
 WHEN = ("after the last task", "mean over tasks")

@@ -17,8 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from faircil.errors import DataError, FaircilError, StorageError
 from faircil.report.statistics import Interval
 from faircil.results.code import digest_code
-from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.page import Grid, Page, Section, Verdict
+from faircil_lab.paper.exhibit import Grid, Page, Results, Section, Verdict
 
 FOLDER = "measurements"
 NOT_MADE = "not run: it was not measured yet, and nothing was to be run"

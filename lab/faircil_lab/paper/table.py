@@ -41,9 +41,8 @@ from faircil_lab.paper.contenders import (
     notes_of,
     seeds_diverged,
 )
-from faircil_lab.paper.exhibit import SEEDS, Results
+from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Results, Section, Verdict
 from faircil_lab.paper.metrics import DATASET_NAMES, METRICS
-from faircil_lab.paper.page import Grid, Page, Section, Verdict
 from faircil_lab.paper.published import METHODS, published
 
 

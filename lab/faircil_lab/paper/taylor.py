@@ -14,9 +14,8 @@ from faircil.weighting.groups import Floats
 from faircil_lab.paper.comparison import rank_correlation
 from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.epochs import EpochByEpoch, EpochPanel, WatchedRun, draw_errors
-from faircil_lab.paper.exhibit import Results, WithoutRuns
+from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section, WithoutRuns
 from faircil_lab.paper.metrics import DATASET_NAMES
-from faircil_lab.paper.page import Grid, Page, Picture, Section
 from faircil_lab.paper.store import (
     Statement,
     above_zero,

@@ -29,8 +29,7 @@ from faircil.weighting.functional import FunctionalNet
 from faircil.weighting.groups import Floats
 from faircil_lab.paper import watching
 from faircil_lab.paper.drawing import finish_axes, write_png
-from faircil_lab.paper.exhibit import SEEDS, Results, WithoutRuns
-from faircil_lab.paper.page import Grid, Page, Picture, Section
+from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section, WithoutRuns
 from faircil_lab.paper.published import Value, published
 from faircil_lab.paper.store import (
     Measurement,

@@ -31,9 +31,8 @@ from faircil_lab.paper.contenders import (
     why_not_chosen,
 )
 from faircil_lab.paper.drawing import EMPHASIS, Style, finish_axes, style_of, write_png
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section, Verdict
 from faircil_lab.paper.metrics import METRICS, TARGETS, Target
-from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
 
 LAMBDAS = ("0", "0.01", "0.1", "0.5", "1", "5", "10")
 # Controls have FSW's settings and no search of their own.

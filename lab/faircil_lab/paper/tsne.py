@@ -22,9 +22,8 @@ from faircil.report.plots import COLOURS
 from faircil.samples import concatenate
 from faircil.weighting.groups import Floats
 from faircil_lab.paper.drawing import write_png
-from faircil_lab.paper.exhibit import Results, WithoutRuns
+from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section, WithoutRuns
 from faircil_lab.paper.metrics import DATASET_NAMES
-from faircil_lab.paper.page import Grid, Page, Picture, Section
 from faircil_lab.paper.store import Measurement, Statement, look_up, not_run, page_of, statement
 from faircil_lab.wording import percent
 

@@ -24,9 +24,8 @@ from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.comparison import UNTOLD, compare_values
 from faircil_lab.paper.contenders import FSW, Entry, LineUp, commands, missing
 from faircil_lab.paper.drawing import finish_axes, write_png
-from faircil_lab.paper.exhibit import SEEDS, Results
+from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section, Verdict
 from faircil_lab.paper.metrics import TARGETS, Metric, Target
-from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
 from faircil_lab.paper.published import published
 
 

@@ -16,9 +16,8 @@ from faircil_lab.paper.biographies import (
     TextReference,
 )
 from faircil_lab.paper.contenders import CONTENDERS
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Grid, Page, Results
 from faircil_lab.paper.exhibits import EXHIBITS
-from faircil_lab.paper.page import Grid, Page
 from faircil_lab.paper.render import as_markdown
 from faircil_lab.paper.store import NOT_MADE, Measured
 from figure_runs import results_of, run_of, tuned_with

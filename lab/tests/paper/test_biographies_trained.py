@@ -9,9 +9,8 @@ from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil_lab.paper.biographies import TRAINED
 from faircil_lab.paper.contenders import CONTENDERS
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Page, Results
 from faircil_lab.paper.exhibits import EXHIBITS
-from faircil_lab.paper.page import Page
 from figure_runs import results_of, run_of, tuned_with
 from tiny_bios import in_place_of_the_sample
 

@@ -8,7 +8,7 @@ from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil_lab.paper import metrics
 from faircil_lab.paper.buffer_size import SIZES, BufferSize
-from faircil_lab.paper.page import Page, Verdict
+from faircil_lab.paper.exhibit import Page, Verdict
 from figure_runs import results_of, run_of
 
 

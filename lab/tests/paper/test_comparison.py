@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from faircil_lab.paper.comparison import compare_values, count_verdicts
+from faircil_lab.paper.exhibit import Verdict
 from faircil_lab.paper.metrics import METRICS
-from faircil_lab.paper.page import Verdict
 from faircil_lab.paper.published import parse_value
 
 ACCURACY, GAP, KEPT = METRICS["accuracy"], METRICS["eo_gap"], METRICS["samples kept"]

@@ -14,8 +14,7 @@ from faircil.samples import concatenate
 from faircil_lab.paper import cost
 from faircil_lab.paper.cost import CostFigure, Series, pearson, spearman
 from faircil_lab.paper.epochs import EpochByEpoch, watched_run
-from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.page import Verdict
+from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured
 from small_runs import small_config, small_stream
 from watched_runs import falling, watched

@@ -9,7 +9,7 @@ from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil_lab.paper import epsilon_fair
 from faircil_lab.paper.epsilon_fair import EPSILONS, EpsilonFairTable
-from faircil_lab.paper.page import Page, Section
+from faircil_lab.paper.exhibit import Page, Section
 from figure_runs import results_of, run_of
 from made_tables import put_files
 

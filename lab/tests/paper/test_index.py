@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from faircil_lab.paper.page import Page, Verdict
+from faircil_lab.paper.exhibit import Page, Verdict
 from faircil_lab.paper.render import index_markdown
 from made_tables import TABLE
 

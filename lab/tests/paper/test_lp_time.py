@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from faircil_lab.paper import lp_time
-from faircil_lab.paper.exhibit import Results
+from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.lp_time import LpTime, LpTimes, SolveTime, SolveTimes, fit_power
-from faircil_lab.paper.page import Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured
 
 SIZES = (1000, 2000, 4000, 8000)

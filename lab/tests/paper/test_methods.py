@@ -11,8 +11,8 @@ from faircil.sweep.work import Work
 from faircil_lab.paper import chosen_settings
 from faircil_lab.paper.chosen_settings import GRIDS, ChosenSettings
 from faircil_lab.paper.claims import Column
+from faircil_lab.paper.exhibit import Page
 from faircil_lab.paper.methods import GOALS, METHODS_TABLE, MNIST, ROWS
-from faircil_lab.paper.page import Page
 from faircil_lab.paper.tables import ABLATION
 from figure_runs import results_of, run_of
 

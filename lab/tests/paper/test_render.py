@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faircil.errors import StorageError
-from faircil_lab.paper.page import Grid, Page, Picture, Section, Verdict
+from faircil_lab.paper.exhibit import Grid, Page, Picture, Section, Verdict
 from faircil_lab.paper.render import as_markdown, write_page
 from made_tables import TABLE
 

@@ -10,8 +10,8 @@ import pytest
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.sweep.sweep import SweepOptions
 from faircil.sweep.work import Outcome, Work
+from faircil_lab.paper.exhibit import Page
 from faircil_lab.paper.exhibits import Changes, chosen_exhibits, reproduce
-from faircil_lab.paper.page import Page
 from made_tables import MNIST, TABLE, make, put_files
 
 TUNED = replace(TABLE, settings="tuned", seeds=(0, 1))

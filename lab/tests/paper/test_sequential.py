@@ -10,8 +10,8 @@ from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil_lab.paper import sequential
 from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY
+from faircil_lab.paper.exhibit import Page
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.page import Page
 from faircil_lab.paper.sequential import Sequential
 from figure_runs import results_of, run_of
 

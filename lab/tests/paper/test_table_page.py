@@ -8,8 +8,8 @@ import pytest
 from faircil.files import write_rows
 from faircil.results.record import EpochRecord, WeightRecord
 from faircil_lab.paper.claims import Column
+from faircil_lab.paper.exhibit import Page, Section, Verdict
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.page import Page, Section, Verdict
 from faircil_lab.paper.table import ComparisonTable
 from figure_runs import results_of, run_of, tuned_with
 from made_tables import ABSENT, DISPARITY, ICARL, MNIST, TABLE, make, put_files

@@ -13,8 +13,7 @@ from faircil.runs.state import RunState
 from faircil.weighting.weights import FairSampleWeights
 from faircil_lab.paper import taylor
 from faircil_lab.paper.epochs import EpochByEpoch, watched_run
-from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.page import Verdict
+from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured
 from faircil_lab.paper.taylor import ErrorSeries, Taylor
 from small_runs import small_config, small_stream

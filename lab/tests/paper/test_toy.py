@@ -13,8 +13,7 @@ from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import load_stream
 from faircil_lab.paper import toy
-from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.page import Verdict
+from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured
 from faircil_lab.paper.toy import (
     Angles,

@@ -10,8 +10,8 @@ from faircil.sweep.work import Work
 from faircil.tuning.request import SEED
 from faircil_lab.paper import tradeoff
 from faircil_lab.paper.contenders import BALANCED, FSW, RANDOM, request
+from faircil_lab.paper.exhibit import Page, Verdict
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.page import Page, Verdict
 from faircil_lab.paper.tradeoff import LAMBDAS, RIVALS, Tradeoff
 from figure_runs import results_of, run_of, tuned_with
 

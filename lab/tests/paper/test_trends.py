@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from scipy.stats import spearmanr
 
 from faircil_lab.paper.comparison import UNTOLD, rank_correlation, trend_of
-from faircil_lab.paper.page import Verdict
+from faircil_lab.paper.exhibit import Verdict
 
 
 @given(st.lists(st.integers(0, 5), min_size=3, max_size=6).filter(lambda v: len(set(v)) > 1))

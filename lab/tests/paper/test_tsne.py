@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from faircil_lab.paper import tsne
-from faircil_lab.paper.exhibit import Results
-from faircil_lab.paper.page import Verdict
+from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured
 from faircil_lab.paper.tsne import (
     DataInPlane,

