@@ -130,6 +130,17 @@ def many_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def exact_convolutions() -> Iterator[None]:
+    """Let convolutions on a GPU compute in float32, with the same result every time.
+
+    By default they round their inputs to ten bits and sum gradients in any order; products of
+    matrices do neither.
+    """
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        yield
+
+
 def chunk_size(device: torch.device) -> int:
     """Return the number of rows per chunk."""
     return CHUNK if device.type == "cpu" else LARGE_CHUNK

@@ -1,4 +1,4 @@
-"""Networks: the interface that a classifier must have, an MLP, and access to head and features."""
+"""Networks: the interface of a classifier, an MLP, a convolutional net, and head and features."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from torch import Tensor, nn
 
 from faircil.compute import chunk_size, chunks_of
 from faircil.errors import UsageError
+
+FILTERS = (32, 64)  # of the convolutions
+SMALLEST = 8  # side of an image: two poolings leave 2 × 2 places
+IN_CACHE, AT_ONCE = 64, 4096  # images that pass through convolutions together, on CPU and GPU
 
 
 @dataclass(frozen=True)
@@ -86,11 +90,72 @@ class MLP(nn.Module):
         return logits
 
 
+class ConvNet(nn.Module):
+    """Two convolutions with ReLU and pooling, then the layers of an :class:`MLP`.
+
+    There is no batch normalisation: the output of a row would depend on the other rows of its
+    batch, and the running statistics on the classes trained last. Gradients of single samples and
+    statistics of a group would then mix samples and groups, and replay would see other features
+    than the current task does.
+
+    Parameters
+    ----------
+    image : tuple of int
+        Channels, height and width of an image, each side at least 8.
+    n_classes : int
+    hidden : sequence of int
+        Widths of the dense layers after the convolutions.
+    """
+
+    def __init__(
+        self, image: tuple[int, int, int], n_classes: int, hidden: Sequence[int] = (256, 256)
+    ) -> None:
+        super().__init__()
+        channels, height, width = image
+        if min(height, width) < SMALLEST:
+            raise UsageError(
+                f"a convolutional net needs images of at least {SMALLEST} × {SMALLEST} pixels, and "
+                f"these have {height} × {width}; use `net='mlp'`"
+            )
+        self.image = image
+        layers: list[nn.Module] = []
+        for before, after in pairwise((channels, *FILTERS)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        self.dense = MLP(FILTERS[-1] * (height // 4) * (width // 4), n_classes, hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits, (n, classes), for images, (n, channels · height · width)."""
+        images = x.reshape(-1, *self.image)
+        if torch.is_grad_enabled():
+            parts = [self.convolutions(images)]
+        else:  # any number of images: their maps are far larger than they are
+            size = AT_ONCE if x.is_cuda else IN_CACHE
+            parts = [self.convolutions(part) for part in torch.split(images, size)]
+        logits: Tensor = self.dense(parts[0] if len(parts) == 1 else torch.cat(parts))
+        return logits
+
+
 def build_mlp(n_inputs: int, n_classes: int, hidden: Sequence[int], seed: int) -> MLP:
     """Build an MLP with initial weights from the seed; the global generator is not changed."""
+    with seeded(seed):
+        return MLP(n_inputs, n_classes, hidden)
+
+
+def build_conv(
+    image: tuple[int, int, int], n_classes: int, hidden: Sequence[int], seed: int
+) -> ConvNet:
+    """Build a convolutional net in the same way."""
+    with seeded(seed):
+        return ConvNet(image, n_classes, hidden)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let layers draw their weights from the seed; the global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return MLP(n_inputs, n_classes, hidden)
+        yield
 
 
 def last_linear(net: nn.Module) -> nn.Linear:
@@ -105,6 +170,20 @@ def last_linear(net: nn.Module) -> nn.Linear:
             "returns the logits"
         )
     return layers[-1]
+
+
+def with_last(net: nn.Module, layer: nn.Module) -> nn.Module:
+    """Put another layer in the place of the linear layer defined last; return the net.
+
+    The net is changed in place, unless it is that linear layer itself.
+    """
+    head = last_linear(net)
+    for module in net.modules():
+        for name, child in module.named_children():
+            if child is head:
+                setattr(module, name, layer)
+                return net
+    return layer
 
 
 def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) -> nn.Linear:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -47,3 +47,7 @@ class TauOptions(Options):
 
 class ReplayOptions(TauOptions, BufferOptions):
     """Settings of learners that replay a buffer filled by a rule."""
+
+    predictor: Literal["net", "moments"] = "net"
+    """what predicts: net, its own last layer; moments, a fair ridge head fitted at the end of each
+    task on the buffer's last activations (see docs/moments.md)"""

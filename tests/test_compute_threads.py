@@ -7,7 +7,13 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from faircil.compute import many_threads, map_chunks, one_thread, thread_safe
+from faircil.compute import (
+    exact_convolutions,
+    many_threads,
+    map_chunks,
+    one_thread,
+    thread_safe,
+)
 
 
 @contextmanager
@@ -104,3 +110,13 @@ def test_only_known_layers_are_shared_by_threads() -> None:
     assert thread_safe(plain)
     assert not thread_safe(torch.nn.Sequential(plain, Remembering()))
     assert not thread_safe(torch.nn.Linear(2, 2, device="meta"))
+
+
+def test_convolutions_are_exact_in_the_block_alone() -> None:
+    def flags() -> tuple[bool, bool]:
+        return torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32
+
+    before = flags()
+    with exact_convolutions():
+        assert flags() == (True, False)
+    assert flags() == before

@@ -4,8 +4,18 @@ import pytest
 import torch
 from torch import nn
 
+from faircil import nets
 from faircil.errors import UsageError
-from faircil.nets import MLP, NetTraits, build_mlp, find_head, last_linear, traits_of
+from faircil.nets import (
+    MLP,
+    NetTraits,
+    build_conv,
+    build_mlp,
+    evaluating,
+    find_head,
+    last_linear,
+    traits_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,19 +45,57 @@ def test_logits_are_the_head_of_the_features() -> None:
     assert net(x).shape == (7, 3)
 
 
-def test_initial_weights_come_from_the_seed() -> None:
-    first, again, other = (build_mlp(6, 3, (5,), seed) for seed in (0, 0, 1))
+BUILD = {
+    "mlp": lambda seed: build_mlp(6, 3, (5,), seed),
+    "conv": lambda seed: build_conv((1, 8, 8), 3, (5,), seed),
+}
+
+
+@pytest.mark.parametrize("kind", BUILD)
+def test_initial_weights_come_from_the_seed(kind: str) -> None:
+    first, again, other = (BUILD[kind](seed) for seed in (0, 0, 1))
     for name, value in first.state_dict().items():
         assert torch.equal(value, again.state_dict()[name])
         assert not torch.equal(value, other.state_dict()[name])
 
 
-def test_the_global_generator_is_left_alone() -> None:
+@pytest.mark.parametrize("kind", BUILD)
+def test_the_global_generator_is_left_alone(kind: str) -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    build_mlp(6, 3, (5,), seed=0)
+    BUILD[kind](0)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("image", [(1, 8, 8), (3, 9, 12), (2, 28, 8)])
+def test_a_convolutional_net_takes_images_of_any_shape(image: tuple[int, int, int]) -> None:
+    net = build_conv(image, 3, (5, 4), seed=0)
+    x = torch.randn(7, image[0] * image[1] * image[2])
+    assert net(x).shape == (7, 3)
+    assert torch.equal(net(x), net(x.view(-1, *image)))
+    assert find_head(net, x) is last_linear(net) is net.dense.head
+    assert net.dense.head.in_features == 4
+    assert not any("Norm" in type(module).__name__ for module in net.modules())
+
+
+def test_images_pass_through_convolutions_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nets, "IN_CACHE", 3)
+    net, x, sizes = build_conv((1, 8, 8), 3, (4,), seed=0), torch.randn(7, 64), []
+    whole = net(x)
+    net.convolutions.register_forward_hook(lambda *call: sizes.append(len(call[2])))
+    with evaluating(net):
+        # Products of other sizes may be summed in another order: 7 digits, a few dozen terms.
+        torch.testing.assert_close(net(x), whole, rtol=1e-5, atol=1e-6)
+        assert net(x[:0]).shape == (0, 3)
+    assert sizes == [3, 3, 1, 0]
+
+
+def test_images_too_small_for_convolutions_are_a_mistake() -> None:
+    with pytest.raises(
+        UsageError, match="at least 8 × 8 pixels, and these have 8 × 7; use `net='m"
+    ):
+        build_conv((1, 8, 7), 3, (4,), seed=0)
 
 
 def test_a_plain_module_has_the_traits_of_a_small_net() -> None:

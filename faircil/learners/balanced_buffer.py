@@ -24,7 +24,7 @@ from faircil.learners.base import (
 )
 from faircil.learners.fairl import fit_classifier
 from faircil.learners.replay import Replay, SelectsAtTaskStart
-from faircil.nets import features_of, find_head, last_linear, traits_of
+from faircil.nets import features_of, find_head, last_linear, seeded, traits_of
 
 WARM_UP = 0.1  # factor of the learning rate in the first epoch
 
@@ -90,8 +90,7 @@ def reset(net: nn.Module, seed: int) -> None:
         restart(seed)
         return
     fresh = deepcopy(net).cpu()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         for module in fresh.modules():
             draw = getattr(module, "reset_parameters", None)
             if callable(draw):
@@ -163,6 +162,7 @@ class BalancedReplay(Replay):
 
     def end_task(self, buffer: ReplayBuffer) -> None:
         """Train the last layer on the buffer, which already contains the task."""
+        super().end_task(buffer)
         if buffer.samples is None:
             return
         head = find_head(self.net, buffer.samples.x)

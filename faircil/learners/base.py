@@ -123,7 +123,7 @@ class Learner:
     # Measures supported by a method with its own fairness criterion; None: it has none, and only
     # a weighting uses the measure of the run.
     follows: ClassVar[Collection[str] | None] = None
-    # Whether a task is learned in one pass, by `learn`, instead of epochs of steps.
+    # Whether a task is learned in one pass, by `learn`, instead of or after epochs of steps.
     one_pass: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
     # inputs are images, their channels, height and width.
@@ -173,6 +173,13 @@ class Learner:
     def learn(self, train: Samples) -> PassRecord:
         """Learn a task in one pass; for methods with ``one_pass``."""
         raise NotImplementedError
+
+    def training_epochs(self, epochs: int) -> int:
+        """Return how many epochs of steps the current task takes if ``epochs`` are set.
+
+        A method with ``one_pass`` takes none; if it trains something first, the pass comes last.
+        """
+        return 0 if self.one_pass else epochs
 
     def review(self, last: PassRecord) -> PassRecord:
         """Return the record of the last task with what is computed only once, at the end."""

@@ -29,17 +29,26 @@ from faircil.buffer import ReplayBatches
 from faircil.compute import chunk_size, chunks_of, one_thread
 from faircil.learners.base import (
     Batch,
+    BufferOptions,
     Count,
     Generators,
     Material,
     NonNegative,
     Positive,
     ReplayBuffer,
-    ReplayOptions,
     Samples,
+    TauOptions,
 )
 from faircil.learners.replay import Buffered, replay_loss
-from faircil.nets import MLP, build_mlp, evaluating, find_head, last_linear, with_features
+from faircil.nets import (
+    MLP,
+    build_mlp,
+    evaluating,
+    find_head,
+    last_linear,
+    with_features,
+    with_last,
+)
 
 DISTORTION = 0.5  # ε²
 BATCH = 64
@@ -63,12 +72,7 @@ def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tup
     hidden = (width,) if kind == "mlp" else ()
     classifier = build_mlp(width, head.out_features, hidden, _seed(generator))
     tail = nn.Sequential(projector, classifier).to(head.weight.device)
-    for module in net.modules():
-        for name, child in module.named_children():
-            if child is head:
-                setattr(module, name, tail)
-                return net, classifier
-    return tail, classifier
+    return with_last(net, tail), classifier
 
 
 def normalised_mlp(width: int, generator: torch.Generator) -> nn.Module:
@@ -181,7 +185,7 @@ def fit_classifier(
                 adam.step()
 
 
-class FairlOptions(ReplayOptions):
+class FairlOptions(TauOptions, BufferOptions):
     """Settings of FaIRL."""
 
     lr: Positive = 0.001

@@ -123,11 +123,9 @@ class GradientMeter:
                 scale = (coefficient * gradients.norms[rows])[:, None]
                 deltas.append(gradients.deltas[number].index_select(0, rows) * scale)
                 inputs.append(gradients.inputs[number].index_select(0, rows))
-            delta = torch.cat(deltas)
-            if layer.weight:
-                layer.module.weight.grad = delta.T @ torch.cat(inputs)
-            if layer.bias:
-                layer.module.bias.grad = delta.sum(dim=0)
+            sums = layer.sums(torch.cat(deltas), torch.cat(inputs))
+            for parameter, total in zip(layer.trained, sums, strict=True):
+                parameter.grad = total
 
 
 def cosines(gram: Tensor, one: Tensor, other: Tensor) -> Tensor:

@@ -39,7 +39,14 @@ from faircil.moments.evening import (
     evened_further,
     proven_bound,
 )
-from faircil.moments.features import Patches, RandomRelu, Raw
+from faircil.moments.features import (
+    Activations,
+    FeatureMap,
+    Patches,
+    RandomRelu,
+    Raw,
+    Trained,
+)
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem
 from faircil.nets import last_linear
@@ -61,9 +68,10 @@ FEW = 0.01
 class MomentsOptions(Options):
     """Settings of learning from moments."""
 
-    features: Literal["relu", "raw", "both", "patches"] = "relu"
+    features: Literal["relu", "raw", "both", "patches", "trained"] = "relu"
     """fixed features: relu, random ReLU features of the standardised inputs; raw, these inputs;
-    both; patches, of images"""
+    both; patches, of images; trained, relu beside the last activations of a net that is trained on
+    the first task alone"""
     width: Count | Literal["auto"] = "auto"
     """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
     moments would take more than 2 GiB; 2049 for patches"""
@@ -111,7 +119,7 @@ class FeatureNet(nn.Module):
 
     seen: Tensor
 
-    def __init__(self, features: Raw | RandomRelu | Patches, classes: int) -> None:
+    def __init__(self, features: FeatureMap, classes: int) -> None:
         super().__init__()
         self.features = features
         self.head = nn.Linear(features.width, classes, bias=False)
@@ -136,8 +144,8 @@ class Moments(Learner):
     """Sum the moments of each group in one pass, and solve for weights that even their losses.
 
     After any order of tasks the solution is that of weighted training on all rows seen, which are
-    not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW; there is no
-    net to train, and settings of training have no effect.
+    not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW. Only
+    ``features=trained`` has a net to train; else settings of training have no effect.
     """
 
     options = MomentsOptions
@@ -158,13 +166,30 @@ class Moments(Learner):
         self.rows_at_choice = 0  # when the penalty was chosen
         self.temperature = 1.0
 
+    def training_epochs(self, epochs: int) -> int:
+        """Train the net on the first task if its activations are to be features."""
+        return epochs if self.settings.features == "trained" and self.moments is None else 0
+
+    @classmethod
+    def on_activations(cls, learner: Learner, samples: Samples) -> Moments:
+        """Learn samples by the last activations of another learner's net, for the same measure."""
+        settings = MomentsOptions(arithmetic="float64")
+        moments = cls(learner.net, settings, learner.generators)
+        moments.measure, moments.lam = learner.measure, learner.lam
+        moments._begin(Activations(learner.net), samples.x.device)
+        moments.learn(samples)
+        return moments
+
+    def _begin(self, features: FeatureMap, device: torch.device) -> None:
+        self.net = FeatureNet(features, self.classes).to(device)
+        dtype = getattr(torch, self.settings.arithmetic)
+        self.moments = GroupMoments(features.width, dtype, device)
+
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
         if self.moments is None:
             with torch.no_grad():
-                self.net = FeatureNet(self._features(train), self.classes).to(train.x.device)
-            dtype = getattr(torch, self.settings.arithmetic)
-            self.moments = GroupMoments(self.net.features.width, dtype, train.x.device)
+                self._begin(self._features(train), train.x.device)
         record = self._change(lambda moments: moments.add(train, self.net.features))
         return replace(record, notes=self._notes(train))
 
@@ -311,7 +336,7 @@ class Moments(Learner):
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
         """Say if inputs are on another scale than those of the first task."""
-        if isinstance(self.net.features, Patches):
+        if isinstance(self.net.features, Patches | Activations):
             return ()
         far = self.net.features.standardise.far(train.x.flatten(1))
         if far <= ANOTHER_SCALE:
@@ -321,10 +346,12 @@ class Moments(Learner):
             "there; if they are in other units, convert them",
         )
 
-    def _features(self, train: Samples) -> Raw | RandomRelu | Patches:
+    def _features(self, train: Samples) -> FeatureMap:
         kind, generator = self.settings.features, self.generators.method
         if kind == "raw":
             return Raw(train.x)
+        if kind == "trained":
+            return Trained(train.x, self.net, self._width(train), generator)
         if kind != "patches":
             return RandomRelu(train.x, self._width(train), generator, inputs=kind == "both")
         if self.image is None:
@@ -345,7 +372,8 @@ class Moments(Learner):
         size = 8 if self.settings.arithmetic == "float64" else 4
         largest = int((2 * MEMORY / (size * cells)) ** 0.5)
         width = min(max(len(train), NARROWEST), WIDEST, largest)
-        return width + (train.x[0].numel() if self.settings.features == "both" else 0)
+        beside = {"both": train.x[0].numel(), "trained": last_linear(self.net).in_features}
+        return width + beside.get(self.settings.features, 0)
 
 
 def penalties_for(moments: GroupMoments) -> list[float]:

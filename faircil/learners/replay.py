@@ -18,6 +18,7 @@ from faircil.learners.base import (
     Samples,
     concatenate,
 )
+from faircil.learners.moments import Moments
 from faircil.nets import features_of
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -59,11 +60,30 @@ class Buffered(Learner):
 
 
 class Replay(Buffered):
-    """Minimise ``mean(w · loss of the current batch) + τ · mean(loss of a memory batch)``."""
+    """Minimise ``mean(w · loss of the current batch) + τ · mean(loss of a memory batch)``.
+
+    With ``predictor=moments``, a ridge head on the buffer's last activations predicts from the end
+    of a task until training changes the net; the net's own head is trained as ever.
+    """
 
     options = ReplayOptions
 
     settings: ReplayOptions
+    fitted: Moments | None = None
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Start a task, with the scores of the net."""
+        self.fitted = None
+        return super().begin_task(train, buffer)
+
+    def end_task(self, buffer: ReplayBuffer) -> None:
+        """Fit the head that predicts, if it is not that of the net."""
+        if self.settings.predictor == "moments" and buffer.samples is not None:
+            self.fitted = Moments.on_activations(self, buffer.samples)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return scores of the head that predicts."""
+        return super().logits(x) if self.fitted is None else self.fitted.logits(x)
 
     def loss(self, batch: Batch) -> Tensor:
         """Compute both terms in one forward pass."""

@@ -12,20 +12,23 @@ classes may lie far from the first ones, and must still differ from each other.
 - ``patches``, for images: small patches of images of the first task serve as filters, whitened as
   in Coates et al. 2011; their responses, of both signs and above a threshold, are averaged over a
   coarse grid.
+- ``trained``: activations of a net trained on the first task, standardised, beside ``relu``. Alone
+  they are no match for it: a net that has seen two classes keeps little that tells others apart.
 
 Every map ends with a constant 1.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
 
-from faircil.compute import chunks_of
+from faircil.compute import CHUNK, chunks_of, exact_convolutions
 from faircil.errors import DataError, UsageError
+from faircil.nets import last_linear, with_last
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
@@ -136,6 +139,65 @@ class RandomRelu(nn.Module):
         return with_constant(torch.cat([z, drawn], dim=1) if self.inputs else drawn)
 
 
+class Activations(nn.Module):
+    """Last activations of a copy of a net, and a constant.
+
+    Parameters
+    ----------
+    net : Module
+        Its output is that of its last linear layer, which the copy does without.
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.width = last_linear(net).in_features + 1
+        self.net = with_last(deepcopy(net), nn.Identity()).eval().requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        return with_constant(self.net(x))
+
+
+class Trained(nn.Module):
+    """Activations of a trained net, beside random ReLU features of its inputs and a constant.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, ...)
+        Inputs of the first task.
+    net : Module
+        The net, whose last activations are features.
+    width : int
+        Number of features d, with the constant.
+    generator : torch.Generator
+    """
+
+    def __init__(self, x: Tensor, net: nn.Module, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.activations = Activations(net)
+        activations = torch.cat([self.activations(x[rows]) for rows in chunks_of(len(x), CHUNK)])
+        count = activations.shape[1] - 1
+        if width < count + 2:
+            raise UsageError(
+                f"`width={width}` leaves no room for random features beside {count} activations of "
+                f"the net and a constant; choose at least {count + 2}, or a narrower last layer "
+                "with `hidden`"
+            )
+        self.width = width
+        self.scaled = Standardise(activations[:, :-1])
+        self.drawn = RandomRelu(x, width - count, generator)
+
+    @property
+    def standardise(self) -> Standardise:
+        """That of the inputs."""
+        return self.drawn.standardise
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        activations = self.activations(x)[:, :-1]  # the drawn ones have a constant
+        return torch.cat([self.scaled(activations), self.drawn(x)], dim=1)
+
+
 class Patches(nn.Module):
     """Responses of images to patches of other images, averaged over a grid, and a constant.
 
@@ -207,9 +269,7 @@ class Patches(nn.Module):
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
-        # A GPU would round the inputs of convolutions to ten bits.
-        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-        with exact if images.is_cuda else nullcontext():
+        with exact_convolutions():
             return conv2d(images, self.weight) / (self._contrast(images) + self.least)
 
     def _contrast(self, images: Tensor) -> Tensor:
@@ -234,6 +294,9 @@ class Patches(nn.Module):
         z = self.standardise.scaled(self._pooled(x.view(-1, *self.shape)))
         # No order is lost far away: a response is a share of the contrast, so it is bounded.
         return with_constant(z.clamp_(-FARTHEST, FARTHEST))
+
+
+FeatureMap = Raw | RandomRelu | Trained | Patches | Activations
 
 
 def with_constant(features: Tensor) -> Tensor:

@@ -300,6 +300,11 @@ def resolve(
                 f"method '{method}' learns in one pass on fixed features and trains no encoder; "
                 "use `finetune=false`, or another method"
             )
+        if settings.text.finetune and getattr(settings.learner, "predictor", "net") == "moments":
+            mistakes.append(
+                "`predictor=moments` copies the net after each task; a text encoder is too large "
+                "for that: use `predictor=net` or `finetune=false`"
+            )
     raise_all(mistakes)
     assert settings is not None  # else there was a mistake
     return RunConfig(

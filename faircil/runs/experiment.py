@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from faircil.buffer import ReplayBatches
-from faircil.compute import one_thread
+from faircil.compute import exact_convolutions, one_thread
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError
@@ -252,7 +252,7 @@ def run(
         checkpoint(state)
 
     # numpy's BLAS threads spin after each product and would take the cores from torch's.
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1, user_api="blas"), exact_convolutions():
         for number in range(len(state.per_task), len(stream.tasks)):
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
             _learn_task(config, state, train.to(device), listener, at_epoch_end)
@@ -288,8 +288,9 @@ def _learn_task(
 ) -> None:
     """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
     learner = state.learner
-    epochs = 1 if learner.one_pass else config.settings.training.epochs
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
+    trained = learner.training_epochs(config.settings.training.epochs)
+    epochs = trained + learner.one_pass
     traits = traits_of(learner.net)
     graphable = learner.graphable and traits.graphable
     step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
@@ -299,12 +300,13 @@ def _learn_task(
         start, tokens = time.perf_counter(), _trained_tokens(learner)
         selection = select_samples(config, state, task.material.current, result, chosen)
         steps, passed = 1, None
-        if learner.one_pass:
+        if task.epoch == trained:
+            _show_average(task, learner)
             passed = learner.learn(task.material.current)
             number = len(state.per_task) + 1
             state.notes += [f"task {number}: {note}" for note in passed.notes]
         else:
-            average = _average(config, task, learner, epochs)
+            average = _average(config, task, learner, trained)
             with nullcontext() if traits.large else one_thread():
                 steps = _train_epoch(
                     step, task, selection, config.settings.training.batch_size, average
@@ -331,8 +333,7 @@ def _learn_task(
                 "epoch trained on the buffer alone; a smaller alpha or a larger lam keeps more"
             )
         at_epoch_end()
-    if task.average is not None:
-        task.average.show(learner.net)
+    _show_average(task, learner)
     state.buffer = learner.remember(train, task.weights, state.buffer)
     learner.end_task(state.buffer)
     state.task = None
@@ -361,6 +362,13 @@ def _average(
         task.average = AveragedNet.of(learner.net)
     average = task.average
     return lambda: average.add(learner.net)
+
+
+def _show_average(task: TaskInProgress, learner: Learner) -> None:
+    """Give the trained net its averaged parameters, if there are any, once."""
+    if task.average is not None:
+        task.average.show(learner.net)
+        task.average = None
 
 
 def _train_epoch(

@@ -34,8 +34,10 @@ class TrainingSettings(BaseModel):
     """current samples per step"""
     memory_batch_size: Count = 64
     """buffer samples per step"""
+    net: Literal["mlp", "conv"] = "mlp"
+    """net: mlp, dense layers; conv, for images, two convolutions with pooling before them"""
     hidden: tuple[Count, ...] = (256, 256)
-    """widths of the MLP's hidden layers, e.g. 256,256"""
+    """widths of the net's hidden dense layers, e.g. 256,256"""
     buffer_size: Count = 32
     """buffer samples per group (class and attribute value)"""
     keep: Annotated[str, one_of("keep", SELECTIONS)] = "weighted"

@@ -16,10 +16,10 @@ from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
 from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
-from faircil.errors import raise_all, unknown_name
+from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
 from faircil.metrics import TaskMetrics
-from faircil.nets import build_mlp
+from faircil.nets import build_conv, build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
 from faircil.runs.config import RunConfig, default_measure
@@ -228,7 +228,7 @@ def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
 
 
 def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
-    """Make the net of a run: an MLP, or the encoder of its texts with a head."""
+    """Make the net of a run: an MLP, a convolutional net, or the encoder of its texts."""
     text = config.text
     if text is not None and text.finetune:
         return TextNet(
@@ -240,5 +240,13 @@ def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
             precision=text.precision,
             trainable_layers=text.trainable_layers,
         )
-    n_inputs = stream.tasks[0].train.x[0].numel()
-    return build_mlp(n_inputs, stream.n_classes, config.settings.training.hidden, seed)
+    training = config.settings.training
+    if training.net == "mlp":
+        n_inputs = stream.tasks[0].train.x[0].numel()
+        return build_mlp(n_inputs, stream.n_classes, training.hidden, seed)
+    if stream.image is None:
+        raise UsageError(
+            f"`net=conv` is for images, and the data '{stream.name}' is not known to be images; "
+            "use `net=mlp`, or a dataset of images"
+        )
+    return build_conv(stream.image, stream.n_classes, training.hidden, seed)

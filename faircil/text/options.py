@@ -12,7 +12,7 @@ from faircil.text.passes import FINE_TUNED, FROZEN, POOLINGS, PRECISIONS, TOKEN_
 from faircil.text.tokens import MAX_TOKENS
 
 FOR_TRAINED = {"token_budget", "trainable_layers"}
-FOR_FROZEN = {"hidden"}  # layers of the net on top of the embeddings
+FOR_FROZEN = {"hidden", "net"}  # of the net on top of the embeddings
 
 
 def encoder_mode(finetune: bool) -> str:

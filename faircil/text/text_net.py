@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from faircil.errors import UsageError
-from faircil.nets import NetTraits
+from faircil.nets import NetTraits, seeded
 from faircil.text.encoders import Encoder, load_model
 from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
 
@@ -118,6 +118,5 @@ def train_last_layers(model: nn.Module, count: int) -> None:
 
 
 def _new_head(n_inputs: int, n_classes: int, seed: int) -> nn.Linear:
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return nn.Linear(n_inputs, n_classes)

@@ -9,6 +9,11 @@ The gradient of a group is a matrix per layer, ``V_l = Σ_j δ_lj h̃_ljᵀ`` ov
 product with sample i is ``Σ_l δ_liᵀ V_l h̃_li``. Of an old group the buffer holds few samples; then
 the same sum in another order costs less, ``Σ_l Σ_j (δ_li·δ_lj)(h̃_li·h̃_lj)``: in + out numbers for
 each of the group's samples instead of in × out.
+
+A convolution has a row of δ and h for every place of an image, and the gradient of a sample is the
+sum over places, ``Σ_p δ_lip h_lipᵀ``. Its filters are small, so this matrix is written out. As a
+vector it is an outer product, too, with an h̃ that is just the 1: the convolution counts as a layer
+with as many outputs as it has parameters, of which only the bias is trained.
 """
 
 from __future__ import annotations
@@ -20,8 +25,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn.functional import unfold
 
-from faircil.compute import CHUNK
+from faircil.compute import CHUNK, chunks_of
 from faircil.samples import Samples
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients
@@ -30,20 +36,92 @@ from faircil.weighting.losses import LossFunction, cross_entropy
 PROBE = 8  # samples used to inspect how a net uses its layers
 ROUNDING = 1e-3  # relative difference between factors and autograd that counts as rounding
 KEPT = 2**27  # numbers cached between the two passes; beyond that, factors are recomputed
+IMAGES = 256  # rows per pass with convolutions, whose inputs are large
+IN_CACHE = 16  # images whose patches are laid out at once
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear layer, and which parts of it are trained."""
+    """A linear layer, or a convolution seen as one.
 
-    module: nn.Linear
+    Parameters
+    ----------
+    module : Linear or Conv2d
+    weight, bias : bool
+        Whether h̃ includes the input, and the constant 1: the trained parts of a linear layer.
+    outputs, inputs : int
+        Length of δ and of h.
+    """
+
+    module: nn.Linear | nn.Conv2d
     weight: bool
     bias: bool
+    outputs: int
+    inputs: int
 
     @property
     def columns(self) -> int:
-        """Length of h̃: the constant if the bias is trained, and the input if the weight is."""
-        return self.bias + self.weight * self.module.in_features
+        """Length of h̃."""
+        return self.bias + self.weight * self.inputs
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """The trained parameters."""
+        return [p for p in (self.module.weight, self.module.bias) if p is not None and _trained(p)]
+
+    def rowwise(self, h: Tensor, n: int) -> bool:
+        """Whether an input has one row for each of n samples."""
+        return h.shape[:-1] == (n,)
+
+    def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return δ, (n, outputs), and h, (n, inputs), from an input and the gradient after it."""
+        return delta, h
+
+    def sums(self, delta: Tensor, h: Tensor) -> list[Tensor]:
+        """Return the gradient of each trained parameter, summed over samples."""
+        weight = [delta.T @ h] if self.weight else []
+        return [*weight, delta.sum(dim=0)] if self.bias else weight
+
+
+@dataclass(frozen=True)
+class Convolution(Layer):
+    """A convolution, whose δ is the gradient of its trained parameters."""
+
+    module: nn.Conv2d
+
+    def rowwise(self, h: Tensor, n: int) -> bool:
+        """Whether an input has one image for each of n samples."""
+        return h.ndim == 4 and len(h) == n
+
+    def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of each sample, summed over places, and an h without columns."""
+        conv, padding, parts = self.module, self.module.padding, []
+        assert not isinstance(padding, str)  # else it is no layer here
+        for rows in chunks_of(len(h), IN_CACHE):
+            patches = unfold(h[rows], conv.kernel_size, conv.dilation, padding, conv.stride)
+            at = delta[rows].flatten(2)
+            sums = [at @ patches.mT if p is conv.weight else at.sum(dim=2) for p in self.trained]
+            parts.append(torch.cat([part.flatten(1) for part in sums], dim=1))
+        return torch.cat(parts) if parts else h.new_zeros(0, self.outputs), h.new_zeros(len(h), 0)
+
+    def sums(self, delta: Tensor, h: Tensor) -> list[Tensor]:
+        """Return the gradient of each trained parameter, summed over samples."""
+        del h
+        parts = torch.split(delta.sum(dim=0), [p.numel() for p in self.trained])
+        return [part.view_as(p) for part, p in zip(parts, self.trained, strict=True)]
+
+
+def as_layer(module: nn.Module) -> Layer | None:
+    """Return a module as a layer whose gradients can be factored; None for any other."""
+    if type(module) is nn.Linear:
+        parts = _trained(module.weight), _trained(module.bias)
+        return Layer(module, *parts, module.out_features, module.in_features)
+    if type(module) is nn.Conv2d:
+        trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        named = isinstance(module.padding, str)  # such as "same"
+        plain = not named and module.padding_mode == "zeros" and module.groups == 1
+        return Convolution(module, False, True, trained, 0) if plain else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -96,18 +174,13 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
         Inputs; a few of them are passed through the net. The modules do not show how a forward
         pass uses the weights, so the factors are compared with autograd's gradient.
     """
-    layers = [
-        Layer(module, _trained(module.weight), _trained(module.bias))
-        for module in net.modules()
-        if type(module) is nn.Linear
-    ]
-    layers = [layer for layer in layers if layer.columns]
-    owned = [p for layer in layers for p in (layer.module.weight, layer.module.bias) if _trained(p)]
+    layers = [layer for module in net.modules() if (layer := as_layer(module)) and layer.trained]
+    owned = [p for layer in layers for p in layer.trained]
     if sorted(map(id, owned)) != sorted(id(p) for p in net.parameters() if p.requires_grad):
         return None  # other parameters are trained, or two layers share one
     logits, calls = _run(net, layers, x[:PROBE])
     once = len({call.layer for call in calls}) == len(calls)
-    rowwise = all(call.inputs.shape[:-1] == logits.shape[:1] for call in calls)
+    rowwise = all(call.layer.rowwise(call.inputs, len(logits)) for call in calls)
     if not (once and rowwise and logits.requires_grad):
         return None
     # Only half of the samples have a gradient, which reveals rows that are not samples.
@@ -116,9 +189,12 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
     sent[:half] = torch.arange(1, 1 + logits.shape[1])
     ends = [*(call.output for call in calls), *map(get_gradient_edge, owned)]
     found = torch.autograd.grad(logits, ends, sent, allow_unused=True)
-    used = [(call, d[:half].T) for call, d in zip(calls, found, strict=False) if d is not None]
-    factored = {call.layer.module.weight: d @ call.inputs[:half] for call, d in used}
-    factored |= {call.layer.module.bias: d.sum(dim=1) for call, d in used}
+    used = [(call, d[:half]) for call, d in zip(calls, found, strict=False) if d is not None]
+    factored: dict[Tensor, Tensor] = {}
+    for call, d in used:
+        layer = call.layer
+        sums = layer.sums(*layer.factors(call.inputs[:half], d))
+        factored |= zip(layer.trained, sums, strict=True)
     exact = zip(owned, found[len(calls) :], strict=True)
     if not all(_equal(p, factored.get(p), gradient) for p, gradient in exact):
         return None
@@ -135,17 +211,16 @@ def layer_factors(
     """Compute the factors of n samples, x (n, ...), y (n,), in one forward-backward pass."""
     logits, calls = _run(net, layers, x)
     at = split_gradients(logits.detach(), y, loss)
-    deltas = torch.autograd.grad(logits, [call.output for call in calls], at.direction)
-    inputs = [call.inputs for call in calls]
+    found = torch.autograd.grad(logits, [call.output for call in calls], at.direction)
+    factors = [call.layer.factors(call.inputs, d) for call, d in zip(calls, found, strict=True)]
+    deltas, inputs = zip(*factors, strict=True)
     norms = logits.new_zeros(len(y))
     for layer, delta, h in zip(layers, deltas, inputs, strict=True):
         length = torch.linalg.vector_norm(h, dim=1) * layer.weight
         length = torch.hypot(length, torch.full_like(length, layer.bias))
         norms = torch.hypot(norms, torch.linalg.vector_norm(delta, dim=1) * length)
     scale = torch.where(norms == 0, 0.0, 1 / norms)[:, None]
-    return Factors(
-        at.losses, at.length * norms, tuple(delta * scale for delta in deltas), tuple(inputs)
-    )
+    return Factors(at.losses, at.length * norms, tuple(delta * scale for delta in deltas), inputs)
 
 
 def join(parts: Sequence[Factors]) -> Factors:
@@ -241,7 +316,7 @@ class GroupGradients:
     """
 
     def __init__(self, layers: Sequence[Layer], size: Tensor) -> None:
-        shapes = [(layer.module.out_features, layer.columns) for layer in layers]
+        shapes = [(layer.outputs, layer.columns) for layer in layers]
         parameters = sum(out * columns for out, columns in shapes)
         self._layers = layers
         self._sums = layers[0].module.weight.new_zeros(len(size), parameters)
@@ -289,7 +364,7 @@ class GroupGradients:
 
 def _by_layer(flat: Tensor, layers: Sequence[Layer]) -> list[Tensor]:
     """View rows of all parameters, (B, parameters), as one matrix per layer, (B, out, columns)."""
-    shapes = [(layer.module.out_features, layer.columns) for layer in layers]
+    shapes = [(layer.outputs, layer.columns) for layer in layers]
     parts = torch.split(flat, [out * columns for out, columns in shapes], dim=1)
     return [part.view(len(flat), *shape) for part, shape in zip(parts, shapes, strict=True)]
 
@@ -327,7 +402,7 @@ def factored_cosines(
     if memory is not None:
         for rows, factors in _chunks(net, layers, memory, membership.memory, loss):
             gradients.add(membership.memory[rows], factors)
-    numbers = sum(layer.module.in_features + layer.module.out_features for layer in layers)
+    numbers = sum(layer.inputs + layer.outputs for layer in layers)
     keeps = len(current) * numbers <= KEPT
     kept: list[tuple[Tensor, Factors]] = []
     for rows, factors in _chunks(net, layers, current, membership.current, loss):
@@ -346,6 +421,7 @@ def _chunks(
     net: nn.Module, layers: Sequence[Layer], samples: Samples, group: Tensor, loss: LossFunction
 ) -> Iterator[tuple[Tensor, Factors]]:
     """Yield the rows of samples, sorted by group, and their factors."""
-    for rows in torch.split(torch.argsort(group, stable=True), CHUNK):
+    size = CHUNK if all(layer.inputs for layer in layers) else IMAGES
+    for rows in torch.split(torch.argsort(group, stable=True), size):
         part = samples.take(rows)
         yield rows, layer_factors(net, layers, part.x, part.y, loss)

@@ -3,21 +3,32 @@ from __future__ import annotations
 import pytest
 import torch
 
+from faircil.compute import exact_convolutions
 from faircil.learners import LEARNERS, Batch
-from faircil.nets import build_mlp
+from faircil.nets import build_conv, build_mlp
 from faircil.runs.graphs import GraphedStep
 from faircil.samples import Samples
 from learning import buffer_of, new_learner
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+NETS = {
+    "mlp": lambda: build_mlp(64, 3, (8,), 0),
+    "conv": lambda: build_conv((1, 8, 8), 3, (8,), 0),
+}
 
 
 @needs_gpu
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("method", [m for m, row in LEARNERS.items() if row.graphable])
-def test_replayed_steps_are_the_steps(method: str, weighted: bool) -> None:
+@pytest.mark.parametrize("kind", NETS)
+def test_replayed_steps_are_the_steps(kind: str, method: str, weighted: bool) -> None:
+    with exact_convolutions():
+        replay_and_compare(kind, method, weighted)
+
+
+def replay_and_compare(kind: str, method: str, weighted: bool) -> None:
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(300, 12, generator=generator).cuda()
+    x = torch.randn(300, 64, generator=generator).cuda()
     y = torch.randint(3, (300,), generator=generator).cuda()
     weights = torch.rand(300, generator=generator).cuda()
     z = torch.randint(2, (300,), generator=generator).cuda()
@@ -25,7 +36,7 @@ def test_replayed_steps_are_the_steps(method: str, weighted: bool) -> None:
     old = task.take(torch.arange(16).cuda()) if LEARNERS[method].replays else None
     nets = []
     for graphed in (False, True):
-        learner = new_learner(method, build_mlp(12, 3, (8,), 0).cuda())
+        learner = new_learner(method, NETS[kind]().cuda())
         for _ in range(2):  # tasks
             material = learner.begin_task(task, buffer_of(old))
             memory = material.memory

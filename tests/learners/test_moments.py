@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from copy import deepcopy
 from itertools import permutations
 
 import numpy as np
@@ -13,9 +15,15 @@ from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.learners.moments import PENALTIES, Moments, MomentsOptions
 from faircil.nets import build_mlp
-from faircil.runs.config import resolve
+from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
 from faircil.samples import Samples, concatenate
+from faircil.testing.learners import (
+    LearnerCase,
+    goes_on_from_a_saved_state,
+    predicts_every_seen_class,
+    same_seed_same_run,
+)
 from faircil.weighting.measures import MEASURES, Measure
 from small_runs import small_config, small_stream
 
@@ -200,6 +208,55 @@ def test_the_penalty_is_chosen_anew_only_with_many_new_rows() -> None:
     assert learner.rows_at_choice == len(first)
     learner.learn(third)
     assert learner.rows_at_choice == len(first) + len(second) + len(third)
+
+
+class TrainedCase(LearnerCase):
+    """Moments on activations of a net that the first task has trained."""
+
+    def config(self, **settings: object) -> RunConfig:
+        given = {"features": "trained", "width": 40, "average_last": 0.5, **settings}
+        return super().config(**given)
+
+
+@pytest.mark.parametrize(
+    "check", [same_seed_same_run, predicts_every_seen_class, goes_on_from_a_saved_state]
+)
+def test_trained_features_keep_the_contract(check: Callable[[LearnerCase], None]) -> None:
+    check(TrainedCase("moments", attribute=True))
+
+
+def test_the_first_task_trains_the_net_and_no_other_does() -> None:
+    nets = []
+    result = run(
+        TrainedCase("moments", attribute=True).config(epochs=3),
+        0,
+        stream=small_stream(attribute=True),
+        checkpoint=lambda state: nets.append(deepcopy(state.learner.net)),
+    )
+    assert [(e.task, e.epoch, e.passed is not None) for e in result.epochs] == [
+        (1, 1, False),
+        (1, 2, False),
+        (1, 3, False),
+        (1, 4, True),
+        (2, 1, True),
+        (3, 1, True),
+    ]
+    first, *later = nets[3:]
+    for net in later:
+        for name, value in net.features.state_dict().items():
+            assert torch.equal(value, first.features.state_dict()[name])
+    x = tasks()[0].x
+    beside = first.features(x)[:, 8:]  # of 8 activations
+    torch.testing.assert_close(beside, first.features.drawn(x))
+    assert first.features.width == 40
+
+
+def test_trained_features_need_room_beside_them() -> None:
+    with pytest.raises(
+        UsageError, match=r"`width=9` leaves no room .* 8 activations .* at least 10"
+    ):
+        learner_of(features="trained", width=9).learn(tasks()[0])
+    assert learner_of(features="trained")._width(tasks()[0]) == 200 + 8
 
 
 def test_the_worst_group_gains_by_its_measure() -> None:

@@ -4,10 +4,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from faircil.learners import Learner
+from faircil.errors import UsageError
+from faircil.learners import LEARNERS, Learner
+from faircil.learners.moments import Moments
+from faircil.learners.replay import Replay
 from faircil.nets import build_mlp
+from faircil.runs.config import resolve
+from faircil.runs.experiment import run
+from faircil.runs.state import RunState
 from faircil.samples import Samples
-from learning import batch_of, gradient, new_learner
+from learning import batch_of, buffer_of, gradient, new_learner, parameters
+from small_runs import small_config, small_stream
 
 TAU = 3.0
 
@@ -75,3 +82,43 @@ def test_a_step_is_one_of_sgd_with_momentum(learner: Learner) -> None:
         nn.utils.parameters_to_vector(learner.net.parameters()),
         nn.utils.parameters_to_vector(net.parameters()),
     )
+
+
+HEADED = [m for m, row in LEARNERS.items() if "predictor" in row.options.model_fields]
+
+
+@pytest.mark.parametrize("method", HEADED)
+def test_a_head_of_moments_predicts_and_leaves_training_alone(method: str) -> None:
+    ends: list[RunState] = []
+    accuracy = []
+    for head in ("net", "moments"):
+        config = small_config(method, attribute=True, predictor=head)
+        result = run(config, 0, stream=small_stream(attribute=True), checkpoint=ends.append)
+        accuracy.append(result.per_task[-1].accuracy)
+    own, fitted = (ends[len(ends) // 2 - 1].learner, ends[-1].learner)
+    assert torch.equal(parameters(own.net), parameters(fitted.net))
+    assert isinstance(fitted, Replay)
+    assert fitted.fitted is not None
+    # The head is the ridge solution of the buffer alone, on activations of the net as it is.
+    kept = ends[-1].buffer.samples
+    assert kept is not None
+    again = Moments.on_activations(fitted, kept)
+    x = small_stream(attribute=True).tasks[0].test.x
+    assert torch.equal(fitted.scores(x), again.scores(x))
+    assert not torch.equal(fitted.scores(x).argmax(1), own.scores(x).argmax(1))
+    assert accuracy[1] > 0.5
+    fitted.begin_task(kept, ends[-1].buffer)
+    torch.testing.assert_close(fitted.net(x).argmax(1), fitted.scores(x).argmax(1))
+
+
+def test_a_head_of_moments_needs_nothing_kept() -> None:
+    learner = new_learner("er", predictor="moments")
+    learner.end_task(buffer_of(None))
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(learner.scores(x), learner.net(x))
+
+
+def test_no_encoder_of_texts_is_copied_for_a_head_of_moments() -> None:
+    with pytest.raises(UsageError, match="`predictor=moments` copies the net after each task"):
+        resolve(dataset="biasbios-sample", overrides=["finetune=true", "predictor=moments"])

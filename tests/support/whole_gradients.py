@@ -167,6 +167,22 @@ FACTORED: dict[str, Callable[[], nn.Module]] = {
         nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.Softsign(), nn.LogSoftmax(dim=1)
     ),
     "sum": Sum,
+    "convolutions": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 2, 3)),
+        nn.Conv2d(1, 3, (2, 3), padding=(1, 2), dilation=(1, 2)),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(3, 2, 2, stride=2, bias=False),
+        nn.Flatten(),
+        nn.Linear(2, 5),
+        nn.Tanh(),
+        nn.Linear(5, 4),
+    ),
+    "frozen filters": lambda: frozen(
+        nn.Sequential(
+            nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(6, 4)
+        ),
+        "1.weight",
+    ),
 }
 OTHER: dict[str, Callable[[], nn.Module]] = {
     "conv": lambda: nn.Sequential(
@@ -190,6 +206,15 @@ OTHER: dict[str, Callable[[], nn.Module]] = {
     ),
     "norms": lambda: nn.Sequential(
         nn.Linear(6, 6), nn.GroupNorm(2, 6), nn.GELU(), nn.LayerNorm(6), nn.Linear(6, 4)
+    ),
+    "grouped filters": lambda: nn.Sequential(
+        nn.Unflatten(1, (2, 1, 3)), nn.Conv2d(2, 4, 1, groups=2), nn.Flatten(), nn.Linear(12, 4)
+    ),
+    "circular filters": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 2, 3)),
+        nn.Conv2d(1, 2, 2, padding=1, padding_mode="circular"),
+        nn.Flatten(),
+        nn.Linear(24, 4),
     ),
     "tied": Tied,
     "twice": Twice,
