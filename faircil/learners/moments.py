@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from faircil.compute import map_tasks, one_thread
+from faircil.compute import free_memory, map_tasks, one_thread
 from faircil.errors import UsageError
 from faircil.learners.base import (
     Count,
@@ -25,7 +25,6 @@ from faircil.learners.base import (
     unique_rows,
 )
 from faircil.moments import GroupChange
-from faircil.moments.calibration import fit_temperature
 from faircil.moments.evening import (
     TOLERANCE,
     Blocks,
@@ -36,14 +35,14 @@ from faircil.moments.evening import (
 )
 from faircil.moments.features import Patches, RandomRelu, Raw
 from faircil.moments.group_moments import GroupMoments, Key
-from faircil.moments.ridge import RidgeProblem
+from faircil.moments.ridge import RidgeProblem, fit_temperature
+from faircil.moments.sketch import Plan
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import disparity_matrix
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
-MEMORY = 2**31  # bytes of moments at most, where the width is not given
 FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
@@ -59,7 +58,10 @@ class MomentsOptions(Options):
     both; patches, of images"""
     width: Count | Literal["auto"] = "auto"
     """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
-    moments would take more than 2 GiB; 2049 for patches"""
+    moments would take more than 2 GiB, compressed if `rank` allows it; 2049 for patches"""
+    rank: Count | Literal["auto", "full"] = "auto"
+    """directions kept of each group's second moments: full, all of them; a number compresses them;
+    auto: full where they fit, else what 2 GiB hold, at least 50, which a note says"""
     ridge: Positive | Literal["auto"] = "auto"
     """penalty relative to the mean square of a feature; auto: of 1e-4, 1e-3, …, 1 the one with the
     smallest objective, chosen anew when there are 1.5 times as many rows"""
@@ -135,10 +137,10 @@ class Moments(Learner):
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
         if self.moments is None:
+            self.plan = self._planned(train)
             with torch.no_grad():
                 self.net = FeatureNet(self._features(train), self.classes).to(train.x.device)
-            dtype = getattr(torch, self.settings.arithmetic)
-            self.moments = GroupMoments(self.net.features.width, dtype, train.x.device)
+            self.moments = replace(self.plan, width=self.net.features.width).moments(train.x.device)
         record = self._change(lambda moments: moments.add(train, self.net.features))
         return replace(record, notes=self._notes(train))
 
@@ -265,26 +267,29 @@ class Moments(Learner):
         if kind == "raw":
             return Raw(train.x)
         if kind != "patches":
-            return RandomRelu(train.x, self._width(train), generator, inputs=kind == "both")
+            return RandomRelu(train.x, self.plan.width, generator, inputs=kind == "both")
         if self.image is None:
             raise UsageError(
                 "`features=patches` needs images, and this data is not known to be images; choose "
                 "`features=relu`"
             )
-        width = self.settings.width
-        filters = FILTERS if width == "auto" else Patches.filters_for(width)
-        return Patches(train.x, self.image, filters, generator)
+        return Patches(train.x, self.image, Patches.filters_for(self.plan.width), generator)
 
-    def _width(self, train: Samples) -> int:
-        if self.settings.width != "auto":
-            return self.settings.width
-        cells = self.classes * len(
-            {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+    def _planned(self, train: Samples) -> Plan:
+        """Choose the number of features and of directions; refuse what does not fit."""
+        kind, inputs = self.settings.features, train.x[0].numel()
+        values = {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+        width = wanted = None if self.settings.width == "auto" else self.settings.width
+        if kind == "raw":
+            width = wanted = inputs + 1
+        elif width is None and kind == "patches":
+            width = Patches.width_for(FILTERS)
+        elif width is None:
+            width = min(max(len(train), NARROWEST), WIDEST) + (inputs if kind == "both" else 0)
+        plan = Plan(width, self.classes * len(values), getattr(torch, self.settings.arithmetic))
+        return plan.made_to_fit(
+            self.settings.rank, free_memory(train.x.device), fixed=wanted is not None
         )
-        size = 8 if self.settings.arithmetic == "float64" else 4
-        largest = int((2 * MEMORY / (size * cells)) ** 0.5)
-        width = min(max(len(train), NARROWEST), WIDEST, largest)
-        return width + (train.x[0].numel() if self.settings.features == "both" else 0)
 
 
 def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:

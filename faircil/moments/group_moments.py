@@ -14,10 +14,11 @@ and what is removed leaves no trace but rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from faircil.samples import Samples, rows_of_groups, unique_rows
 PANEL = 512
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
 Key = tuple[int, ...]  # class and attribute values
+FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class GroupMoments:
     device : torch.device
     """
 
+    separate: ClassVar[bool] = True  # cells have nothing in common: threads may add to several
+
     width: int
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -128,19 +132,12 @@ class GroupMoments:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def add(self, samples: Samples, features: Callable[[Tensor], Tensor]) -> None:
-        """Add rows: one pass over them.
-
-        Parameters
-        ----------
-        samples : Samples
-        features : callable
-            Maps inputs, (m, ...), to features, (m, d).
-        """
+    def add(self, samples: Samples, features: FeatureMap) -> None:
+        """Add rows: one pass over them."""
         self.seen.add(samples)
         self._sum(samples, features, sign=1)
 
-    def remove(self, samples: Samples, features: Callable[[Tensor], Tensor]) -> None:
+    def remove(self, samples: Samples, features: FeatureMap) -> None:
         """Remove rows that were added: what is left are the sums without them.
 
         Raises
@@ -160,14 +157,18 @@ class GroupMoments:
                 f"moments of {other.width} features in {other.dtype} cannot be merged with those "
                 f"of {self.width} in {self.dtype}; use the same features and precision"
             )
+        if type(other) is not type(self):
+            raise UsageError(
+                f"{type(other).__name__} cannot be merged with {type(self).__name__}: the ones are "
+                "exact and the others compressed; make all of them in the same way"
+            )
         self.seen.merge(other.seen)
         self._open([key for key in other.keys if key not in self.keys])
-        mine, theirs = self._cells(), other._cells()
-        for key, n, first, flat in zip(other.keys, other.count, other.first, theirs, strict=True):
-            place = self.keys.index(key)
+        places = [self.keys.index(key) for key in other.keys]
+        for place, n, first in zip(places, other.count, other.first, strict=True):
             self.count[place] += n
             self.first[place] += first.to(self.device)
-            mine[place].add_(flat.to(self.device))
+        self._merge_second(other, places)
 
     def combined(self, weights: Tensor) -> Tensor:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
@@ -182,11 +183,13 @@ class GroupMoments:
         flat = self.panels.doubled(matrix)
         return torch.cat([block @ flat for block in self.second])
 
-    def products(self, x: Tensor) -> Tensor:
-        """Return ``S_c x`` for x of shape (d, k) and each cell, (cells, d, k)."""
+    def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
+        """Return ``S_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
         threads = self.device.type == "cpu" and self.width >= PANEL
+        flats = self._cells()
+        chosen = flats if cells is None else [flats[cell] for cell in cells]
         return torch.stack(
-            map_tasks(lambda cell: self.panels.product(cell, x), self._cells(), threads=threads)
+            map_tasks(lambda flat: self.panels.product(flat, x), chosen, threads=threads)
         )
 
     def _cells(self) -> list[Tensor]:
@@ -197,12 +200,26 @@ class GroupMoments:
         """Make room for new cells."""
         if not keys:
             return
-        shape = (len(keys), self.panels.size)
         self.keys += keys
         self.count += [0] * len(keys)
         empty = torch.zeros(len(keys), self.width, dtype=self.dtype, device=self.device)
         self.first += list(empty)
+        self._open_second(len(keys))
+
+    def _open_second(self, number: int) -> None:
+        shape = (number, self.panels.size)
         self.second.append(torch.zeros(shape, dtype=self.dtype, device=self.device))
+
+    def _add_second(self, cell: int, phi: Tensor, sign: int) -> None:
+        """Add ``sign · φᵀφ`` of features φ, (m, d), to a cell."""
+        for columns, panel in self.panels.of(self._cells()[cell]):
+            panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
+
+    def _merge_second(self, other: GroupMoments, places: Sequence[int]) -> None:
+        """Add the second moments of other cells to those at ``places``."""
+        mine = self._cells()
+        for place, flat in zip(places, other._cells(), strict=True):
+            mine[place].add_(flat.to(self.device))
 
     def _close(self) -> None:
         """Drop cells without rows."""
@@ -214,25 +231,23 @@ class GroupMoments:
             values = getattr(self, name)
             setattr(self, name, [value for value, keep in zip(values, kept, strict=True) if keep])
 
-    def _sum(self, samples: Samples, features: Callable[[Tensor], Tensor], sign: int) -> None:
+    def _sum(self, samples: Samples, features: FeatureMap, sign: int) -> None:
         keys, index = unique_rows(samples.keys())
         named = [tuple(key) for key in keys.tolist()]
         self._open([key for key in named if key not in self.keys])
-        rows_of, cells = rows_of_groups(index, len(named)), self._cells()
+        rows_of = rows_of_groups(index, len(named))
 
         def sum_cell(number: int) -> None:
             place, rows = self.keys.index(named[number]), rows_of[number]
             self.count[place] += sign * len(rows)
-            first, flat = self.first[place], cells[place]
             for part in chunks_of(len(rows), ROWS):
                 phi = features(samples.x.index_select(0, rows[part])).to(self.dtype)
-                first.add_(phi.sum(dim=0), alpha=sign)
-                for columns, panel in self.panels.of(flat):
-                    panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
+                self.first[place].add_(phi.sum(dim=0), alpha=sign)
+                self._add_second(place, phi, sign)
 
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
-        map_tasks(sum_cell, order, threads=self.device.type == "cpu")
+        map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
 
 
 class SeenRows:

@@ -3,16 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from faircil.errors import DataError
 from faircil.moments import ridge
-from faircil.moments.ridge import RidgeProblem
+from faircil.moments.evening import equal_shares
+from faircil.moments.ridge import RidgeProblem, fit_temperature, left_out_draws
 from moment_data import (
     SIZES,
     WIDTH,
     features,
     grouped_samples,
+    labels_of,
     moments_of,
     plain_losses,
     plain_ridge,
@@ -20,6 +23,7 @@ from moment_data import (
     rows_by_group,
 )
 
+LARGE = {(0, 0): 900, (0, 1): 300, (1, 0): 600, (1, 1): 600, (2, 0): 900, (2, 1): 200}
 WEIGHTS = np.array([0.1, 0.25, 0.2, 0.05, 0.3, 0.1])
 
 
@@ -165,3 +169,36 @@ def test_singular_moments_are_an_error_that_says_what_to_do() -> None:
     moments = moments_of(grouped_samples({(0, 0): 2, (1, 0): 2}))
     with pytest.raises(DataError, match=r"singular.*larger `ridge`"):
         problem_of(moments, ridge=0.0).solve(np.array([0.5, 0.5]))
+
+
+def likelihood(scores: Tensor, y: Tensor) -> float:
+    return float(torch.nn.functional.cross_entropy(scores, y))
+
+
+def test_the_temperature_is_nearly_the_best_for_rows_that_were_not_seen() -> None:
+    problem = problem_of(moments_of(grouped_samples(LARGE)))
+    share = equal_shares(labels_of(problem))
+    solution = problem.solve(share)
+    found = fit_temperature(problem, solution, share)
+    even = dict.fromkeys(LARGE, 400)
+    unseen = grouped_samples(even, seed=9)
+    scores = features(unseen.x) @ solution.head
+    best = min(likelihood(scores / t, unseen.y) for t in np.geomspace(0.01, 10, 200))
+    assert likelihood(scores / found, unseen.y) < best + 0.005
+    assert likelihood(scores, unseen.y) > best + 0.05
+
+
+def test_draws_have_the_moments_of_rows_that_were_left_out() -> None:
+    problem = problem_of(moments_of(grouped_samples(LARGE)))
+    solution = problem.solve(equal_shares(labels_of(problem)))
+    scores, label = left_out_draws(problem, solution, torch.arange(len(problem)))
+    away = scores - torch.nn.functional.one_hot(label)[:, None, :]
+    drawn = away.square().sum(dim=2).mean(dim=1).numpy()
+    # The mean of 200 draws; their deviation is that of a single loss.
+    errors = solution.left_out.errors * np.sqrt(problem.size.numpy() / scores.shape[1])
+    assert (np.abs(drawn - solution.left_out.losses) < 4 * errors).all()
+
+
+def test_one_class_needs_no_temperature() -> None:
+    problem = problem_of(moments_of(grouped_samples({(0, 0): 20, (0, 1): 10})))
+    assert fit_temperature(problem, problem.solve(np.full(2, 0.5)), np.full(2, 0.5)) == 1.0
