@@ -26,17 +26,17 @@ from faircil.learners.base import (
 )
 from faircil.moments import GroupChange
 from faircil.moments.evening import (
+    MOST,
     TOLERANCE,
     Blocks,
     Criterion,
     Evening,
-    equal_shares,
     even_out,
 )
 from faircil.moments.features import Patches, RandomRelu, Raw
 from faircil.moments.group_moments import GroupMoments, Key
 from faircil.moments.ridge import RidgeProblem, fit_temperature
-from faircil.moments.sketch import Plan
+from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import disparity_matrix
@@ -47,6 +47,8 @@ FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
+MANY_COPIES = 0.1  # share of rows that equal others
+SPENT = 4  # solutions after a removal at most: with the shares, the present weights, two steps
 FEW = 1e-6  # smallest weight, relative to that of equal groups, that a later task begins with
 
 
@@ -115,11 +117,15 @@ class Moments(Learner):
     After any order of tasks the solution is that of weighted training on all rows seen, which are
     not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW; there is no
     net to train, and settings of training have no effect.
+
+    Rows with an unknown attribute value (negative) count for their class, by their part of its
+    rows; they are a group that is compared with none, so its weight stays.
     """
 
     options = MomentsOptions
     one_pass = True
     graphable = False
+    takes_unknown = True
 
     net: FeatureNet
     settings: MomentsOptions
@@ -145,14 +151,17 @@ class Moments(Learner):
         return replace(record, notes=self._notes(train))
 
     def forget(self, rows: Samples) -> PassRecord:
-        """Remove rows that were learned: the solution is then the one that never saw them."""
-        return self._change(lambda moments: moments.remove(rows, self.net.features))
+        """Remove rows that were learned: the solution is then the one that never saw them.
+
+        Weights begin with the present ones, and few solutions are spent on better ones.
+        """
+        return self._change(lambda moments: moments.remove(rows, self.net.features), most=SPENT)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return scores divided by the temperature; −inf for classes that were not seen."""
         return super().logits(x) / self.temperature
 
-    def _change(self, change: Callable[[GroupMoments], None]) -> PassRecord:
+    def _change(self, change: Callable[[GroupMoments], None], most: int = MOST) -> PassRecord:
         """Change the moments, and solve anew."""
         if self.moments is None:
             raise UsageError("nothing was learned yet, so nothing can be removed; learn rows first")
@@ -160,11 +169,11 @@ class Moments(Learner):
         with torch.no_grad():
             change(self.moments)
             summed = time.perf_counter()
-            record = self._refit(self.moments)
+            record = self._refit(self.moments, most)
         solved = time.perf_counter()
         return replace(record, summing=summed - start, solving=solved - summed)
 
-    def _refit(self, moments: GroupMoments) -> PassRecord:
+    def _refit(self, moments: GroupMoments, most: int) -> PassRecord:
         """Choose penalty and weights, and set the head; return what is recorded."""
         keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
         groups = groups_of(moments, keys, group)
@@ -174,7 +183,7 @@ class Moments(Learner):
         start = Blocks.of(criterion).weights(np.log(known))
 
         problem = RidgeProblem(moments, group, label, self.ridge)
-        evening = self.evening = self._evened(problem, criterion, start)
+        evening = self.evening = self._evened(problem, criterion, start, most)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         with one_thread():
@@ -199,8 +208,11 @@ class Moments(Learner):
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
         """Return what the weights minimise; with fixed weights, nothing is compared."""
         kind = self.settings.group_weights
-        matrix = disparity_matrix(self.measure, groups)
-        share = equal_shares(label)
+        known = np.flatnonzero((groups.attribute.reshape(len(groups), -1) >= 0).all(axis=1))
+        compared = disparity_matrix(self.measure, groups.take(known))
+        matrix = np.zeros((len(compared), len(groups)))
+        matrix[:, known] = compared
+        share = shares_of(groups, label, known)
         if kind == "class":
             share = groups.size / np.bincount(label, groups.size)[label] / (label.max() + 1)
         if kind == "samples":
@@ -213,7 +225,9 @@ class Moments(Learner):
             left_out=self.settings.evened == "left-out",
         )
 
-    def _evened(self, problem: RidgeProblem, criterion: Criterion, start: Floats) -> Evening:
+    def _evened(
+        self, problem: RidgeProblem, criterion: Criterion, start: Floats, most: int
+    ) -> Evening:
         """Choose the weights and, with enough new rows, the penalty.
 
         With the weights that suit a penalty, its neighbours are tried. If one comes close, the
@@ -233,7 +247,7 @@ class Moments(Learner):
         elif not self.rows_at_choice:
             self.ridge = PENALTIES[int(np.argmin(values(PENALTIES, start)))]
         evening = even_out(
-            problem.with_ridge(self.ridge), criterion, start if self.relative else None
+            problem.with_ridge(self.ridge), criterion, start if self.relative else None, most=most
         )
         if given != "auto" or rows < MUCH_MORE * self.rows_at_choice:
             return evening
@@ -251,16 +265,32 @@ class Moments(Learner):
             self.ridge, evening = ridge, other
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
-        """Say if inputs are on another scale than those of the first task."""
+        """Say if moments are compressed, rows are copies, or inputs on another scale."""
+        moments, plan, notes = self.moments, self.plan, []
+        assert moments is not None
+        if plan.rank is not None and len(moments.seen) == len(train):
+            exact = replace(plan, rank=None)
+            notes.append(
+                f"moments are compressed to {plan.rank} directions of each group, "
+                f"{in_gib(plan.second)} instead of {in_gib(exact.second)}: what is even with them "
+                "is nearly so without; `rank='full'` keeps all, and only then rows can be removed"
+            )
+        copies = moments.seen.copies
+        if copies > MANY_COPIES:
+            notes.append(
+                f"{copies:.0%} of the rows so far are copies of others: a row is not left out "
+                "while its copy is there, so left-out losses of groups with many copies are too "
+                "small; remove copies from the data if they are no rows of their own"
+            )
         if isinstance(self.net.features, Patches):
-            return ()
+            return tuple(notes)
         far = self.net.features.standardise.far(train.x.flatten(1))
-        if far <= ANOTHER_SCALE:
-            return ()
-        return (
-            f"{far:.0%} of the input values are further from those of the first task than anything "
-            "there; if they are in other units, convert them",
-        )
+        if far > ANOTHER_SCALE:
+            notes.append(
+                f"{far:.0%} of the input values are further from those of the first task than "
+                "anything there; if they are in other units, convert them"
+            )
+        return tuple(notes)
 
     def _features(self, train: Samples) -> Raw | RandomRelu | Patches:
         kind, generator = self.settings.features, self.generators.method
@@ -297,6 +327,21 @@ def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], li
     cells = [key if by_attribute else key[:1] for key in moments.keys]
     keys = sorted(set(cells))
     return keys, [keys.index(key) for key in cells]
+
+
+def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
+    """Return p, (G,): equal over classes, and over the groups of a class with a known attribute.
+
+    Groups without one count by their part of the rows of the class.
+    """
+    share: Floats = groups.size / np.bincount(label, groups.size)[label]
+    rest = np.ones(label.max() + 1)
+    unknown = np.setdiff1d(np.arange(len(label)), known)
+    np.subtract.at(rest, label[unknown], share[unknown])
+    share /= len(rest)
+    _, index, number = np.unique(label[known], return_inverse=True, return_counts=True)
+    share[known] = rest[label[known]] / (len(rest) * number[index])
+    return share
 
 
 def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:

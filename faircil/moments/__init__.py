@@ -21,7 +21,7 @@ class GroupChange:
     label : int
         Class.
     attribute : tuple of int
-        Attribute values; empty if groups are classes.
+        Attribute values; empty if groups are classes. A negative one is unknown.
     samples : int
         Seen so far.
     weight : float

@@ -92,13 +92,11 @@ class Panels:
             panel[:, rows.stop - rows.start :] *= 2
         return flat
 
-    def product(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return the symmetric matrix times x, (d, k), without unpacking it."""
-        out = torch.zeros_like(x)
+    def add_product(self, out: Tensor, flat: Tensor, x: Tensor) -> None:
+        """Add the symmetric matrix times x, (d, k), to ``out``, without unpacking it."""
         for rows, panel in self.of(flat):
             out[rows].addmm_(panel, x[rows.start :])
             out[rows.stop :].addmm_(panel[:, rows.stop - rows.start :].T, x[rows])
-        return out
 
 
 @dataclass
@@ -183,14 +181,21 @@ class GroupMoments:
         flat = self.panels.doubled(matrix)
         return torch.cat([block @ flat for block in self.second])
 
+    def squares(self, x: Tensor) -> Tensor:
+        """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""
+        return self.traces(x @ x.T)
+
     def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
         """Return ``S_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
         threads = self.device.type == "cpu" and self.width >= PANEL
-        flats = self._cells()
-        chosen = flats if cells is None else [flats[cell] for cell in cells]
-        return torch.stack(
-            map_tasks(lambda flat: self.panels.product(flat, x), chosen, threads=threads)
+        flats, chosen = self._cells(), range(len(self)) if cells is None else cells
+        found = x.new_zeros(len(chosen), *x.shape)
+        map_tasks(
+            lambda place: self.panels.add_product(found[place], flats[chosen[place]], x),
+            range(len(chosen)),
+            threads=threads,
         )
+        return found
 
     def _cells(self) -> list[Tensor]:
         """Return views of the flat arrays, one per cell."""
@@ -263,6 +268,11 @@ class SeenRows:
 
     def __len__(self) -> int:
         return len(self.sums)
+
+    @property
+    def copies(self) -> float:
+        """Share of the rows that equal an earlier one."""
+        return float((self.sums[1:] == self.sums[:-1]).sum()) / max(len(self), 1)
 
     def add(self, samples: Samples) -> None:
         """Take note of rows."""

@@ -35,7 +35,7 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
-AT_ONCE = 2**26  # numbers of products with second moments that are kept at the same time
+AT_ONCE = 2**25  # numbers of products with second moments that are kept at the same time
 COLUMNS = 64  # of a head with more classes, where not all products are kept
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
@@ -119,6 +119,7 @@ class RidgeProblem:
         if not self.whole and self.classes > COLUMNS:
             columns = _signs(self.classes, COLUMNS, generator) / COLUMNS**0.5
         self.columns = columns.to(device=device, dtype=dtype)
+        self.summed: dict[bytes, Tensor] = {}  # the last sum over groups, by its weights
 
     def __len__(self) -> int:
         return len(self.size)
@@ -174,16 +175,13 @@ class RidgeProblem:
         moments, size = self.moments, self.size
         w = torch.tensor(weights, dtype=size.dtype, device=size.device)
         per_row = w / size
-        matrix = moments.combined(per_row[self.group])
-        matrix.diagonal().add_(self.penalty)
-        factor = cholesky(matrix)
-        del matrix
+        factor = cholesky(self._matrix(weights, per_row))
         target = size.new_zeros(self.classes, moments.width)
         target.index_add_(0, self.label, per_row[:, None] * self.first)
         head = torch.cholesky_solve(target.T, factor)
         each = torch.arange(len(size), device=size.device)
         own = (self.first @ head)[each, self.label]
-        losses = (self._by_group(moments.traces(head @ head.T)) - 2 * own) / size + 1
+        losses = (self._by_group(moments.squares(head)) - 2 * own) / size + 1
         inverse = torch.cholesky_inverse(factor)
         leverage = per_row * self._by_group(moments.traces(inverse)) / size
         del inverse
@@ -200,6 +198,18 @@ class RidgeProblem:
             loss_slopes=_floats(slopes),
             leverage_slopes=_floats(spread),
         )
+
+    def _matrix(self, weights: Floats, per_row: Tensor) -> Tensor:
+        """Return A; its sum over groups is kept for the next solution, with another penalty."""
+        key = weights.tobytes()
+        summed = self.summed.get(key)
+        if summed is None:
+            summed = self.moments.combined(per_row[self.group])
+            self.summed.clear()
+            self.summed[key] = summed
+        matrix = summed.clone()
+        matrix.diagonal().add_(self.penalty)
+        return matrix
 
     def _looked_at(
         self, w: Tensor, head: Tensor, factor: Tensor, with_slopes: bool
@@ -226,14 +236,13 @@ class RidgeProblem:
         # What the sums over all groups are compared with, see `_between`.
         solved = None if self.whole or not with_slopes else torch.cholesky_solve(known, factor)
         for part in self._parts():
-            products = self._products(known, part) / size[part, None, None]
+            products = self._products(known, part).div_(size[part, None, None])
             on_head, on_probes = products[:, :, :k], products[:, :, k:]
             variance[part] = self._variance(head, on_head, part)
             if not with_slopes:
                 continue
-            rest = (self.first[part] / size[part, None])[:, :, None] * self.columns[
-                self.label[part], None, :
-            ] - on_head
+            mean = (self.first[part] / size[part, None])[:, :, None]
+            rest = torch.baddbmm(on_head, mean, self.columns[self.label[part], None], beta=-1)
             here = part[:, None], part[None, :]
             slopes[here] = -2 * self._inner(factor, rest)
             pairs[here] = self._inner(factor, on_probes) / PROBES
@@ -269,7 +278,7 @@ class RidgeProblem:
 
     def scores(self, head: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean, (P, C), and covariance, (P, C, C), of the scores of P groups."""
-        on_head = self._products(head, part) / self.size[part, None, None]
+        on_head = self._products(head, part).div_(self.size[part, None, None])
         mean = self._mean(head, part)
         return mean, head.T @ on_head - mean[:, :, None] * mean[:, None, :]
 

@@ -1,21 +1,20 @@
 """Compressed moments: a cell keeps its main directions, and all cells share what is left.
 
-A cell's second moments are ``S = UᵀU + E`` with at most r rows U, (r, d), instead of (d, d): r·d
-numbers instead of d²/2. U comes from Frequent Directions (Liberty 2013; Ghashami et al. 2016): where
-rows do not fit any more, they are turned to the main axes of what is there, and the least are *shed*.
-Shrinking only the last ``SHRUNK`` of the kept rows loses less in practice, and keeps a bound (Desai
-et al. 2016).
+A cell's second moments are ``S = UᵀU + E`` with at most r rows U, (r, d): r·d numbers instead of
+d²/2. U comes from Frequent Directions (Liberty 2013; Ghashami et al. 2016): where rows do not fit any
+more, they are turned to the main axes of what is there, and the least are *shed*. Only the last
+``SHRUNK`` of the kept rows lose with them, which is closer in practice (Desai et al. 2016).
 
-What is shed is not lost. ``E = Σ_c E_c`` over all cells is kept, one matrix (d, d), and of each cell
-``t_c = tr E_c``. A cell is then taken as
+What is shed is not lost. ``E = Σ_c E_c`` over all cells is kept, one matrix (d, d), and ``t_c = tr
+E_c`` of each cell. A cell is then taken as
 
     S̃_c = U_cᵀU_c + (t_c/t) E,  t = Σ_c t_c.
 
 - Each S̃_c is positive semi-definite and has the trace of S_c, and ``Σ_c S̃_c = Σ_c S_c``: with the
   same weight for all rows, the solution is exact. So it is while no cell has more than r rows.
-- In each shedding with threshold δ, nothing larger than δ leaves in any direction, and δ leaves in at
-  least k + 1 directions, k the number of rows that shrink. So ``‖E_c‖₂ ≤ t_c/(k + 1)``; summed up,
-  ``‖E‖₂ ≤ t/(k + 1)``; and together ``‖S̃_c − S_c‖₂ ≤ t_c/(k + 1)``: a bound that is known.
+- Where rows are shed with a threshold δ, no more than δ leaves in any direction, and δ leaves in at
+  least k + 1 directions, k the number of kept rows that lose. So ``‖E_c‖₂ ≤ t_c/(k + 1)``, and
+  summed up ``‖E‖₂ ≤ t/(k + 1)``. Together ``‖S̃_c − S_c‖₂ ≤ t_c/(k + 1)``: a bound that is known.
 """
 
 from __future__ import annotations
@@ -86,18 +85,20 @@ class SketchedMoments(GroupMoments):
             found[cells].index_add_(0, cell, ((rows @ matrix) * rows).sum(dim=1))
         return found
 
+    def squares(self, x: Tensor) -> Tensor:
+        """Return ``tr(xᵀ S̃_c x)`` for x of shape (d, k) and each cell, (cells,)."""
+        found = self._parts() * (x * (self.rest @ x)).sum()
+        for cells, rows, cell in self._stacked():
+            found[cells].index_add_(0, cell, (rows @ x).square().sum(dim=1))
+        return found
+
     def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
         """Return ``S̃_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
-        shared, parts = self.rest @ x, self._parts().tolist()
-        chosen = range(len(self)) if cells is None else cells
-        return torch.stack(
-            [
-                torch.addmm(shared * parts[c], self.rows[c].T, self.rows[c] @ x)
-                if len(self.rows[c])
-                else shared * parts[c]
-                for c in chosen
-            ]
-        )
+        chosen = list(range(len(self)) if cells is None else cells)
+        found = self._parts()[chosen, None, None] * (self.rest @ x)
+        for place, cell in enumerate(chosen):
+            found[place].addmm_(self.rows[cell].T, self.rows[cell] @ x)
+        return found
 
     @property
     def _shrunk(self) -> int:
@@ -151,7 +152,8 @@ class SketchedMoments(GroupMoments):
         lost = turned[first:] * (1 - kept[first:]).sqrt().to(self.dtype)[:, None]
         self.rest.addmm_(lost.T, lost)
         self.shed[cell] += float(((1 - kept) * square).sum())
-        return turned[: self.rank] * kept[: self.rank].sqrt().to(self.dtype)[:, None]
+        left: Tensor = turned[: self.rank] * kept[: self.rank].sqrt().to(self.dtype)[:, None]
+        return left
 
 
 @dataclass(frozen=True)

@@ -335,5 +335,7 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
 
 def _group_name(group: GroupChange, names: Names) -> str:
     """Return the class and, where groups have one, the attribute value."""
-    values = (names.attribute_values[value] for value in group.attribute)
+    values = (
+        names.attribute_values[value] if value >= 0 else "unknown" for value in group.attribute
+    )
     return ", ".join((names.classes[group.label], *values))

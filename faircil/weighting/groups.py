@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,14 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    def take(self, index: Integers) -> Groups:
+        """Return the groups at ``index``."""
+        taken: dict[str, Any] = {}
+        for part in fields(Groups):
+            values = getattr(self, part.name)
+            taken[part.name] = None if values is None else values[index]
+        return Groups(**taken)
 
 
 @dataclass(frozen=True)
