@@ -162,11 +162,11 @@ class GroupMoments:
             )
         self.seen.merge(other.seen)
         self._open([key for key in other.keys if key not in self.keys])
-        places = [self.keys.index(key) for key in other.keys]
-        for place, n, first in zip(places, other.count, other.first, strict=True):
-            self.count[place] += n
-            self.first[place] += first.to(self.device)
-        self._merge_second(other, places)
+        for theirs, key in enumerate(other.keys):
+            place = self.keys.index(key)
+            self._merge_second(place, other, theirs)
+            self.count[place] += other.count[theirs]
+            self.first[place] += other.first[theirs].to(self.device)
 
     def combined(self, weights: Tensor) -> Tensor:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
@@ -216,15 +216,13 @@ class GroupMoments:
         self.second.append(torch.zeros(shape, dtype=self.dtype, device=self.device))
 
     def _add_second(self, cell: int, phi: Tensor, sign: int) -> None:
-        """Add ``sign · φᵀφ`` of features φ, (m, d), to a cell."""
+        """Add ``sign · φᵀφ`` of features φ, (m, d), to a cell, before n and s change."""
         for columns, panel in self.panels.of(self._cells()[cell]):
             panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
 
-    def _merge_second(self, other: GroupMoments, places: Sequence[int]) -> None:
-        """Add the second moments of other cells to those at ``places``."""
-        mine = self._cells()
-        for place, flat in zip(places, other._cells(), strict=True):
-            mine[place].add_(flat.to(self.device))
+    def _merge_second(self, cell: int, other: GroupMoments, theirs: int) -> None:
+        """Add the second moments of another cell, before n and s change."""
+        self._cells()[cell].add_(other._cells()[theirs].to(self.device))
 
     def _close(self) -> None:
         """Drop cells without rows."""
@@ -244,11 +242,11 @@ class GroupMoments:
 
         def sum_cell(number: int) -> None:
             place, rows = self.keys.index(named[number]), rows_of[number]
-            self.count[place] += sign * len(rows)
             for part in chunks_of(len(rows), ROWS):
                 phi = features(samples.x.index_select(0, rows[part])).to(self.dtype)
-                self.first[place].add_(phi.sum(dim=0), alpha=sign)
                 self._add_second(place, phi, sign)
+                self.count[place] += sign * len(phi)
+                self.first[place].add_(phi.sum(dim=0), alpha=sign)
 
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))

@@ -16,6 +16,21 @@ With weights w_g over groups and a penalty λ:
 - ``∂h_g/∂w_k = δ_gk h_g/w_g − (w_g/n_g²) tr(A⁻¹ S_k A⁻¹ S_g)/n_k``. These traces would take a
   product of (d, d) matrices for each group; a few random ±1 vectors estimate them, which is enough
   for a direction of search. All values are exact.
+
+With many groups and classes, products of (G, d, C) numbers do not fit. Beyond ``AT_ONCE`` of them:
+
+- Groups are looked at class by class. Slopes between classes are replaced by their mean, which is
+  known: ``Σ_h w_h R_h = λ W``, so ``Σ_h w_h ∂ℓ_h/∂w_g = −2λ ⟨W, A⁻¹ R_g⟩``; and ``Σ_h (w_h/n_h) S_h
+  = A − λ I`` gives the same for leverages. Equalized odds compares groups of one class, where this
+  mean cancels.
+- ``COLUMNS`` random ±1 combinations Z of the columns of W, ``E[ZZᵀ] = I``, stand for all of them in
+  slopes and standard errors. Losses and leverages stay exact.
+
+Least-squares scores are near 0 and 1, so their softmax is almost flat. ``softmax(scores/T)`` with
+the right T is calibrated, and T is fitted without rows: the scores of a group have mean μ and
+covariance Σ; for rows that were left out, ``e_y + (μ − e_y)/(1 − h)`` and ``Σ/(1 − h)²``. T
+minimises the mean negative log-likelihood of Gaussian draws with these, each group by its share;
+of very many groups, some stand for all.
 """
 
 from __future__ import annotations
@@ -40,7 +55,7 @@ COLUMNS = 64  # of a head with more classes, where not all products are kept
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
-DRAWS = 200  # per group
+DRAWS = 200  # scores per group, for the temperature
 RANGE = (-5.0, 3.0)  # of log T
 
 

@@ -1,20 +1,24 @@
 """Compressed moments: a cell keeps its main directions, and all cells share what is left.
 
-A cell's second moments are ``S = UᵀU + E`` with at most r rows U, (r, d): r·d numbers instead of
-d²/2. U comes from Frequent Directions (Liberty 2013; Ghashami et al. 2016): where rows do not fit any
-more, they are turned to the main axes of what is there, and the least are *shed*. Only the last
-``SHRUNK`` of the kept rows lose with them, which is closer in practice (Desai et al. 2016).
+A cell's second moments are ``S = ssᵀ/n + UᵀU + E``: its mean, at most r rows U, (r, d), and what is
+left, E. That is r·d numbers instead of d²/2. U comes from Frequent Directions (Liberty 2013;
+Ghashami et al. 2016) of rows minus their mean: where rows do not fit any more, they are turned to
+the main axes of what is there, and the least are *shed*. Only the last ``SHRUNK`` of the kept rows
+lose with them, which is closer in practice (Desai et al. 2016).
 
 What is shed is not lost. ``E = Σ_c E_c`` over all cells is kept, one matrix (d, d), and ``t_c = tr
 E_c`` of each cell. A cell is then taken as
 
-    S̃_c = U_cᵀU_c + (t_c/t) E,  t = Σ_c t_c.
+    S̃_c = s_c s_cᵀ/n_c + U_cᵀU_c + (t_c/t) E,  t = Σ_c t_c.
 
-- Each S̃_c is positive semi-definite and has the trace of S_c, and ``Σ_c S̃_c = Σ_c S_c``: with the
-  same weight for all rows, the solution is exact. So it is while no cell has more than r rows.
+- Each S̃_c has the trace of S_c, and a positive semi-definite covariance, so that no loss is
+  negative. ``Σ_c S̃_c = Σ_c S_c``: with the same weight for all rows, the solution is exact. While
+  no cell has more than r rows, everything is.
 - Where rows are shed with a threshold δ, no more than δ leaves in any direction, and δ leaves in at
   least k + 1 directions, k the number of kept rows that lose. So ``‖E_c‖₂ ≤ t_c/(k + 1)``, and
   summed up ``‖E‖₂ ≤ t/(k + 1)``. Together ``‖S̃_c − S_c‖₂ ≤ t_c/(k + 1)``: a bound that is known.
+- Parts of a cell with means μ, μ' and n, n' rows have together the rows of both and one more,
+  ``√(n n'/(n + n')) (μ − μ')``: so batches are added and sites merged.
 """
 
 from __future__ import annotations
@@ -63,6 +67,12 @@ class SketchedMoments(GroupMoments):
         """Largest possible ``‖S̃_c − S_c‖₂`` of each cell, (cells,)."""
         return torch.tensor(self.shed, dtype=torch.float64) / (self._shrunk + 1)
 
+    def merge(self, other: GroupMoments) -> None:
+        """Add the sums of other rows, made with the same features."""
+        super().merge(other)
+        assert isinstance(other, SketchedMoments)
+        self.rest += other.rest.to(self.device)
+
     def remove(self, samples: Samples, features: FeatureMap) -> None:
         """Refuse: what was shed cannot be told apart any more."""
         del features
@@ -97,7 +107,8 @@ class SketchedMoments(GroupMoments):
         chosen = list(range(len(self)) if cells is None else cells)
         found = self._parts()[chosen, None, None] * (self.rest @ x)
         for place, cell in enumerate(chosen):
-            found[place].addmm_(self.rows[cell].T, self.rows[cell] @ x)
+            rows = self._with_mean(cell)
+            found[place].addmm_(rows.T, rows @ x)
         return found
 
     @property
@@ -112,9 +123,14 @@ class SketchedMoments(GroupMoments):
     def _stacked(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield cells, their rows below each other, and the cell of each row, from 0."""
         for cells in chunks_of(len(self), max(1, ROWS // self.rank)):
-            rows = self.rows[cells]
+            rows = [self._with_mean(cell) for cell in range(cells.start, cells.stop)]
             sizes = torch.tensor([len(own) for own in rows], device=self.device)
             yield cells, torch.cat(rows), torch.repeat_interleave(sizes)
+
+    def _with_mean(self, cell: int) -> Tensor:
+        """Return U and s/√n below, (at most r + 1, d)."""
+        mean = self.first[cell] / max(self.count[cell], 1) ** 0.5
+        return torch.cat([self.rows[cell], mean[None]])
 
     def _open_second(self, number: int) -> None:
         empty = torch.zeros(0, self.width, dtype=self.dtype, device=self.device)
@@ -123,16 +139,24 @@ class SketchedMoments(GroupMoments):
 
     def _add_second(self, cell: int, phi: Tensor, sign: int) -> None:
         assert sign > 0  # removal is refused
-        for part in chunks_of(len(phi), 2 * self.rank):
-            rows = torch.cat([self.rows[cell], phi[part]])
-            self.rows[cell] = self._shed(cell, rows) if len(rows) > self.rank else rows
+        mean = phi.mean(dim=0)
+        self._add_rows(cell, phi - mean, mean, len(phi))
 
-    def _merge_second(self, other: GroupMoments, places: Sequence[int]) -> None:
+    def _merge_second(self, cell: int, other: GroupMoments, theirs: int) -> None:
         assert isinstance(other, SketchedMoments)  # as `merge` has checked
-        for place, rows, shed in zip(places, other.rows, other.shed, strict=True):
-            self._add_second(place, rows.to(self.device), 1)
-            self.shed[place] += shed
-        self.rest += other.rest.to(self.device)
+        rows, first = (part.to(self.device) for part in (other.rows[theirs], other.first[theirs]))
+        self._add_rows(cell, rows, first / other.count[theirs], other.count[theirs])
+        self.shed[cell] += other.shed[theirs]
+
+    def _add_rows(self, cell: int, centred: Tensor, mean: Tensor, number: int) -> None:
+        """Add ``number`` rows, given by their mean and rows with their centred second moments."""
+        before = self.count[cell]
+        if before:
+            apart = (before * number / (before + number)) ** 0.5
+            centred = torch.cat([centred, apart * (self.first[cell] / before - mean)[None]])
+        for part in chunks_of(len(centred), 2 * self.rank):
+            rows = torch.cat([self.rows[cell], centred[part]])
+            self.rows[cell] = self._shed(cell, rows) if len(rows) > self.rank else rows
 
     def _shed(self, cell: int, rows: Tensor) -> Tensor:
         """Return at most r rows for more of them; move what they lack to the shared rest.
