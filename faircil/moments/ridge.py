@@ -134,6 +134,7 @@ class RidgeProblem:
         if not self.whole and self.classes > COLUMNS:
             columns = _signs(self.classes, COLUMNS, generator) / COLUMNS**0.5
         self.columns = columns.to(device=device, dtype=dtype)
+        self.parts = self._parts()
         self.summed: dict[bytes, Tensor] = {}  # the last sum over groups, by its weights
 
     def __len__(self) -> int:
@@ -157,9 +158,9 @@ class RidgeProblem:
 
     def _parts(self) -> list[Tensor]:
         """Return the numbers of the groups that are looked at together, whole classes each."""
-        order = torch.argsort(self.label, stable=True)
         if self.whole:
-            return [torch.arange(len(self), device=order.device)]
+            return [torch.arange(len(self), device=self.size.device)]
+        order = torch.argsort(self.label, stable=True)
         sizes = torch.bincount(self.label).tolist()
         most = max(1, AT_ONCE // (self.moments.width * (len(self.columns.T) + PROBES)))
         parts = [0]
@@ -174,11 +175,10 @@ class RidgeProblem:
         place = part.new_full((len(self),), -1)
         place[part] = torch.arange(len(part), device=part.device)
         cells = (place[self.group] >= 0).nonzero().flatten()
-        found = self.moments.products(x, cells.tolist())
-        if torch.equal(self.group[cells], part):
-            return found
-        summed = found.new_zeros(len(part), *x.shape)
-        return summed.index_add_(0, place[self.group[cells]], found)
+        summed = x.new_zeros(len(part), *x.shape)
+        return summed.index_add_(
+            0, place[self.group[cells]], self.moments.products(x, cells.tolist())
+        )
 
     def solve(self, weights: Floats, *, slopes: bool = True) -> RidgeSolution:
         """Return the solution for weights, (G,), with the losses and, if asked, their slopes."""
@@ -250,7 +250,7 @@ class RidgeProblem:
         totals, pair_totals = torch.zeros_like(size), torch.zeros_like(size)
         # What the sums over all groups are compared with, see `_between`.
         solved = None if self.whole or not with_slopes else torch.cholesky_solve(known, factor)
-        for part in self._parts():
+        for part in self.parts:
             products = self._products(known, part).div_(size[part, None, None])
             on_head, on_probes = products[:, :, :k], products[:, :, k:]
             variance[part] = self._variance(head, on_head, part)

@@ -141,6 +141,15 @@ def test_a_row_is_removed_as_often_as_it_was_added() -> None:
     assert_same(moments, moments_of(samples.take(torch.tensor(kept))))
 
 
+def test_copies_are_counted() -> None:
+    samples = grouped_samples()
+    moments = moments_of(samples)
+    assert moments.seen.copies == 0
+    moments.add(samples.take(torch.tensor([4, 4, 7])), features)
+    assert moments.seen.copies == 3 / (len(samples) + 3)
+    assert GroupMoments(WIDTH).seen.copies == 0
+
+
 def test_nothing_can_be_removed_from_nothing() -> None:
     with pytest.raises(DataError, match="2 of 2 rows"):
         GroupMoments(WIDTH).remove(grouped_samples().take(slice(2)), features)

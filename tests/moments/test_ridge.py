@@ -202,3 +202,75 @@ def test_draws_have_the_moments_of_rows_that_were_left_out() -> None:
 def test_one_class_needs_no_temperature() -> None:
     problem = problem_of(moments_of(grouped_samples({(0, 0): 20, (0, 1): 10})))
     assert fit_temperature(problem, problem.solve(np.full(2, 0.5)), np.full(2, 0.5)) == 1.0
+
+
+def by_class(problem: RidgeProblem, monkeypatch: pytest.MonkeyPatch) -> RidgeProblem:
+    """Return the problem as if there were too many groups to look at together."""
+    monkeypatch.setattr(ridge, "AT_ONCE", 1)
+    many = exact_probes(problem_of(problem.moments))
+    assert not many.whole
+    assert len(many.parts) == 3
+    return many
+
+
+def test_many_groups_are_looked_at_class_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = exact_probes(problem_of(moments_of(grouped_samples())))
+    many = by_class(few, monkeypatch)
+    # All combinations of signs: Z Zᵀ = I, as random ones have on average.
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 3).T
+    many.columns = signs / signs.shape[1] ** 0.5
+    exact, found = few.solve(WEIGHTS), many.solve(WEIGHTS)
+    for name in ("losses", "leverage", "errors"):
+        np.testing.assert_allclose(getattr(found, name), getattr(exact, name), rtol=1e-9)
+    label = labels_of(few)
+    same = label[:, None] == label
+    np.testing.assert_allclose(found.loss_slopes[same], exact.loss_slopes[same], atol=1e-10)
+    np.testing.assert_allclose(found.leverage_slopes[same], exact.leverage_slopes[same], atol=1e-10)
+
+
+def test_slopes_between_many_classes_have_the_right_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = exact_probes(problem_of(moments_of(grouped_samples())))
+    exact, found = few.solve(WEIGHTS), by_class(few, monkeypatch).solve(WEIGHTS)
+    sums = [WEIGHTS @ solution.loss_slopes for solution in (exact, found)]
+    np.testing.assert_allclose(*sums, atol=1e-10)
+    rows = np.array([n for _, n in sorted(SIZES.items())])
+    sums = [rows @ solution.leverage_slopes for solution in (exact, found)]
+    np.testing.assert_allclose(*sums, atol=1e-10)
+    other = labels_of(few) != 0
+    assert np.ptp(found.loss_slopes[other, 0]) < 1e-12
+    assert np.ptp(exact.loss_slopes[other, 0]) > 1e-3
+
+
+def test_many_classes_are_seen_through_few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = problem_of(moments_of(grouped_samples()))
+    exact = few.solve(WEIGHTS)
+    monkeypatch.setattr(ridge, "AT_ONCE", 1)
+    monkeypatch.setattr(ridge, "COLUMNS", 2)
+    many = problem_of(few.moments)
+    assert many.columns.shape == (3, 2)
+    found = many.solve(WEIGHTS)
+    np.testing.assert_allclose(found.losses, exact.losses)
+    np.testing.assert_allclose(found.leverage, exact.leverage)
+    assert not np.allclose(found.errors, exact.errors)
+    assert (np.diag(found.loss_slopes) < 0).all()
+
+
+def test_some_of_many_groups_give_the_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(moments_of(grouped_samples(LARGE)))
+    share = equal_shares(labels_of(problem))
+    solution = problem.solve(share)
+    every = fit_temperature(problem, solution, share)
+    monkeypatch.setattr(ridge, "AT_ONCE", 2 * 3 * (3 + ridge.DRAWS) * 4)
+    some = fit_temperature(problem, solution, share)
+    assert some != every
+    assert some == pytest.approx(every, rel=0.2)
+
+
+def test_penalties_share_the_sum_over_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(moments_of(grouped_samples()), ridge=0.1)
+    problem.solve(WEIGHTS)
+    alone = problem_of(problem.moments, ridge=1.0).solve(WEIGHTS)
+    monkeypatch.setattr(problem.moments, "combined", None)
+    torch.testing.assert_close(problem.with_ridge(1.0).solve(WEIGHTS).head, alone.head)
+    with pytest.raises(TypeError):
+        problem.solve(WEIGHTS[::-1].copy())
