@@ -227,6 +227,8 @@ class GroupMoments:
     def _close(self) -> None:
         """Drop cells without rows."""
         kept = [n > 0 for n in self.count]
+        if all(kept):
+            return  # nothing to copy
         places = iter(kept)
         blocks = [block[[next(places) for _ in block]] for block in self.second]
         self.second = [block for block in blocks if len(block)]

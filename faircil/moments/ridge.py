@@ -50,7 +50,7 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
-AT_ONCE = 2**25  # numbers of products with second moments that are kept at the same time
+AT_ONCE = 2**24  # numbers of products with second moments that are kept at the same time
 COLUMNS = 64  # of a head with more classes, where not all products are kept
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other

@@ -435,7 +435,7 @@ def partly_unknown() -> TaskStream:
 
 def test_a_run_on_unknown_attribute_values_compares_the_others() -> None:
     stream = partly_unknown()
-    result = run(small_config("moments"), 0, stream=stream)
+    result = run(small_config("moments", attribute=True), 0, stream=stream)
     known = [~task.test.unknown for task in stream.tasks]
     assert sum(group.n for group in result.per_task[-1].groups) == sum(map(sum, known))
     assert sum(row.n for row in result.per_task[-1].classes) == sum(map(len, known))
