@@ -139,6 +139,7 @@ class Moments(Learner):
         self.ridge = 0.0
         self.rows_at_choice = 0  # when the penalty was chosen
         self.temperature = 1.0
+        self.told_of_copies = False
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
@@ -276,7 +277,8 @@ class Moments(Learner):
                 "is nearly so without; `rank='full'` keeps all, and only then rows can be removed"
             )
         copies = moments.seen.copies
-        if copies > MANY_COPIES:
+        if copies > MANY_COPIES and not self.told_of_copies:
+            self.told_of_copies = True
             notes.append(
                 f"{copies:.0%} of the rows so far are copies of others: a row is not left out "
                 "while its copy is there, so left-out losses of groups with many copies are too "
