@@ -16,7 +16,7 @@ import faircil
 from faircil import registry
 from faircil.errors import FaircilError, UsageError
 from faircil.learners import LEARNERS, Learner, Method
-from faircil.learners.fairbatch import FairBatch
+from faircil.learners.group_shares import FairBatch
 from faircil.learners.replay import FineTune, Replay
 from faircil.registry import KINDS, PluginError, Registry, implementation, registry_of
 from faircil.weighting.groups import Floats, Groups

@@ -236,6 +236,6 @@ def _show_changes(folder: Path, seed: int) -> None:
     from faircil.results.folder import read_epochs, read_names
 
     epochs = read_epochs(folder)
-    if epochs and (passed := epochs[-1].passed) is not None:
+    if epochs and (passed := epochs[-1].passed) is not None and passed.groups:
         title = f"weights of the groups after the last task, seed {seed}"
         show_table(change_table(passed, read_names(folder), title))

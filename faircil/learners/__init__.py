@@ -145,13 +145,13 @@ _BUILT_IN = {
         replays=True,
     ),
     "wa": Method(
-        f"{_HERE}.wa:WeightAligning",
+        f"{_HERE}.new_class_bias:WeightAligning",
         summary="distillation + weights of new classes rescaled to the norm of the old",
         source="Zhao et al. 2020",
         replays=True,
     ),
     "bic": Method(
-        f"{_HERE}.bic:BiasCorrection",
+        f"{_HERE}.new_class_bias:BiasCorrection",
         summary="distillation + a learned scale and offset for the new classes' logits",
         source="Wu et al. 2019",
         replays=True,
@@ -169,13 +169,13 @@ _BUILT_IN = {
         replays=True,
     ),
     "er-ace": Method(
-        f"{_HERE}.er_ace:AsymmetricReplay",
+        f"{_HERE}.adjusted_logits:AsymmetricReplay",
         summary="replay whose current samples do not change the logits of old classes",
         source="Caccia et al. 2022",
         replays=True,
     ),
     "gdumb": Method(
-        f"{_HERE}.gdumb:Dumb",
+        f"{_HERE}.balanced_buffer:Dumb",
         summary="a new net for each task, trained on the buffer alone (baseline for replay)",
         source="Prabhu et al. 2020",
         replays=True,
@@ -190,7 +190,7 @@ _BUILT_IN = {
         no_weighting="its features are trained by the rates of whole batches, not by sample losses",
     ),
     "group-dro": Method(
-        f"{_HERE}.group_dro:GroupDro",
+        f"{_HERE}.group_shares:GroupDro",
         summary="group-DRO with replay: groups with a large loss get a large weight",
         source="Sagawa et al. 2020",
         replays=True,
@@ -198,7 +198,7 @@ _BUILT_IN = {
         no_weighting="it draws its samples itself, evenly over groups, and weighs the groups",
     ),
     "fairbatch": Method(
-        f"{_HERE}.fairbatch:FairBatch",
+        f"{_HERE}.group_shares:FairBatch",
         summary="FairBatch-style sampling: group shares in a batch follow the losses",
         source="Roh et al. 2021",
         replays=True,
@@ -206,7 +206,7 @@ _BUILT_IN = {
         no_weighting="it draws its samples itself, by the shares of their groups",
     ),
     "logit-adjustment": Method(
-        f"{_HERE}.logit_adjustment:LogitAdjustment",
+        f"{_HERE}.adjusted_logits:LogitAdjustment",
         summary="replay with log class frequencies added to the logits in training",
         source="Menon et al. 2021",
         replays=True,
@@ -222,6 +222,20 @@ _BUILT_IN = {
         summary="replay, trained on a coreset of each batch",
         source="Yoon et al. 2022",
         replays=True,
+    ),
+    "bgs": Method(
+        f"{_HERE}.balanced_buffer:BalancedReplay",
+        summary="replay + last layer trained again on a buffer balanced over classes and groups",
+        source="Lee et al. 2024",
+        replays=True,
+        uses_attribute=True,
+    ),
+    "lws": Method(
+        f"{_HERE}.lws:ClusterReplay",
+        summary="replay with weights of clusters by their losses and a buffer spread over losses",
+        source="Capitani et al. 2025",
+        replays=True,
+        no_weighting="it weighs its current samples itself, by the losses of their clusters",
     ),
     "agem": Method(
         f"{_HERE}.agem:AGem",

@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
 from faircil.compute import free_memory, map_tasks, one_thread
@@ -25,6 +27,7 @@ from faircil.learners.base import (
     unique_rows,
 )
 from faircil.moments import GroupChange
+from faircil.moments.discriminants import lda, nearest_mean
 from faircil.moments.evening import (
     MOST,
     TOLERANCE,
@@ -64,9 +67,13 @@ class MomentsOptions(Options):
     rank: Count | Literal["auto", "full"] = "auto"
     """directions kept of each group's second moments: full, all of them; a number compresses them;
     auto: full where they fit, else what 2 GiB hold, at least 50, which a note says"""
+    classifier: Literal["ridge", "nearest-mean", "lda"] = "ridge"
+    """what is made of the moments: ridge regression; or, for comparison, classifiers by class means
+    without weights, of the nearest mean or of linear discriminants"""
     ridge: Positive | Literal["auto"] = "auto"
-    """penalty relative to the mean square of a feature; auto: of 1e-4, 1e-3, …, 1 the one with the
-    smallest objective, chosen anew when there are 1.5 times as many rows"""
+    """penalty relative to the mean square of a feature, with lda to its mean variance; auto: of
+    1e-4, 1e-3, …, 1 the one with the smallest objective, chosen anew when there are 1.5 times as
+    many rows; with lda, by the oracle approximating shrinkage"""
     group_weights: Literal["fair", "group", "class", "samples"] = "fair"
     """weights of the groups: fair, chosen for the measure; or fixed, for comparison: equal for all
     groups of a class, for all classes, for all samples"""
@@ -76,6 +83,20 @@ class MomentsOptions(Options):
     """differences of this many standard errors are left as they are"""
     arithmetic: Literal["float32", "float64"] = "float32"
     """of the moments and their solution"""
+
+    @field_validator("ridge", "group_weights", "evened", "certainty")
+    @classmethod
+    def _has_effect(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse what a classifier by class means does not use."""
+        kind, name = info.data.get("classifier", "ridge"), str(info.field_name)
+        usual = cls.model_fields[name].default
+        used = kind == "ridge" or (kind == "lda" and name == "ridge")
+        if not used and value != usual:
+            told = {"default": usual, "classifier": kind}
+            raise PydanticCustomError(
+                "no_effect", "{default} with classifier={classifier}, which does not use it", told
+            )
+        return value
 
 
 class FeatureNet(nn.Module):
@@ -103,7 +124,7 @@ class FeatureNet(nn.Module):
         return scores.masked_fill(~self.seen, -torch.inf)
 
     def show(self, classes: Integers, head: Tensor) -> None:
-        """Take the columns of a ridge solution, (d, C), as the weights of these classes."""
+        """Take the columns of a head, (d, C), as the weights of these classes."""
         with torch.no_grad():
             chosen = torch.tensor(classes, device=self.seen.device)
             self.head.weight.zero_()
@@ -176,6 +197,8 @@ class Moments(Learner):
 
     def _refit(self, moments: GroupMoments, most: int) -> PassRecord:
         """Choose penalty and weights, and set the head; return what is recorded."""
+        if self.settings.classifier != "ridge":
+            return self._by_class_means(moments)
         keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
         groups = groups_of(moments, keys, group)
         classes, label = np.unique(groups.label, return_inverse=True)
@@ -205,6 +228,15 @@ class Moments(Learner):
                 )
             ),
         )
+
+    def _by_class_means(self, moments: GroupMoments) -> PassRecord:
+        """Set the head of a classifier that has no weights; return what is recorded."""
+        ridge = None if self.settings.ridge == "auto" else self.settings.ridge
+        by_lda = self.settings.classifier == "lda"
+        found = lda(moments, ridge) if by_lda else nearest_mean(moments)
+        self.ridge, self.temperature = found.ridge, found.temperature
+        self.net.show(found.classes, found.head)
+        return PassRecord(found.loss, 0.0, 1, found.ridge, found.temperature, groups=())
 
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
         """Return what the weights minimise; with fixed weights, nothing is compared."""
@@ -243,10 +275,11 @@ class Moments(Learner):
             return map_tasks(value, ridges, threads=moments.device.type == "cpu")
 
         given, rows = self.settings.ridge, sum(moments.count)
+        penalties = penalties_for(moments)
         if given != "auto":
             self.ridge = given
         elif not self.rows_at_choice:
-            self.ridge = PENALTIES[int(np.argmin(values(PENALTIES, start)))]
+            self.ridge = penalties[int(np.argmin(values(penalties, start)))]
         evening = even_out(
             problem.with_ridge(self.ridge), criterion, start if self.relative else None, most=most
         )
@@ -254,8 +287,8 @@ class Moments(Learner):
             return evening
         self.rows_at_choice = rows
         while True:
-            place = PENALTIES.index(self.ridge)
-            near = [*PENALTIES[max(place - 1, 0) : place], *PENALTIES[place + 1 : place + 2]]
+            place = penalties.index(self.ridge)
+            near = [*penalties[max(place - 1, 0) : place], *penalties[place + 1 : place + 2]]
             found = values(near, evening.after.weights)
             if min(found) >= CLOSE * evening.value:
                 return evening
@@ -322,6 +355,16 @@ class Moments(Learner):
         return plan.made_to_fit(
             self.settings.rank, free_memory(train.x.device), fixed=wanted is not None
         )
+
+
+def penalties_for(moments: GroupMoments) -> list[float]:
+    """Return the relative penalties to choose from: those above the rounding of the sums.
+
+    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    A smaller penalty could not even keep the matrix positive definite.
+    """
+    rounding = torch.finfo(moments.dtype).eps * moments.width
+    return [penalty for penalty in PENALTIES if penalty > rounding]
 
 
 def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:

@@ -4,7 +4,8 @@
 :mod:`~faircil.moments.group_moments` sums them for each group and :mod:`~faircil.moments.sketch`
 does so in less memory, :mod:`~faircil.moments.ridge` gives the solution for any group weights with
 the loss of every group, and probabilities, and :mod:`~faircil.moments.evening` chooses the weights.
-Here is what a run keeps of it.
+:mod:`~faircil.moments.discriminants` makes other classifiers of the same sums, for comparison. Here
+is what a run keeps of it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class PassRecord:
     ridge, temperature : float
         Chosen penalty, and divisor of the scores for probabilities.
     groups : tuple of GroupChange
+        Empty if it has no weights.
     notes : tuple of str
         What the user should know.
     summing, solving : float

@@ -2,7 +2,8 @@
 
 Inputs are standardised on the first task. Where they hardly vary there, their deviation is taken as
 a tenth of the usual one: a pixel or a category that only later tasks use must not count for
-nothing, nor for a hundred deviations.
+nothing, nor for a hundred deviations. Beyond five deviations a value counts by its logarithm: later
+classes may lie far from the first ones, and must still differ from each other.
 
 - ``raw``: the standardised inputs.
 - ``relu``: ``relu(xR + b)`` with R ~ N(0, 1.5²/inputs) and b ~ U(−1, 1), random and never trained
@@ -28,7 +29,7 @@ from faircil.errors import DataError, UsageError
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
-FARTHEST = 5.0  # deviations of a standardised input at most
+FARTHEST = 5.0  # deviations of a standardised input from which on it counts by its logarithm
 LOOKED_AT = 1000  # rows that tell whether inputs are on another scale
 PATCH = 7
 GRID = 4  # responses are averaged over GRID × GRID fields
@@ -40,7 +41,7 @@ FITTED = 2000  # images that a map of patches is fitted on
 
 
 class Standardise(nn.Module):
-    """Subtract the mean and divide by the deviation; values are limited to ±5.
+    """Subtract the mean and divide by the deviation.
 
     Parameters
     ----------
@@ -60,16 +61,23 @@ class Standardise(nn.Module):
         self.register_buffer("factor", factor)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return standardised inputs, (n, inputs)."""
-        return ((x - self.mean) * self.factor).clamp(-FARTHEST, FARTHEST)
+        """Return z, (n, inputs), and ``±(5 + log(|z| − 4))`` beyond ±5."""
+        z = self.scaled(x)
+        near = z.clamp(-FARTHEST, FARTHEST)
+        beyond = z.sub_(near)
+        return near.add_(beyond.abs().log1p_().mul_(beyond.sign_()))
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Return z, (n, inputs)."""
+        return (x - self.mean) * self.factor
 
     def far(self, x: Tensor) -> float:
-        """Return the share of values that are limited: large if x is on another scale.
+        """Return the share of values beyond ±5: large if x is on another scale.
 
         Some rows, evenly spread over x, are enough to tell.
         """
         x = x[:: max(1, len(x) // LOOKED_AT)]
-        away = ((x - self.mean) * self.factor).abs() > FARTHEST
+        away = self.scaled(x).abs() > FARTHEST
         return float(away.float().mean()) if away.numel() else 0.0
 
 
@@ -228,7 +236,9 @@ class Patches(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
-        return with_constant(self.standardise(self._pooled(x.view(-1, *self.shape))))
+        z = self.standardise.scaled(self._pooled(x.view(-1, *self.shape)))
+        # No order is lost far away: a response is a share of the contrast, so it is bounded.
+        return with_constant(z.clamp_(-FARTHEST, FARTHEST))
 
 
 def with_constant(features: Tensor) -> Tensor:

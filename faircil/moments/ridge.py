@@ -291,6 +291,12 @@ class RidgeProblem:
         inner: Tensor = rows @ rows.T
         return inner
 
+    def some_groups(self) -> Tensor:
+        """Return the numbers of groups whose scores fit in memory, all or evenly spread ones."""
+        groups, classes = len(self), self.classes
+        most = max(1, AT_ONCE // (2 * classes * (classes + DRAWS)))
+        return torch.linspace(0, groups - 1, min(groups, most), dtype=torch.float64).round().long()
+
     def scores(self, head: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean, (P, C), and covariance, (P, C, C), of the scores of P groups."""
         on_head = self._products(head, part).div_(self.size[part, None, None])
@@ -330,18 +336,33 @@ def fit_temperature(problem: RidgeProblem, solution: RidgeSolution, share: Float
     """
     if problem.classes < 2:
         return 1.0
-    groups = len(problem)
-    most = max(1, AT_ONCE // (2 * problem.classes * (problem.classes + DRAWS)))
-    part = torch.arange(groups) if groups <= most else torch.linspace(0, groups - 1, most).long()
-    scores, label = left_out_draws(problem, solution, part)
-    weight = torch.tensor(share, dtype=torch.float64)[part]
+    some = problem.some_groups()
+    return best_temperature(*left_out_draws(problem, solution, some), share[some])
 
-    def likelihood(log_t: float) -> float:
-        told = torch.log_softmax(scores * torch.exp(torch.tensor(-log_t)), dim=2)
-        own = told.gather(2, label.view(-1, 1, 1).expand(-1, DRAWS, 1))
-        return float(-(own.mean(dim=(1, 2)) * weight).sum())
 
-    return float(torch.exp(torch.tensor(minimize_scalar(likelihood, bounds=RANGE).x)))
+def best_temperature(scores: Tensor, label: Tensor, share: Floats) -> float:
+    """Return the T with the smallest :func:`log_loss` of ``scores/T``."""
+
+    def loss(log_t: float) -> float:
+        return log_loss(scores * torch.exp(torch.tensor(-log_t)), label, share)
+
+    return float(torch.exp(torch.tensor(minimize_scalar(loss, bounds=RANGE).x)))
+
+
+def log_loss(scores: Tensor, label: Tensor, share: Floats) -> float:
+    """Return the mean negative log-likelihood of draws.
+
+    Parameters
+    ----------
+    scores : Tensor of float64, shape (G, draws, C)
+    label : Tensor of int64, shape (G,)
+        Class of each group.
+    share : ndarray, shape (G,)
+        How much each group counts.
+    """
+    told = torch.log_softmax(scores, dim=2)
+    own = told.gather(2, label.view(-1, 1, 1).expand(-1, scores.shape[1], 1))
+    return float(-(own.mean(dim=(1, 2)) * torch.tensor(share, dtype=torch.float64)).sum())
 
 
 def left_out_draws(
@@ -360,11 +381,17 @@ def left_out_draws(
     rest = torch.tensor(1 - solution.leverage)[part]
     target = torch.nn.functional.one_hot(label, problem.classes).double()
     mean = target + (mean - target) / rest[:, None]
-    values, vectors = torch.linalg.eigh(spread / rest[:, None, None] ** 2)
+    return gaussian_draws(mean, spread / rest[:, None, None] ** 2), label
+
+
+def gaussian_draws(mean: Tensor, spread: Tensor) -> Tensor:
+    """Draw scores, (G, DRAWS, C), with means (G, C) and covariances (G, C, C), all of float64."""
+    values, vectors = torch.linalg.eigh(spread)
     root = vectors * values.clamp(min=0).sqrt()[:, None, :]
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(DRAWS, problem.classes, dtype=torch.float64, generator=generator)
-    return mean[:, None, :] + noise @ root.mT, label
+    noise = torch.randn(DRAWS, mean.shape[1], dtype=torch.float64, generator=generator)
+    draws: Tensor = mean[:, None, :] + noise @ root.mT
+    return draws
 
 
 def cholesky(matrix: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.bic import LEAST_DECAY, BiasCorrection, fit_correction
+from faircil.learners.new_class_bias import LEAST_DECAY, BiasCorrection, fit_correction
 from faircil.samples import Samples, concatenate
 from learning import buffer_of, new_learner, of_classes
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from faircil.learners import Learner
-from faircil.learners.er_ace import AsymmetricReplay
+from faircil.learners.adjusted_logits import AsymmetricReplay
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import Samples

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from faircil.learners.fairbatch import FairBatch, moved
+from faircil.learners.group_shares import FairBatch, moved
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
-from faircil.learners.gdumb import rate, reset
+from faircil.learners.balanced_buffer import rate, reset
 from faircil.nets import build_mlp
 from faircil.samples import concatenate
 from learning import buffer_of, new_learner, parameters, random_samples

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from faircil.learners.base import Batch
-from faircil.learners.group_dro import GroupDro
+from faircil.learners.group_shares import GroupDro
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts

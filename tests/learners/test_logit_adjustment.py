@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from faircil.learners.logit_adjustment import LogitAdjustment
+from faircil.learners.adjusted_logits import LogitAdjustment
 from faircil.runs.experiment import run
 from faircil.samples import Samples
 from learning import batch_of, buffer_of, gradient, new_learner, random_samples

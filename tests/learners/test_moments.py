@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import permutations
 
 import numpy as np
@@ -21,6 +22,7 @@ from faircil.weighting.measures import MEASURES, Measure
 from small_runs import small_config, small_stream
 
 EXACT = {"arithmetic": "float64", "features": "raw", "ridge": 0.01}
+BY_MEANS = {"arithmetic": "float64", "features": "raw"}
 
 
 def learner_of(measure: str = "eo", lam: float = 1.0, **settings: object) -> Moments:
@@ -354,3 +356,41 @@ def test_little_is_solved_after_a_removal() -> None:
         learner.learn(task)
     record = learner.forget(tasks()[1].take(slice(5)))
     assert 2 <= record.solved <= SPENT
+
+
+@pytest.mark.parametrize("classifier", ["nearest-mean", "lda"])
+def test_classifiers_by_class_means_have_the_same_features_and_no_weights(classifier: str) -> None:
+    first, second, third = tasks()
+    learner, other = (learner_of(**BY_MEANS, classifier=classifier) for _ in range(2))
+    for task in (first, second, third):
+        record = learner.learn(task)
+    other.learn(first)
+    other.learn(concatenate([third, second]))
+    torch.testing.assert_close(learner.net.head.weight, other.net.head.weight, rtol=1e-5, atol=1e-5)
+    assert (record.groups, record.promise, record.solved) == ((), 0.0, 1)
+    assert (record.ridge > 0) == (classifier == "lda")
+    assert record.temperature == learner.temperature > 0
+    test = concatenate([task.test for task in small_stream(attribute=True).tasks])
+    scores, sure = learner.scores(test.x), learner.scores(test.x).softmax(dim=1).amax(dim=1)
+    right = (scores.argmax(dim=1) == test.y).float()
+    assert float(right.mean()) > 0.6
+    assert abs(float(sure.mean() - right.mean())) < 0.1
+    label = int(second.y[0])
+    learner.forget(second.take(second.y == label))
+    assert not learner.predict(test.x).eq(label).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ("classifier=lda ridge=0.1", True),
+        ("classifier=lda certainty=1", True),
+        ("classifier=lda certainty=0", False),
+        ("classifier=lda group_weights=class", False),
+        ("classifier=nearest-mean evened=training", False),
+        ("classifier=nearest-mean ridge=0.1", False),
+    ],
+)
+def test_settings_without_effect_are_refused(given: str, allowed: bool) -> None:
+    with nullcontext() if allowed else pytest.raises(UsageError, match="does not use it"):
+        resolve(dataset="toy-groups", method="moments", overrides=given.split())

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from faircil.learners.wa import WeightAligning
+from faircil.learners.new_class_bias import WeightAligning
 from learning import batch_of, buffer_of, new_learner, of_classes
 
 OLD, NEW, UNSEEN = [0, 2], [1, 4], [3]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -53,6 +55,16 @@ def test_inputs_that_hardly_vary_at_first_count_later_and_not_too_much() -> None
     # A tenth of the usual deviation, here about .7, is their unit.
     assert 2 < found[:, 1].mean() < FARTHEST
     assert found.abs().max() <= FARTHEST
+
+
+def test_values_far_away_are_moderate_and_keep_their_order() -> None:
+    standardise = Standardise(torch.tensor([[-1.0], [1.0]]))  # mean 0, deviation 1
+    x = torch.tensor([-1e6, -6.0, -5.0, 0.5, 5.0, 6.0, 12.0, 1e6])
+    found = standardise(x[:, None]).flatten()
+    assert (found.diff() > 0).all()
+    assert found.abs().max() < 20
+    expected = torch.tensor([-5 - math.log(2), -5.0, 0.5, 5.0, 5 + math.log(2), 5 + math.log(8)])
+    torch.testing.assert_close(found[1:-1], expected)
 
 
 def test_constant_inputs_give_finite_features() -> None:

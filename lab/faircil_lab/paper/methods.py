@@ -26,6 +26,8 @@ VARIANTS = {
     "gss": ("quota=task",),
     "ocs": ("quota=total",),
     "der++": ("logits=stored",),
+    "bgs": ("quota=total",),
+    "lws": ("quota=class",),
 }
 ABOUT = (
     "Settings are those shipped with faircil; they are not tuned against each other, and were "

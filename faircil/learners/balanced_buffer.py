@@ -1,0 +1,204 @@
+"""Training on the balanced buffer: GDumb, a new net on it alone; BGS, the last layer again."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from math import cos, frexp, pi
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from faircil.learners.base import (
+    Count,
+    Generators,
+    Material,
+    Options,
+    Positive,
+    ReplayBuffer,
+    ReplayOptions,
+    Samples,
+    concatenate,
+    unique_rows,
+)
+from faircil.learners.fairl import fit_classifier
+from faircil.learners.replay import Replay, SelectsAtTaskStart
+from faircil.nets import features_of, find_head, last_linear, traits_of
+
+WARM_UP = 0.1  # factor of the learning rate in the first epoch
+
+
+class DumbOptions(Options):
+    """Settings of training on the buffer alone."""
+
+    lr: Positive = 0.01
+    """largest learning rate of SGD; it decays to min_lr and restarts, in cycles of increasing
+    length"""
+    min_lr: Positive = 0.0005
+    """smallest learning rate"""
+
+
+class Dumb(SelectsAtTaskStart):
+    """Train a new net on the buffer, the current task's part included.
+
+    It ignores all other samples of a task, so it is the baseline that shows their value. The first
+    task starts from the initial weights of all methods.
+    """
+
+    options = DumbOptions
+    graphable = False  # a graph would keep the recorded learning rate
+
+    settings: DumbOptions
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Start with new weights and the buffer as the only data."""
+        if self.old or self.new:
+            reset(self.net, int(torch.randint(2**62, (), generator=self.generators.method)))
+        super().begin_task(train, buffer)
+        assert self.kept.samples is not None
+        return Material(self.kept.samples)
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Set the learning rate of the epoch."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate(epoch, epochs, self.settings.lr, self.settings.min_lr)
+
+
+def rate(epoch: int, epochs: int, largest: float, smallest: float) -> float:
+    """Return the learning rate of epoch 1, 2, … of ``epochs``: a cosine with warm restarts.
+
+    After one warm-up epoch, each cycle is twice as long as the previous one, and the last cycle
+    ends with the task. With 256 epochs the lengths are the original's 1, 2, 4, …, 128; with another
+    number of epochs the cycles start at one half of it, one quarter, and so on.
+    """
+    if epoch == 1:
+        return WARM_UP * largest
+    # (epoch − 1)/epochs = m · 2^e with m in [½, 1): e is the cycle and m the position in it.
+    place = 2 * frexp((epoch - 1) / epochs)[0] - 1
+    return smallest + (largest - smallest) * (1 + cos(pi * place)) / 2
+
+
+def reset(net: nn.Module, seed: int) -> None:
+    """Reinitialise all layers in place, with weights drawn from the seed.
+
+    Weights are drawn on the CPU, so that they are the same on every device; the global generator is
+    not changed. A net that does not start from random weights defines ``restart`` in its traits.
+    """
+    restart = traits_of(net).restart
+    if restart is not None:
+        restart(seed)
+        return
+    fresh = deepcopy(net).cpu()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        for module in fresh.modules():
+            draw = getattr(module, "reset_parameters", None)
+            if callable(draw):
+                draw()
+    net.load_state_dict(fresh.state_dict())
+
+
+class BalancedReplayOptions(ReplayOptions):
+    """Settings of group-class balanced greedy sampling."""
+
+    head_lr: Positive = 0.001
+    """learning rate of Adam for the last layer, after the task"""
+    head_passes: Count = 20
+    """passes over the buffer to train the last layer, after the task"""
+    quota: Literal["group", "total"] = "group"
+    """how the buffer is divided: group, buffer_size samples for each group; total, as many as that
+    is for the groups of all classes, shared by the groups seen so far (the original rule)"""
+
+
+class BalancedReplay(Replay):
+    """Replay; after each task the last layer is trained on the balanced buffer, nothing else.
+
+    A net trained on biased data still has features that tell the classes in every group; its last
+    layer puts weight on those that go with the attribute. So all other layers are kept, and the
+    last one is trained further, from where it is, by the cross-entropy of samples in which all
+    pairs of class and attribute value are equally frequent.
+
+    The original does this once, after the last task. Here every task is evaluated as if it were
+    the last: the next one goes on from the last layer as it was before.
+
+    The original's buffer has a total size. A new pair of class and value takes its share of it,
+    one random sample after another, each in place of a sample of the pair that then has the most.
+    Here every method keeps ``buffer_size`` samples of each pair that was seen, which is balanced
+    as well; ``quota=total`` is the original's rule with the size that all pairs have in the end, so
+    early tasks keep more than other methods may.
+    """
+
+    options = BalancedReplayOptions
+
+    settings: BalancedReplayOptions
+
+    def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
+        super().__init__(net, settings, generators)
+        self.classes = last_linear(net).out_features
+        self.unbalanced: dict[str, Tensor] | None = None  # last layer before it is trained again
+
+    def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
+        """Go on from the last layer as the task before has left it."""
+        if self.unbalanced is not None:
+            find_head(self.net, train.x).load_state_dict(self.unbalanced)
+            self.unbalanced = None
+        return super().begin_task(train, buffer)
+
+    def remember(
+        self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
+    ) -> ReplayBuffer:
+        """Add samples of each group; with a total size, remove some of the largest ones."""
+        if self.settings.quota == "group":
+            return super().remember(train, weights, buffer)
+        seen = train if buffer.samples is None else concatenate([buffer.samples, train])
+        values = len(unique_rows(seen.keys()[:, 1:])[0])
+        size = buffer.quota * values * self.classes
+        share = size // (values * len(torch.unique(seen.y)))
+        added = super().remember(train, weights, replace(buffer, quota=share))
+        assert added.samples is not None
+        _, group = unique_rows(added.samples.keys())
+        rows = in_turn(group, self.generators.buffer)[:size].sort().values
+        return ReplayBuffer(buffer.quota, added.samples.take(rows))
+
+    def end_task(self, buffer: ReplayBuffer) -> None:
+        """Train the last layer on the buffer, which already contains the task."""
+        if buffer.samples is None:
+            return
+        head = find_head(self.net, buffer.samples.x)
+        self.unbalanced = deepcopy(head.state_dict())
+        fit_classifier(
+            head,
+            replace(buffer.samples, x=features_of(self.net, buffer.samples.x)),
+            None,
+            self.generators.method,
+            lr=self.settings.head_lr,
+            tau=0.0,
+            passes=self.settings.head_passes,
+        )
+
+
+def in_turn(group: Tensor, generator: torch.Generator) -> Tensor:
+    """Return rows in random order such that groups take turns; a group that is used up passes.
+
+    The first m rows are what remains of all of them if, until m are left, a random row of the
+    largest group goes.
+
+    Parameters
+    ----------
+    group : Tensor of int64, shape (n,)
+    generator : torch.Generator
+        On the CPU.
+
+    Returns
+    -------
+    Tensor of int64, shape (n,)
+    """
+    order = torch.randperm(len(group), generator=generator).to(group.device)
+    # Number the rows of each group in this order; then all first rows come first, and so on.
+    by_group = order[torch.argsort(group[order], stable=True)]
+    count = torch.bincount(group)
+    number = torch.empty_like(group)
+    each = torch.arange(len(group), device=group.device)
+    number[by_group] = each - (count.cumsum(0) - count)[group[by_group]]
+    return order[torch.argsort(number[order], stable=True)]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.covariance import oas
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from torch import Tensor
+
+from faircil.moments.discriminants import lda, nearest_mean, oracle_shrinkage
+from faircil.samples import Samples
+from moment_data import SIZES, WIDTH, features, grouped_samples, moments_of
+
+EQUAL = {(y, z): 40 for y in range(3) for z in range(2)}
+
+
+def unseen() -> Tensor:
+    return grouped_samples(seed=5).x
+
+
+def differences(scores: Tensor) -> Tensor:
+    """Take away what all classes share."""
+    return scores - scores.mean(dim=1, keepdim=True)
+
+
+def class_means(samples: Samples) -> Tensor:
+    return torch.stack([samples.x[samples.y == label].mean(dim=0) for label in range(3)])
+
+
+def test_the_nearest_mean_is_that_of_the_rows() -> None:
+    samples = grouped_samples()
+    found = nearest_mean(moments_of(samples))
+    means, x = class_means(samples), unseen()
+    scores = features(x) @ found.head
+    expected = x @ means.T - means.square().sum(dim=1) / 2
+    torch.testing.assert_close(differences(scores), differences(expected), rtol=1e-9, atol=1e-9)
+    assert torch.equal(scores.argmax(dim=1), torch.cdist(x, means).argmin(dim=1))
+    assert found.classes.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("shrinkage", [0.001, 0.1, 0.7])
+def test_lda_is_that_of_scikit_learn_with_equal_priors(shrinkage: float) -> None:
+    samples = grouped_samples()
+    found = lda(moments_of(samples), ridge=shrinkage / (1 - shrinkage))
+    other = LinearDiscriminantAnalysis("lsqr", shrinkage=shrinkage, priors=np.full(3, 1 / 3))
+    other.fit(samples.x.numpy(), samples.y.numpy())
+    x = unseen()
+    # Our matrix is V + λ mean(diag V) I, theirs (1 − a) times that.
+    expected = (1 - shrinkage) * torch.tensor(other.decision_function(x.numpy()))
+    scores = differences(features(x) @ found.head)
+    torch.testing.assert_close(scores, differences(expected), rtol=1e-8, atol=1e-8)
+
+
+def test_lda_of_rows_one_at_a_time() -> None:
+    samples, ridge = grouped_samples(), 0.05
+    means = class_means(samples)
+    pooled = torch.zeros(WIDTH - 1, WIDTH - 1, dtype=torch.float64)
+    for x, y in zip(samples.x, samples.y, strict=True):
+        away = x - means[y]
+        pooled += torch.outer(away, away) / (3 * (samples.y == y).sum())
+    pooled += ridge * pooled.diagonal().mean() * torch.eye(WIDTH - 1)
+    slopes = torch.linalg.solve(pooled, means.T)
+    x = unseen()
+    expected = x @ slopes - (means.T * slopes).sum(dim=0) / 2
+    scores = features(x) @ lda(moments_of(samples), ridge).head
+    torch.testing.assert_close(differences(scores), differences(expected), rtol=1e-8, atol=1e-8)
+
+
+def test_the_shrinkage_is_that_of_scikit_learn() -> None:
+    samples = grouped_samples(EQUAL)
+    away = samples.x - class_means(samples)[samples.y]
+    expected = oas(away.numpy(), assume_centered=True)[1]
+    assert oracle_shrinkage(away.T @ away / len(away), len(away)) == pytest.approx(expected)
+    # With equally many rows in each class, their mean covariance is as certain as one of all rows.
+    assert lda(moments_of(samples)).ridge == pytest.approx(expected / (1 - expected))
+
+
+def test_fewer_rows_are_shrunk_more() -> None:
+    few = dict.fromkeys(SIZES, 4)
+    assert lda(moments_of(grouped_samples(few))).ridge > lda(moments_of(grouped_samples())).ridge
+
+
+def test_the_order_of_tasks_does_not_matter_and_rows_can_be_removed() -> None:
+    samples, gone = grouped_samples(), grouped_samples(seed=7)
+    parts = [samples.take(samples.y == label) for label in (2, 0, 1)]
+    moments = moments_of(gone, *parts)
+    moments.remove(gone, features)
+    for make in (nearest_mean, lda):
+        found, expected = make(moments), make(moments_of(samples))
+        torch.testing.assert_close(found.head, expected.head, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [nearest_mean, lda])
+def test_probabilities_are_nearly_the_best_of_any_temperature(make) -> None:
+    sizes = {key: 20 * n for key, n in SIZES.items()}
+    found = make(moments_of(grouped_samples(sizes)))
+    rows = grouped_samples(EQUAL, seed=9)
+    scores = features(rows.x) @ found.head
+
+    def loss(temperature: float) -> float:
+        return float(torch.nn.functional.cross_entropy(scores / temperature, rows.y))
+
+    best = min(loss(t) for t in np.geomspace(0.01, 100, 200))
+    assert loss(found.temperature) < best + 0.02
+    # 240 rows: the mean loss has a standard error of about .05.
+    assert abs(found.loss - loss(found.temperature)) < 0.2
+
+
+def test_one_class_needs_no_temperature() -> None:
+    only = grouped_samples({(0, 0): 20, (0, 1): 10})
+    assert (lda(moments_of(only)).temperature, nearest_mean(moments_of(only)).loss) == (1.0, 0.0)
