@@ -66,7 +66,7 @@ class MomentsOptions(Options):
     moments would take more than 2 GiB, compressed if `rank` allows it; 2049 for patches"""
     rank: Count | Literal["auto", "full"] = "auto"
     """directions kept of each group's second moments: full, all of them; a number compresses them;
-    auto: full where they fit, else what 2 GiB hold, at least 50, which a note says"""
+    auto: full where they fit, else what 1.5 GiB hold, at least 50, which a note says"""
     classifier: Literal["ridge", "nearest-mean", "lda"] = "ridge"
     """what is made of the moments: ridge regression; or, for comparison, classifiers by class means
     without weights, of the nearest mean or of linear discriminants"""

@@ -37,7 +37,8 @@ from faircil.moments.group_moments import ROWS, FeatureMap, GroupMoments
 from faircil.samples import Samples
 
 SHRUNK = 0.2  # of the kept rows that lose when others are shed
-MEMORY = 2**31  # bytes of second moments at most, where their size is not given
+MEMORY = 2**31  # bytes of exact second moments at most, where their size is not given
+COMPRESSED = 3 * 2**29  # and of compressed ones, which leaves room to solve for many groups
 LEAST = 50  # directions of a cell; instead of fewer, there are fewer features
 SOLVING = 8  # matrices (d, d) that a solution takes beside the moments
 
@@ -222,10 +223,10 @@ class Plan:
     ) -> Plan:
         """Choose the rank and, unless it is fixed, a smaller width.
 
-        A width that is not fixed gives moments of at most ``MEMORY``, on any machine with as much:
-        the same data should give the same features everywhere. With ``auto``, they are compressed
-        where exact ones would take more than that or, if the width is fixed, more than half of what
-        is free.
+        A width that is not fixed gives moments of at most ``MEMORY``, or ``COMPRESSED``, on any
+        machine with as much: the same data should give the same features everywhere. With ``auto``,
+        they are compressed where exact ones would take more than that or, if the width is fixed,
+        more than half of what is free.
 
         Parameters
         ----------
@@ -240,9 +241,11 @@ class Plan:
         UsageError
             If it needs more memory than there is.
         """
-        room = MEMORY if free is None else min(MEMORY, free)
+        most = COMPRESSED if isinstance(rank, int) else MEMORY
+        room = most if free is None else min(most, free)
         plan = replace(self, rank=rank if isinstance(rank, int) else None)
         if rank == "auto" and plan.second > (max(room, (free or 0) // 2) if fixed else room):
+            room = min(room, COMPRESSED)
             fitting = room // (self.dtype.itemsize * self.cells * self.width)
             plan = replace(self, rank=max(fitting, LEAST))
         if not fixed and plan.second > room:

@@ -13,7 +13,7 @@ from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.learners.moments import PENALTIES, SPENT, Moments, MomentsOptions
 from faircil.moments.evening import equal_shares
-from faircil.moments.sketch import MEMORY, Plan
+from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
@@ -170,7 +170,7 @@ def test_the_width_follows_rows_and_memory() -> None:
     learner = learner_of()
     learner.classes = 100_000
     # 200,000 cells with 50 directions of 4-byte numbers each.
-    assert learner._planned(large) == Plan(MEMORY // (200_000 * 50 * 4), 200_000, rank=50)
+    assert learner._planned(large) == Plan(COMPRESSED // (200_000 * 50 * 4), 200_000, rank=50)
     inputs = first.x[0].numel()
     assert learner_of(features="raw", width=7)._planned(first).width == inputs + 1
     assert learner_of(features="both")._planned(first).width == 200 + inputs
