@@ -11,6 +11,7 @@ exception: their steps are shared by threads, and the last bits depend on how ma
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +33,7 @@ Result = TypeVar("Result")
 CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cache
 LARGE_CHUNK = 65536  # on a GPU, which needs large batches
 OWN = ("torch.nn.", "faircil.")  # modules known to be stateless between calls
+MEMINFO, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")  # of Linux
 _outside = ContextVar("outside", default=1)  # threads allowed outside one_thread
 
 
@@ -53,6 +56,24 @@ def choose_device(name: str) -> torch.device:
         # The thread of the first backward pass has no CUDA context: it warns and creates one.
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
     return device
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that may still be allocated on a device; None where nothing tells."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    known = [_number(LIMIT, "max")]  # of a container
+    if MEMINFO.is_file():
+        found = re.search(r"^MemAvailable: +(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
+        known.append(None if found is None else 1024 * int(found[1]))
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((size for size in known if size is not None), default=None)
+
+
+def _number(path: Path, none: str) -> int | None:
+    text = path.read_text().strip() if path.is_file() else none
+    return None if text == none else int(text)
 
 
 @contextmanager

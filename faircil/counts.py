@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,8 @@ class Counts:
     classes : ndarray of int64, shape (C,)
         The classes, ascending.
     attributes : ndarray of int64, shape (Z,)
-        The attribute values, ascending; a single value if there is no attribute.
+        The attribute values, ascending; a single value if there is no attribute. Negative ones
+        are unknown.
     samples, hits, predicted : ndarray of int64, shape (C, Z)
         For each class and attribute value: its samples; those predicted correctly; samples of any
         class with this value that are predicted as the class.
@@ -76,6 +77,13 @@ class Counts:
         return seen
 
     @property
+    def known(self) -> Counts:
+        """Without the samples whose attribute value is unknown: only the others are compared."""
+        kept = self.attributes >= 0
+        tables = {name: getattr(self, name)[:, kept] for name in ("samples", "hits", "predicted")}
+        return self if kept.all() else replace(self, attributes=self.attributes[kept], **tables)
+
+    @property
     def class_accuracies(self) -> Floats:
         """Accuracy of each class, NaN for a class without samples, (C,)."""
         return share(self.hits.sum(axis=1), self.samples.sum(axis=1))
@@ -92,14 +100,15 @@ class Counts:
 
     def by_group(self) -> tuple[GroupAccuracy, ...]:
         """Return the accuracy of each group that has samples, by class and value, ascending."""
-        label, value = np.nonzero(self.samples)
+        known = self.known
+        label, value = np.nonzero(known.samples)
         return tuple(
             map(
                 GroupAccuracy,
-                self.classes[label].tolist(),
-                self.attributes[value].tolist(),
-                self.samples[label, value].tolist(),
-                self.group_accuracies[label, value].tolist(),
+                known.classes[label].tolist(),
+                known.attributes[value].tolist(),
+                known.samples[label, value].tolist(),
+                known.group_accuracies[label, value].tolist(),
             )
         )
 
@@ -120,7 +129,8 @@ def count(
     y_true, y_pred : array of int, shape (n,)
         True and predicted classes.
     task, sensitive : array of int, shape (n,), optional
-        Task of the true class, and attribute value.
+        Task of the true class, and attribute value; a negative one is unknown: the sample counts
+        for its class and task, and for no group.
     before : Counts, optional
         The counts after the previous task, which have one task less.
     favoured : collection of int, optional

@@ -101,8 +101,9 @@ def worst_group_of(counts: Counts) -> float | None:
 
     Without an attribute all samples share one value, and a group is a class.
     """
-    enough = counts.samples >= ENOUGH
-    return float(counts.group_accuracies[enough].min()) if enough.any() else None
+    known = counts.known
+    enough = known.samples >= ENOUGH
+    return float(known.group_accuracies[enough].min()) if enough.any() else None
 
 
 def forgetting_of(counts: Counts) -> float | None:
@@ -116,9 +117,10 @@ def forgetting_of(counts: Counts) -> float | None:
     return forgetting(matrix)
 
 
-def balanced_accuracy_of(counts: Counts) -> float:
-    """Return the mean over groups (y, z) of their accuracies a_{y,z}."""
-    return float(np.nanmean(counts.group_accuracies))
+def balanced_accuracy_of(counts: Counts) -> float | None:
+    """Return the mean over groups (y, z) of their accuracies a_{y,z}; None without a group."""
+    rates = counts.known.group_accuracies
+    return float(np.nanmean(rates)) if rates.size else None
 
 
 def eer_of(counts: Counts) -> float | None:
@@ -145,7 +147,7 @@ def eo(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> flo
     y_true, y_pred : array of int, shape (n,)
         True and predicted classes.
     sensitive : array of int, shape (n,), or None
-        Attribute value of each sample.
+        Attribute value of each sample; negative: unknown, the sample is in no group.
     """
     return eo_of(count(y_true, y_pred, sensitive=sensitive))
 
@@ -203,19 +205,22 @@ def eopp_gap_of(counts: Counts) -> float | None:
 
 def dp_of(counts: Counts) -> float | None:
     """See :func:`dp`."""
-    return None if len(counts.attributes) < 2 else _parity(counts, counts.seen)
+    known = counts.known
+    return None if len(known.attributes) < 2 else _parity(known, known.seen)
 
 
 def dp_predicted_of(counts: Counts) -> float | None:
     """See :func:`dp_predicted`."""
-    chosen = counts.predicted.sum(axis=1) > 0
-    return None if len(counts.attributes) < 2 else _parity(counts, chosen)
+    known = counts.known
+    chosen = known.predicted.sum(axis=1) > 0
+    return None if len(known.attributes) < 2 else _parity(known, chosen)
 
 
 def _comparable(counts: Counts, classes: NDArray[np.bool_] | bool = True) -> Floats:
     """Group accuracies of the classes with two or more values present, NaN for absent groups."""
-    compared: NDArray[np.bool_] = (counts.samples > 0).sum(axis=1) > 1
-    return counts.group_accuracies[compared & classes]
+    known = counts.known
+    compared: NDArray[np.bool_] = (known.samples > 0).sum(axis=1) > 1
+    return known.group_accuracies[compared & classes]
 
 
 def _deviation(rates: Floats) -> float | None:
@@ -472,7 +477,7 @@ def evaluate(
     task : array of int, shape (n,)
         The task to which the sample's true class belongs.
     sensitive : array of int, shape (n,), optional
-        Attribute value of each sample.
+        Attribute value of each sample; negative: unknown, the sample is in no group.
     before : TaskMetrics, optional
         The metrics after the task before. Without them ``forgetting`` is undefined.
     favoured : collection of int, optional

@@ -63,8 +63,9 @@ class Samples:
     y : Tensor of int64, shape (n,)
         Classes.
     z : Tensor of int64, shape (n,) or (n, attributes), optional
-        Values of the sensitive attribute. Several columns are several attributes: a group is
-        then a class with a combination of their values. None means no attribute.
+        Values of the sensitive attribute; negative, such as −1: unknown. Several columns are
+        several attributes: a group is then a class with a combination of their values. None means
+        no attribute.
     """
 
     x: Tensor
@@ -114,6 +115,12 @@ class Samples:
         z = None if self.z is None else self.z.to(device)
         return Samples(self.x.to(device), self.y.to(device), z)
 
+    @property
+    def unknown(self) -> Tensor:
+        """Whether an attribute value of each sample is unknown, (n,)."""
+        negative: Tensor = (self.keys()[:, 1:] < 0).any(dim=1)
+        return negative
+
     def keys(self, by_attribute: bool = True) -> Tensor:
         """Return the group key of each sample: its class and attribute values.
 
@@ -141,6 +148,17 @@ def concatenate(parts: Sequence[Samples]) -> Samples:
         torch.cat([part.y for part in parts]),
         torch.cat(attributes) if attributes else None,
     )
+
+
+def refuse_unknown(samples: Samples, what: str) -> None:
+    """Raise a DataError if attribute values are unknown, for ``what`` needs all of them."""
+    number = int(samples.unknown.sum())
+    if number:
+        raise DataError(
+            f"{number:,} of {len(samples):,} samples have an unknown attribute value (z < 0), and "
+            f"{what} needs all of them; fill them in, leave these samples out, or use the method "
+            "'moments' without post-processing"
+        )
 
 
 def group_counts(samples: Samples) -> dict[tuple[int, ...], int]:

@@ -300,3 +300,25 @@ def test_forgetting_needs_the_evaluations_before():
     assert evaluate([0, 0, 1], [0, 1, 1], task=[0, 0, 1]).forgetting is None
     with pytest.raises(DataError, match="of 3 tasks and those of the task before are of 1, expec"):
         evaluate([0, 1, 2], [0, 1, 2], task=[0, 1, 2], before=first)
+
+
+@quick
+@given(samples, st.integers(0, 2**32 - 1))
+def test_samples_of_unknown_value_count_for_their_class_and_for_no_group(rows, seed):
+    y, predicted, z = columns(rows)
+    known = np.random.default_rng(seed).random(len(y)) < 0.7
+    hidden = np.where(known, z, -1)
+    found = evaluate(y, predicted, task=y % 2, sensitive=hidden)
+    for name in ("accuracy", "eer", "eer_task"):
+        expected = evaluate(y, predicted, task=y % 2, sensitive=z).values[name]
+        assert found.values[name] == pytest.approx(expected)
+    compared = [name for name, metric in METRICS.items() if metric.by_attribute]
+    if not known.any():
+        assert all(found.values[name] is None for name in (*compared, "worst_group"))
+        assert found.balanced_accuracy is None
+        assert found.groups == ()
+        return
+    rest = evaluate(y[known], predicted[known], task=y[known] % 2, sensitive=z[known])
+    assert found.groups == rest.groups
+    for name in (*compared, "balanced_accuracy", "worst_group"):
+        assert found.values[name] == rest.values[name]

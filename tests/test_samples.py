@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from faircil.errors import DataError
-from faircil.samples import Samples, concatenate, group_counts
+from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
 
 X = torch.arange(12.0).reshape(4, 3)
 Y = torch.tensor([1, 0, 1, 1])
@@ -85,3 +85,15 @@ def test_all_mistakes_are_named() -> None:
 def test_wrong_axes_are_named(x: Tensor, y: Tensor, z: Tensor | None) -> None:
     with pytest.raises(DataError, match="has shape"):
         Samples(x, y, z)
+
+
+def test_a_negative_value_is_unknown() -> None:
+    assert not Samples(X, Y).unknown.any()
+    assert not Samples(X, Y, Z).unknown.any()
+    some = Samples(X, Y, torch.tensor([0, -1, 1, -2]))
+    assert some.unknown.tolist() == [False, True, False, True]
+    two = Samples(X, Y, torch.tensor([[0, 1], [0, -1], [-1, 0], [1, 1]]))
+    assert two.unknown.tolist() == [False, True, True, False]
+    refuse_unknown(Samples(X, Y, Z), "this")
+    with pytest.raises(DataError, match=r"2 of 4 samples have an unknown .* and this needs"):
+        refuse_unknown(some, "this")

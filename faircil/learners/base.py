@@ -125,6 +125,8 @@ class Learner:
     follows: ClassVar[Collection[str] | None] = None
     # Whether a task is learned in one pass, by `learn`, instead of or after epochs of steps.
     one_pass: ClassVar[bool] = False
+    # Whether samples with an unknown attribute value can be learned.
+    takes_unknown: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
     # inputs are images, their channels, height and width.
     measure: Measure = MEASURES["eo"]

@@ -13,7 +13,7 @@ from pydantic import ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
-from faircil.compute import map_tasks, one_thread
+from faircil.compute import free_memory, map_tasks, one_thread
 from faircil.errors import UsageError
 from faircil.learners.base import (
     Count,
@@ -27,14 +27,13 @@ from faircil.learners.base import (
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
-from faircil.moments.calibration import fit_temperature
 from faircil.moments.discriminants import lda, nearest_mean
 from faircil.moments.evening import (
+    MOST,
     TOLERANCE,
     Blocks,
     Criterion,
     Evening,
-    equal_shares,
     even_out,
     evened_further,
     proven_bound,
@@ -48,18 +47,20 @@ from faircil.moments.features import (
     Trained,
 )
 from faircil.moments.group_moments import GroupMoments, Key
-from faircil.moments.ridge import RidgeProblem
+from faircil.moments.ridge import RidgeProblem, fit_temperature
+from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
-MEMORY = 2**31  # bytes of moments at most, where the width is not given
 FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
+MANY_COPIES = 0.1  # share of rows that equal others
+SPENT = 4  # solutions after a removal at most: with the shares, the present weights, two steps
 # Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
@@ -74,7 +75,10 @@ class MomentsOptions(Options):
     the first task alone"""
     width: Count | Literal["auto"] = "auto"
     """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
-    moments would take more than 2 GiB; 2049 for patches"""
+    moments would take more than 2 GiB, compressed if `rank` allows it; 2049 for patches"""
+    rank: Count | Literal["auto", "full"] = "auto"
+    """directions kept of each group's second moments: full, all of them; a number compresses them;
+    auto: full where they fit, else what 1.5 GiB hold, at least 50, which a note says"""
     classifier: Literal["ridge", "nearest-mean", "lda"] = "ridge"
     """what is made of the moments: ridge regression; or, for comparison, classifiers by class means
     without weights, of the nearest mean or of linear discriminants"""
@@ -146,12 +150,16 @@ class Moments(Learner):
     After any order of tasks the solution is that of weighted training on all rows seen, which are
     not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW. Only
     ``features=trained`` has a net to train; else settings of training have no effect.
+
+    Rows with an unknown attribute value (negative) count for their class, by their part of its
+    rows; they are a group that is compared with none, so its weight stays.
     """
 
     options = MomentsOptions
     one_pass = True
     graphable = False
     follows = MEASURES
+    takes_unknown = True
 
     net: FeatureNet
     settings: MomentsOptions
@@ -165,6 +173,7 @@ class Moments(Learner):
         self.ridge = 0.0
         self.rows_at_choice = 0  # when the penalty was chosen
         self.temperature = 1.0
+        self.told_of_copies = False
 
     def training_epochs(self, epochs: int) -> int:
         """Train the net on the first task if its activations are to be features."""
@@ -176,26 +185,30 @@ class Moments(Learner):
         settings = MomentsOptions(arithmetic="float64")
         moments = cls(learner.net, settings, learner.generators)
         moments.measure, moments.lam = learner.measure, learner.lam
+        moments.plan = moments._planned(samples)
         moments._begin(Activations(learner.net), samples.x.device)
         moments.learn(samples)
         return moments
 
     def _begin(self, features: FeatureMap, device: torch.device) -> None:
         self.net = FeatureNet(features, self.classes).to(device)
-        dtype = getattr(torch, self.settings.arithmetic)
-        self.moments = GroupMoments(features.width, dtype, device)
+        self.moments = replace(self.plan, width=features.width).moments(device)
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
         if self.moments is None:
+            self.plan = self._planned(train)
             with torch.no_grad():
                 self._begin(self._features(train), train.x.device)
         record = self._change(lambda moments: moments.add(train, self.net.features))
         return replace(record, notes=self._notes(train))
 
     def forget(self, rows: Samples) -> PassRecord:
-        """Remove rows that were learned: the solution is then the one that never saw them."""
-        return self._change(lambda moments: moments.remove(rows, self.net.features))
+        """Remove rows that were learned: the solution is then the one that never saw them.
+
+        Weights begin with the present ones, and few solutions are spent on better ones.
+        """
+        return self._change(lambda moments: moments.remove(rows, self.net.features), most=SPENT)
 
     def review(self, last: PassRecord) -> PassRecord:
         """Add what more evenness would cost, found by weights for a smaller lam."""
@@ -221,7 +234,7 @@ class Moments(Learner):
         """Return scores divided by the temperature; −inf for classes that were not seen."""
         return super().logits(x) / self.temperature
 
-    def _change(self, change: Callable[[GroupMoments], None]) -> PassRecord:
+    def _change(self, change: Callable[[GroupMoments], None], most: int = MOST) -> PassRecord:
         """Change the moments, and solve anew."""
         if self.moments is None:
             raise UsageError("nothing was learned yet, so nothing can be removed; learn rows first")
@@ -229,11 +242,11 @@ class Moments(Learner):
         with torch.no_grad():
             change(self.moments)
             summed = time.perf_counter()
-            record = self._refit(self.moments)
+            record = self._refit(self.moments, most)
         solved = time.perf_counter()
         return replace(record, summing=summed - start, solving=solved - summed)
 
-    def _refit(self, moments: GroupMoments) -> PassRecord:
+    def _refit(self, moments: GroupMoments, most: int) -> PassRecord:
         """Choose penalty and weights, and set the head; return what is recorded."""
         if self.settings.classifier != "ridge":
             return self._by_class_means(moments)
@@ -245,7 +258,7 @@ class Moments(Learner):
         start = Blocks.of(criterion).weights(np.log(known))
 
         problem = RidgeProblem(moments, group, label, self.ridge)
-        evening = self.evening = self._evened(problem, criterion, start)
+        evening = self.evening = self._evened(problem, criterion, start, most)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         with one_thread():
@@ -281,8 +294,11 @@ class Moments(Learner):
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
         """Return what the weights minimise; with fixed weights, nothing is compared."""
         kind = self.settings.group_weights
-        matrix = disparity_matrix(self.measure, groups)
-        share = equal_shares(label)
+        known = np.flatnonzero((groups.attribute.reshape(len(groups), -1) >= 0).all(axis=1))
+        compared = disparity_matrix(self.measure, groups.take(known))
+        matrix = np.zeros((len(compared), len(groups)))
+        matrix[:, known] = compared
+        share = shares_of(groups, label, known)
         if kind == "class":
             share = groups.size / np.bincount(label, groups.size)[label] / (label.max() + 1)
         if kind == "samples":
@@ -296,7 +312,9 @@ class Moments(Learner):
             combine=self.measure.combine,
         )
 
-    def _evened(self, problem: RidgeProblem, criterion: Criterion, start: Floats) -> Evening:
+    def _evened(
+        self, problem: RidgeProblem, criterion: Criterion, start: Floats, most: int
+    ) -> Evening:
         """Choose the weights and, with enough new rows, the penalty.
 
         With the weights that suit a penalty, its neighbours are tried. If one comes close, the
@@ -317,7 +335,7 @@ class Moments(Learner):
         elif not self.rows_at_choice:
             self.ridge = penalties[int(np.argmin(values(penalties, start)))]
         evening = even_out(
-            problem.with_ridge(self.ridge), criterion, start if self.relative else None
+            problem.with_ridge(self.ridge), criterion, start if self.relative else None, most=most
         )
         if given != "auto" or rows < MUCH_MORE * self.rows_at_choice:
             return evening
@@ -335,45 +353,65 @@ class Moments(Learner):
             self.ridge, evening = ridge, other
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
-        """Say if inputs are on another scale than those of the first task."""
+        """Say if moments are compressed, rows are copies, or inputs on another scale."""
+        moments, plan, notes = self.moments, self.plan, []
+        assert moments is not None
+        if plan.rank is not None and len(moments.seen) == len(train):
+            exact = replace(plan, rank=None)
+            notes.append(
+                f"moments are compressed to {plan.rank} directions of each group, "
+                f"{in_gib(plan.second)} instead of {in_gib(exact.second)}: what is even with them "
+                "is nearly so without; `rank='full'` keeps all, and only then rows can be removed"
+            )
+        copies = moments.seen.copies
+        if copies > MANY_COPIES and not self.told_of_copies:
+            self.told_of_copies = True
+            notes.append(
+                f"{copies:.0%} of the rows so far are copies of others: a row is not left out "
+                "while its copy is there, so left-out losses of groups with many copies are too "
+                "small; remove copies from the data if they are no rows of their own"
+            )
         if isinstance(self.net.features, Patches | Activations):
-            return ()
+            return tuple(notes)
         far = self.net.features.standardise.far(train.x.flatten(1))
-        if far <= ANOTHER_SCALE:
-            return ()
-        return (
-            f"{far:.0%} of the input values are further from those of the first task than anything "
-            "there; if they are in other units, convert them",
-        )
+        if far > ANOTHER_SCALE:
+            notes.append(
+                f"{far:.0%} of the input values are further from those of the first task than "
+                "anything there; if they are in other units, convert them"
+            )
+        return tuple(notes)
 
     def _features(self, train: Samples) -> FeatureMap:
         kind, generator = self.settings.features, self.generators.method
         if kind == "raw":
             return Raw(train.x)
         if kind == "trained":
-            return Trained(train.x, self.net, self._width(train), generator)
+            return Trained(train.x, self.net, self.plan.width, generator)
         if kind != "patches":
-            return RandomRelu(train.x, self._width(train), generator, inputs=kind == "both")
+            return RandomRelu(train.x, self.plan.width, generator, inputs=kind == "both")
         if self.image is None:
             raise UsageError(
                 "`features=patches` needs images, and this data is not known to be images; choose "
                 "`features=relu`"
             )
-        width = self.settings.width
-        filters = FILTERS if width == "auto" else Patches.filters_for(width)
-        return Patches(train.x, self.image, filters, generator)
+        return Patches(train.x, self.image, Patches.filters_for(self.plan.width), generator)
 
-    def _width(self, train: Samples) -> int:
-        if self.settings.width != "auto":
-            return self.settings.width
-        cells = self.classes * len(
-            {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+    def _planned(self, train: Samples) -> Plan:
+        """Choose the number of features and of directions; refuse what does not fit."""
+        kind, inputs = self.settings.features, train.x[0].numel()
+        values = {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+        width = wanted = None if self.settings.width == "auto" else self.settings.width
+        if kind == "raw":
+            width = wanted = inputs + 1
+        elif width is None and kind == "patches":
+            width = Patches.width_for(FILTERS)
+        elif width is None:
+            beside = {"both": inputs, "trained": last_linear(self.net).in_features}.get(kind, 0)
+            width = min(max(len(train), NARROWEST), WIDEST) + beside
+        plan = Plan(width, self.classes * len(values), getattr(torch, self.settings.arithmetic))
+        return plan.made_to_fit(
+            self.settings.rank, free_memory(train.x.device), fixed=wanted is not None
         )
-        size = 8 if self.settings.arithmetic == "float64" else 4
-        largest = int((2 * MEMORY / (size * cells)) ** 0.5)
-        width = min(max(len(train), NARROWEST), WIDEST, largest)
-        beside = {"both": train.x[0].numel(), "trained": last_linear(self.net).in_features}
-        return width + beside.get(self.settings.features, 0)
 
 
 def penalties_for(moments: GroupMoments) -> list[float]:
@@ -391,6 +429,21 @@ def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], li
     cells = [key if by_attribute else key[:1] for key in moments.keys]
     keys = sorted(set(cells))
     return keys, [keys.index(key) for key in cells]
+
+
+def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
+    """Return p, (G,): equal over classes, and over the groups of a class with a known attribute.
+
+    Groups without one count by their part of the rows of the class.
+    """
+    share: Floats = groups.size / np.bincount(label, groups.size)[label]
+    rest = np.ones(label.max() + 1)
+    unknown = np.setdiff1d(np.arange(len(label)), known)
+    np.subtract.at(rest, label[unknown], share[unknown])
+    share /= len(rest)
+    _, index, number = np.unique(label[known], return_inverse=True, return_counts=True)
+    share[known] = rest[label[known]] / (len(rest) * number[index])
+    return share
 
 
 def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:

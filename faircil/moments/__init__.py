@@ -1,11 +1,11 @@
 """Fair learning from moments: what a group adds to a ridge solution are sums, and sums add up.
 
 :mod:`~faircil.moments.features` maps inputs to fixed features,
-:mod:`~faircil.moments.group_moments` sums them for each group, :mod:`~faircil.moments.ridge` gives
-the solution for any group weights with the loss of every group,
-:mod:`~faircil.moments.evening` chooses the weights, and :mod:`~faircil.moments.calibration` turns
-scores into probabilities. :mod:`~faircil.moments.discriminants` makes other classifiers of the same
-sums, for comparison. Here is what a run keeps of it.
+:mod:`~faircil.moments.group_moments` sums them for each group and :mod:`~faircil.moments.sketch`
+does so in less memory, :mod:`~faircil.moments.ridge` gives the solution for any group weights with
+the loss of every group, and probabilities, and :mod:`~faircil.moments.evening` chooses the weights.
+:mod:`~faircil.moments.discriminants` makes other classifiers of the same sums, for comparison. Here
+is what a run keeps of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GroupChange:
     label : int
         Class.
     attribute : tuple of int
-        Attribute values; empty if groups are classes.
+        Attribute values; empty if groups are classes. A negative one is unknown.
     samples : int
         Seen so far.
     weight : float

@@ -25,9 +25,14 @@ import torch
 from torch import Tensor
 
 from faircil.compute import one_thread
-from faircil.moments.calibration import best_temperature, gaussian_draws, log_loss
 from faircil.moments.group_moments import GroupMoments
-from faircil.moments.ridge import RidgeProblem, cholesky
+from faircil.moments.ridge import (
+    RidgeProblem,
+    best_temperature,
+    cholesky,
+    gaussian_draws,
+    log_loss,
+)
 from faircil.weighting.groups import Integers
 
 MOST_SHRINKAGE = 0.999
@@ -143,9 +148,11 @@ class ClassMeans:
         """Return the temperature, and the loss of the probabilities with it."""
         if len(self.classes) < 2:
             return 1.0, 0.0
-        mean, spread = (part.double().cpu() for part in self.cells.scores(head))
-        scores, label = gaussian_draws(mean, spread), self.cells.label.cpu()
-        share = (self.per_row * self.cells.size).double().cpu().numpy()
+        some = self.cells.some_groups()
+        known = self.cells.scores(head, some.to(head.device))
+        mean, spread = (part.double().cpu() for part in known)
+        scores, label = gaussian_draws(mean, spread), self.cells.label.cpu()[some]
+        share = (self.per_row * self.cells.size).double().cpu().numpy()[some]
         unit = float(scores.std())  # scores have any scale
         with one_thread():
             temperature = unit * best_temperature(scores / unit, label, share)

@@ -226,13 +226,18 @@ class Patches(nn.Module):
         """Return how many filters give at most ``width`` features; at least one."""
         return max(1, (width - 1) // (2 * GRID**2))
 
+    @staticmethod
+    def width_for(filters: int) -> int:
+        """Return the number of features that filters give."""
+        return 2 * filters * GRID**2 + 1
+
     def __init__(
         self, x: Tensor, shape: tuple[int, int, int], filters: int, generator: torch.Generator
     ) -> None:
         super().__init__()
         self.shape = shape
         self.side = min(PATCH, *shape[1:])
-        self.width = 2 * filters * GRID**2 + 1
+        self.width = self.width_for(filters)
         chosen = torch.randperm(len(x), generator=generator)[:FITTED].to(x.device)
         images = x.index_select(0, chosen).view(-1, *shape)
         found = unfold(images, self.side).permute(0, 2, 1)  # (images, places, values)

@@ -14,10 +14,11 @@ and what is removed leaves no trace but rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from faircil.samples import Samples, rows_of_groups, unique_rows
 PANEL = 512
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
 Key = tuple[int, ...]  # class and attribute values
+FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,11 @@ class Panels:
             panel[:, rows.stop - rows.start :] *= 2
         return flat
 
-    def product(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Return the symmetric matrix times x, (d, k), without unpacking it."""
-        out = torch.zeros_like(x)
+    def add_product(self, out: Tensor, flat: Tensor, x: Tensor) -> None:
+        """Add the symmetric matrix times x, (d, k), to ``out``, without unpacking it."""
         for rows, panel in self.of(flat):
             out[rows].addmm_(panel, x[rows.start :])
             out[rows.stop :].addmm_(panel[:, rows.stop - rows.start :].T, x[rows])
-        return out
 
 
 @dataclass
@@ -113,6 +113,8 @@ class GroupMoments:
     device : torch.device
     """
 
+    separate: ClassVar[bool] = True  # cells have nothing in common: threads may add to several
+
     width: int
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -128,19 +130,12 @@ class GroupMoments:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def add(self, samples: Samples, features: Callable[[Tensor], Tensor]) -> None:
-        """Add rows: one pass over them.
-
-        Parameters
-        ----------
-        samples : Samples
-        features : callable
-            Maps inputs, (m, ...), to features, (m, d).
-        """
+    def add(self, samples: Samples, features: FeatureMap) -> None:
+        """Add rows: one pass over them."""
         self.seen.add(samples)
         self._sum(samples, features, sign=1)
 
-    def remove(self, samples: Samples, features: Callable[[Tensor], Tensor]) -> None:
+    def remove(self, samples: Samples, features: FeatureMap) -> None:
         """Remove rows that were added: what is left are the sums without them.
 
         Raises
@@ -160,14 +155,18 @@ class GroupMoments:
                 f"moments of {other.width} features in {other.dtype} cannot be merged with those "
                 f"of {self.width} in {self.dtype}; use the same features and precision"
             )
+        if type(other) is not type(self):
+            raise UsageError(
+                f"{type(other).__name__} cannot be merged with {type(self).__name__}: the ones are "
+                "exact and the others compressed; make all of them in the same way"
+            )
         self.seen.merge(other.seen)
         self._open([key for key in other.keys if key not in self.keys])
-        mine, theirs = self._cells(), other._cells()
-        for key, n, first, flat in zip(other.keys, other.count, other.first, theirs, strict=True):
+        for theirs, key in enumerate(other.keys):
             place = self.keys.index(key)
-            self.count[place] += n
-            self.first[place] += first.to(self.device)
-            mine[place].add_(flat.to(self.device))
+            self._merge_second(place, other, theirs)
+            self.count[place] += other.count[theirs]
+            self.first[place] += other.first[theirs].to(self.device)
 
     def combined(self, weights: Tensor) -> Tensor:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
@@ -182,12 +181,21 @@ class GroupMoments:
         flat = self.panels.doubled(matrix)
         return torch.cat([block @ flat for block in self.second])
 
-    def products(self, x: Tensor) -> Tensor:
-        """Return ``S_c x`` for x of shape (d, k) and each cell, (cells, d, k)."""
+    def squares(self, x: Tensor) -> Tensor:
+        """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""
+        return self.traces(x @ x.T)
+
+    def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
+        """Return ``S_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
         threads = self.device.type == "cpu" and self.width >= PANEL
-        return torch.stack(
-            map_tasks(lambda cell: self.panels.product(cell, x), self._cells(), threads=threads)
+        flats, chosen = self._cells(), range(len(self)) if cells is None else cells
+        found = x.new_zeros(len(chosen), *x.shape)
+        map_tasks(
+            lambda place: self.panels.add_product(found[place], flats[chosen[place]], x),
+            range(len(chosen)),
+            threads=threads,
         )
+        return found
 
     def _cells(self) -> list[Tensor]:
         """Return views of the flat arrays, one per cell."""
@@ -197,16 +205,30 @@ class GroupMoments:
         """Make room for new cells."""
         if not keys:
             return
-        shape = (len(keys), self.panels.size)
         self.keys += keys
         self.count += [0] * len(keys)
         empty = torch.zeros(len(keys), self.width, dtype=self.dtype, device=self.device)
         self.first += list(empty)
+        self._open_second(len(keys))
+
+    def _open_second(self, number: int) -> None:
+        shape = (number, self.panels.size)
         self.second.append(torch.zeros(shape, dtype=self.dtype, device=self.device))
+
+    def _add_second(self, cell: int, phi: Tensor, sign: int) -> None:
+        """Add ``sign · φᵀφ`` of features φ, (m, d), to a cell, before n and s change."""
+        for columns, panel in self.panels.of(self._cells()[cell]):
+            panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
+
+    def _merge_second(self, cell: int, other: GroupMoments, theirs: int) -> None:
+        """Add the second moments of another cell, before n and s change."""
+        self._cells()[cell].add_(other._cells()[theirs].to(self.device))
 
     def _close(self) -> None:
         """Drop cells without rows."""
         kept = [n > 0 for n in self.count]
+        if all(kept):
+            return  # nothing to copy
         places = iter(kept)
         blocks = [block[[next(places) for _ in block]] for block in self.second]
         self.second = [block for block in blocks if len(block)]
@@ -214,25 +236,23 @@ class GroupMoments:
             values = getattr(self, name)
             setattr(self, name, [value for value, keep in zip(values, kept, strict=True) if keep])
 
-    def _sum(self, samples: Samples, features: Callable[[Tensor], Tensor], sign: int) -> None:
+    def _sum(self, samples: Samples, features: FeatureMap, sign: int) -> None:
         keys, index = unique_rows(samples.keys())
         named = [tuple(key) for key in keys.tolist()]
         self._open([key for key in named if key not in self.keys])
-        rows_of, cells = rows_of_groups(index, len(named)), self._cells()
+        rows_of = rows_of_groups(index, len(named))
 
         def sum_cell(number: int) -> None:
             place, rows = self.keys.index(named[number]), rows_of[number]
-            self.count[place] += sign * len(rows)
-            first, flat = self.first[place], cells[place]
             for part in chunks_of(len(rows), ROWS):
                 phi = features(samples.x.index_select(0, rows[part])).to(self.dtype)
-                first.add_(phi.sum(dim=0), alpha=sign)
-                for columns, panel in self.panels.of(flat):
-                    panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
+                self._add_second(place, phi, sign)
+                self.count[place] += sign * len(phi)
+                self.first[place].add_(phi.sum(dim=0), alpha=sign)
 
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
-        map_tasks(sum_cell, order, threads=self.device.type == "cpu")
+        map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
 
 
 class SeenRows:
@@ -248,6 +268,11 @@ class SeenRows:
 
     def __len__(self) -> int:
         return len(self.sums)
+
+    @property
+    def copies(self) -> float:
+        """Share of the rows that equal an earlier one."""
+        return float((self.sums[1:] == self.sums[:-1]).sum()) / max(len(self), 1)
 
     def add(self, samples: Samples) -> None:
         """Take note of rows."""

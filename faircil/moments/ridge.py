@@ -16,6 +16,21 @@ With weights w_g over groups and a penalty λ:
 - ``∂h_g/∂w_k = δ_gk h_g/w_g − (w_g/n_g²) tr(A⁻¹ S_k A⁻¹ S_g)/n_k``. These traces would take a
   product of (d, d) matrices for each group; a few random ±1 vectors estimate them, which is enough
   for a direction of search. All values are exact.
+
+With many groups and classes, products of (G, d, C) numbers do not fit. Beyond ``AT_ONCE`` of them:
+
+- Groups are looked at class by class. Slopes between classes are replaced by their mean, which is
+  known: ``Σ_h w_h R_h = λ W``, so ``Σ_h w_h ∂ℓ_h/∂w_g = −2λ ⟨W, A⁻¹ R_g⟩``; and ``Σ_h (w_h/n_h) S_h
+  = A − λ I`` gives the same for leverages. Equalized odds compares groups of one class, where this
+  mean cancels.
+- ``COLUMNS`` random ±1 combinations Z of the columns of W, ``E[ZZᵀ] = I``, stand for all of them in
+  slopes and standard errors. Losses and leverages stay exact.
+
+Least-squares scores are near 0 and 1, so their softmax is almost flat. ``softmax(scores/T)`` with
+the right T is calibrated, and T is fitted without rows: the scores of a group have mean μ and
+covariance Σ; for rows that were left out, ``e_y + (μ − e_y)/(1 − h)`` and ``Σ/(1 − h)²``. T
+minimises the mean negative log-likelihood of Gaussian draws with these, each group by its share;
+of very many groups, some stand for all.
 """
 
 from __future__ import annotations
@@ -26,6 +41,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from faircil.compute import one_thread
@@ -34,9 +50,13 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
+AT_ONCE = 2**24  # numbers of products with second moments that are kept at the same time
+COLUMNS = 64  # of a head with more classes, where not all products are kept
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
+DRAWS = 200  # scores per group, for the temperature
+RANGE = (-5.0, 3.0)  # of log T
 
 
 @dataclass(frozen=True)
@@ -113,8 +133,14 @@ class RidgeProblem:
         self.scale = float((self._diagonals() / self.size).mean())
         self.penalty = ridge * self.scale
         generator = torch.Generator().manual_seed(0)
-        probes = torch.randint(0, 2, (moments.width, PROBES), generator=generator) * 2 - 1
-        self.probes = probes.to(device=device, dtype=dtype)
+        self.probes = _signs(moments.width, PROBES, generator).to(device=device, dtype=dtype)
+        self.whole = len(label) * moments.width * (self.classes + PROBES) <= AT_ONCE
+        columns = torch.eye(self.classes)
+        if not self.whole and self.classes > COLUMNS:
+            columns = _signs(self.classes, COLUMNS, generator) / COLUMNS**0.5
+        self.columns = columns.to(device=device, dtype=dtype)
+        self.parts = self._parts()
+        self.summed: dict[bytes, Tensor] = {}  # the last sum over groups, by its weights
 
     def __len__(self) -> int:
         return len(self.size)
@@ -135,48 +161,131 @@ class RidgeProblem:
         eye = torch.eye(self.moments.width, dtype=self.moments.dtype, device=self.moments.device)
         return self._by_group(self.moments.traces(eye)) / self.moments.width
 
+    def _parts(self) -> list[Tensor]:
+        """Return the numbers of the groups that are looked at together, whole classes each."""
+        if self.whole:
+            return [torch.arange(len(self), device=self.size.device)]
+        order = torch.argsort(self.label, stable=True)
+        sizes = torch.bincount(self.label).tolist()
+        most = max(1, AT_ONCE // (self.moments.width * (len(self.columns.T) + PROBES)))
+        parts = [0]
+        for size in sizes:
+            if parts[-1] and parts[-1] + size > most:
+                parts.append(0)
+            parts[-1] += size
+        return list(torch.split(order, parts))
+
+    def _products(self, x: Tensor, part: Tensor) -> Tensor:
+        """Return ``S_g x`` for x of shape (d, k) and the groups of a part, (groups, d, k)."""
+        place = part.new_full((len(self),), -1)
+        place[part] = torch.arange(len(part), device=part.device)
+        cells = (place[self.group] >= 0).nonzero().flatten()
+        summed = x.new_zeros(len(part), *x.shape)
+        return summed.index_add_(
+            0, place[self.group[cells]], self.moments.products(x, cells.tolist())
+        )
+
     def solve(self, weights: Floats, *, slopes: bool = True) -> RidgeSolution:
         """Return the solution for weights, (G,), with the losses and, if asked, their slopes."""
-        with nullcontext() if self.moments.width >= WIDE else one_thread():
+        many = self.moments.width >= WIDE or not self.whole
+        with nullcontext() if many else one_thread():
             return self._solve(weights, slopes)
 
     def _solve(self, weights: Floats, with_slopes: bool) -> RidgeSolution:
         moments, size = self.moments, self.size
         w = torch.tensor(weights, dtype=size.dtype, device=size.device)
         per_row = w / size
-        matrix = moments.combined(per_row[self.group])
-        matrix.diagonal().add_(self.penalty)
-        factor = cholesky(matrix)
+        factor = cholesky(self._matrix(weights, per_row))
         target = size.new_zeros(self.classes, moments.width)
         target.index_add_(0, self.label, per_row[:, None] * self.first)
         head = torch.cholesky_solve(target.T, factor)
-        known = head
-        if with_slopes:
-            probes = torch.linalg.solve_triangular(factor.T, self.probes, upper=True)
-            known = torch.cat([head, probes], dim=1)
-        products = self._by_group(moments.products(known))
-        on_head, on_probes = products[:, :, : self.classes], products[:, :, self.classes :]
         each = torch.arange(len(size), device=size.device)
         own = (self.first @ head)[each, self.label]
-        losses = ((head * on_head).sum(dim=(1, 2)) - 2 * own) / size + 1
+        losses = (self._by_group(moments.squares(head)) - 2 * own) / size + 1
         inverse = torch.cholesky_inverse(factor)
         leverage = per_row * self._by_group(moments.traces(inverse)) / size
-        slopes = spread = torch.full((len(size), len(size)), torch.nan)
-        if with_slopes:
-            rest = -on_head / size[:, None, None]
-            rest[each, :, self.label] += self.first / size[:, None]
-            slopes = -2 * self._inner(factor, rest)
-            pairs = self._inner(factor, on_probes / size[:, None, None]) / PROBES
-            spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
+        del inverse
+        variance, slopes, pairs = self._looked_at(w, head, factor, with_slopes)
+        spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
+        # One row has no spread of its own: a small group borrows that of all groups.
+        shared = (size * variance + BORROWED * variance.mean()) / (size + BORROWED)
         return RidgeSolution(
             weights=weights,
             head=head,
             losses=_floats(losses).clip(min=0),
             leverage=_floats(leverage).clip(0, LARGEST),
-            errors=_floats(self._errors(head, on_head)),
+            errors=_floats((shared / size).sqrt()),
             loss_slopes=_floats(slopes),
             leverage_slopes=_floats(spread),
         )
+
+    def _matrix(self, weights: Floats, per_row: Tensor) -> Tensor:
+        """Return A; its sum over groups is kept for the next solution, with another penalty."""
+        key = weights.tobytes()
+        summed = self.summed.get(key)
+        if summed is None:
+            summed = self.moments.combined(per_row[self.group])
+            self.summed.clear()
+            self.summed[key] = summed
+        matrix = summed.clone()
+        matrix.diagonal().add_(self.penalty)
+        return matrix
+
+    def _looked_at(
+        self, w: Tensor, head: Tensor, factor: Tensor, with_slopes: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what takes products with each S_g.
+
+        Returns
+        -------
+        variance : Tensor, shape (G,)
+            Of the loss of a row of each group.
+        slopes : Tensor, shape (G, G)
+            ``∂ℓ_g/∂w_h``; NaN if slopes are not asked for.
+        pairs : Tensor, shape (G, G)
+            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; NaN if slopes are not asked for.
+        """
+        size, groups, k = self.size, len(self), self.columns.shape[1]
+        variance = torch.zeros_like(size)
+        slopes, pairs = (torch.full((groups, groups), torch.nan).to(size) for _ in range(2))
+        known = seen = head @ self.columns
+        if with_slopes:
+            probes = torch.linalg.solve_triangular(factor.T, self.probes, upper=True)
+            known = torch.cat([seen, probes], dim=1)
+        totals, pair_totals = torch.zeros_like(size), torch.zeros_like(size)
+        # What the sums over all groups are compared with, see `_between`.
+        solved = None if self.whole or not with_slopes else torch.cholesky_solve(known, factor)
+        for part in self.parts:
+            products = self._products(known, part).div_(size[part, None, None])
+            on_head, on_probes = products[:, :, :k], products[:, :, k:]
+            variance[part] = self._variance(head, on_head, part)
+            if not with_slopes:
+                continue
+            mean = (self.first[part] / size[part, None])[:, :, None]
+            rest = torch.baddbmm(on_head, mean, self.columns[self.label[part], None], beta=-1)
+            here = part[:, None], part[None, :]
+            slopes[here] = -2 * self._inner(factor, rest)
+            pairs[here] = self._inner(factor, on_probes) / PROBES
+            if solved is not None:
+                totals[part] = -2 * self.penalty * (rest * solved[:, :k]).sum(dim=(1, 2))
+                pair_totals[part] = (on_probes * (probes - self.penalty * solved[:, k:])).sum(
+                    dim=(1, 2)
+                ) / PROBES
+        if solved is not None:
+            slopes = self._between(slopes, w, totals)
+            pairs = self._between(pairs, w, pair_totals)
+        return variance, slopes, pairs
+
+    def _between(self, within: Tensor, weights: Tensor, totals: Tensor) -> Tensor:
+        """Replace the entries between classes, so that ``weightsᵀ · result = totals``, (G, G).
+
+        All entries of a column that belong to other classes than its own are taken as the same.
+        """
+        same = self.label[:, None] == self.label[None, :]
+        own = torch.where(same, within, within.new_zeros(()))
+        others = weights @ (~same).to(weights.dtype)
+        mean = (totals - weights @ own) / others.clamp(min=torch.finfo(weights.dtype).tiny)
+        return torch.where(same, own, mean.expand_as(own))
 
     def _inner(self, factor: Tensor, x: Tensor) -> Tensor:
         """Return ``⟨x_g, A⁻¹ x_h⟩`` of x, (G, d, k), for all pairs, (G, G)."""
@@ -187,26 +296,107 @@ class RidgeProblem:
         inner: Tensor = rows @ rows.T
         return inner
 
-    def scores(self, head: Tensor, on_head: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return mean, (G, C), and covariance, (G, C, C), of the scores of each group."""
-        if on_head is None:
-            on_head = self._by_group(self.moments.products(head))
-        size = self.size[:, None]
-        mean = self.first @ head / size
-        square: Tensor = head.T @ on_head / size[..., None]
-        return mean, square - mean[:, :, None] * mean[:, None, :]
+    def some_groups(self) -> Tensor:
+        """Return the numbers of groups whose scores fit in memory, all or evenly spread ones."""
+        groups, classes = len(self), self.classes
+        most = max(1, AT_ONCE // (2 * classes * (classes + DRAWS)))
+        return torch.linspace(0, groups - 1, min(groups, most), dtype=torch.float64).round().long()
 
-    def _errors(self, head: Tensor, on_head: Tensor) -> Tensor:
-        """Return the standard error of each group's mean loss, (G,)."""
-        mean, spread = self.scores(head, on_head)
+    def scores(self, head: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean, (P, C), and covariance, (P, C, C), of the scores of P groups."""
+        on_head = self._products(head, part).div_(self.size[part, None, None])
+        mean = self._mean(head, part)
+        return mean, head.T @ on_head - mean[:, :, None] * mean[:, None, :]
+
+    def _mean(self, head: Tensor, part: Tensor) -> Tensor:
+        """Return the mean score of each group of a part, (groups, C)."""
+        mean: Tensor = self.first[part] @ head / self.size[part, None]
+        return mean
+
+    def _variance(self, head: Tensor, on_head: Tensor, part: Tensor) -> Tensor:
+        """Return the variance of the loss of a row of each group of a part, (groups,).
+
+        With Z, the columns of ``on_head``, ``‖ΣZ‖²`` estimates ``tr Σ²``, and ``rᵀΣZ Zᵀr`` the
+        variance along r.
+        """
+        mean = self._mean(head, part)
+        spread = head.T @ on_head - mean[:, :, None] * (mean @ self.columns)[:, None, :]
         away = mean.clone()
-        away[torch.arange(len(mean), device=mean.device), self.label] -= 1
-        along = (away[:, None, :] @ spread @ away[:, :, None]).flatten()
-        variance = (2 * spread.square().sum(dim=(1, 2)) + 4 * along).clamp(min=0)
-        # One row has no spread of its own: a small group borrows that of all groups.
-        shared = (self.size * variance + BORROWED * variance.mean()) / (self.size + BORROWED)
-        errors: Tensor = (shared / self.size).sqrt()
-        return errors
+        away[torch.arange(len(part), device=part.device), self.label[part]] -= 1
+        along = ((away[:, None, :] @ spread).squeeze(1) * (away @ self.columns)).sum(dim=1)
+        variance: Tensor = 2 * spread.square().sum(dim=(1, 2)) + 4 * along
+        return variance.clamp(min=0)
+
+
+def fit_temperature(problem: RidgeProblem, solution: RidgeSolution, share: Floats) -> float:
+    """Return T.
+
+    Parameters
+    ----------
+    problem : RidgeProblem
+    solution : RidgeSolution
+        Of G groups.
+    share : ndarray, shape (G,)
+        How much each group counts.
+    """
+    if problem.classes < 2:
+        return 1.0
+    some = problem.some_groups()
+    return best_temperature(*left_out_draws(problem, solution, some), share[some])
+
+
+def best_temperature(scores: Tensor, label: Tensor, share: Floats) -> float:
+    """Return the T with the smallest :func:`log_loss` of ``scores/T``."""
+
+    def loss(log_t: float) -> float:
+        return log_loss(scores * torch.exp(torch.tensor(-log_t)), label, share)
+
+    return float(torch.exp(torch.tensor(minimize_scalar(loss, bounds=RANGE).x)))
+
+
+def log_loss(scores: Tensor, label: Tensor, share: Floats) -> float:
+    """Return the mean negative log-likelihood of draws.
+
+    Parameters
+    ----------
+    scores : Tensor of float64, shape (G, draws, C)
+    label : Tensor of int64, shape (G,)
+        Class of each group.
+    share : ndarray, shape (G,)
+        How much each group counts.
+    """
+    told = torch.log_softmax(scores, dim=2)
+    own = told.gather(2, label.view(-1, 1, 1).expand(-1, scores.shape[1], 1))
+    return float(-(own.mean(dim=(1, 2)) * torch.tensor(share, dtype=torch.float64)).sum())
+
+
+def left_out_draws(
+    problem: RidgeProblem, solution: RidgeSolution, part: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Draw scores of rows that were left out, of the groups with the numbers ``part``, (P,).
+
+    Returns
+    -------
+    scores : Tensor of float64, shape (P, DRAWS, C)
+    label : Tensor of int64, shape (P,)
+    """
+    known = problem.scores(solution.head, part.to(problem.size.device))
+    mean, spread = (values.double().cpu() for values in known)
+    label = problem.label.cpu()[part]
+    rest = torch.tensor(1 - solution.leverage)[part]
+    target = torch.nn.functional.one_hot(label, problem.classes).double()
+    mean = target + (mean - target) / rest[:, None]
+    return gaussian_draws(mean, spread / rest[:, None, None] ** 2), label
+
+
+def gaussian_draws(mean: Tensor, spread: Tensor) -> Tensor:
+    """Draw scores, (G, DRAWS, C), with means (G, C) and covariances (G, C, C), all of float64."""
+    values, vectors = torch.linalg.eigh(spread)
+    root = vectors * values.clamp(min=0).sqrt()[:, None, :]
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(DRAWS, mean.shape[1], dtype=torch.float64, generator=generator)
+    draws: Tensor = mean[:, None, :] + noise @ root.mT
+    return draws
 
 
 def cholesky(matrix: Tensor) -> Tensor:
@@ -222,6 +412,10 @@ def cholesky(matrix: Tensor) -> Tensor:
             "penalty; choose a larger `ridge`, such as .01, or fewer features with `width`"
         )
     return factor
+
+
+def _signs(rows: int, columns: int, generator: torch.Generator) -> Tensor:
+    return (torch.randint(0, 2, (rows, columns), generator=generator) * 2 - 1).float()
 
 
 def _floats(values: Tensor) -> Floats:

@@ -361,5 +361,7 @@ def price_note(price: Price) -> str:
 
 def _group_name(group: GroupChange, names: Names) -> str:
     """Return the class and, where groups have one, the attribute value."""
-    values = (names.attribute_values[value] for value in group.attribute)
+    values = (
+        names.attribute_values[value] if value >= 0 else "unknown" for value in group.attribute
+    )
     return ", ".join((names.classes[group.label], *values))

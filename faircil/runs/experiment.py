@@ -16,7 +16,7 @@ from torch import Tensor
 from faircil.buffer import ReplayBatches
 from faircil.compute import exact_convolutions, one_thread
 from faircil.data.splits import hold_out
-from faircil.data.stream import TaskStream
+from faircil.data.stream import Task, TaskStream
 from faircil.errors import DivergedError
 from faircil.learners import Batch, Learner
 from faircil.metrics import TaskMetrics, evaluate
@@ -33,7 +33,7 @@ from faircil.results.record import (
 from faircil.runs.config import RunConfig
 from faircil.runs.graphs import GraphedStep
 from faircil.runs.state import AveragedNet, RunState, TaskInProgress, load_stream, start_run
-from faircil.samples import Samples, concatenate, group_counts
+from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
 
@@ -254,6 +254,7 @@ def run(
     # numpy's BLAS threads spin after each product and would take the cores from torch's.
     with threadpool_limits(1, user_api="blas"), exact_convolutions():
         for number in range(len(state.per_task), len(stream.tasks)):
+            _refuse_unknown(config, state.learner, stream.tasks[number])
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
             _learn_task(config, state, train.to(device), listener, at_epoch_end)
             if held_out is not None:
@@ -277,6 +278,14 @@ def run(
         notes=tuple(state.notes),
         probabilities=tuple(state.probabilities),
     )
+
+
+def _refuse_unknown(config: RunConfig, learner: Learner, task: Task) -> None:
+    """Refuse unknown attribute values where they cannot be used."""
+    if not learner.takes_unknown:
+        refuse_unknown(task.train, f"training with the method '{config.method}'")
+    if config.postprocess != "none":
+        refuse_unknown(task.test, f"post-processing by {config.postprocess}")
 
 
 def _learn_task(

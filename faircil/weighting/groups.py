@@ -49,8 +49,8 @@ class Groups:
     def __len__(self) -> int:
         return len(self.label)
 
-    def take(self, chosen: NDArray[np.bool_]) -> Groups:
-        """Return the groups where ``chosen``, (G,), is true."""
+    def take(self, chosen: Integers | NDArray[np.bool_]) -> Groups:
+        """Return the chosen groups, by index or where a bool of each is true."""
         columns: dict[str, Any] = {n: c for n, c in vars(self).items() if c is not None}
         return replace(self, **{name: column[chosen] for name, column in columns.items()})
 

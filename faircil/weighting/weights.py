@@ -23,7 +23,7 @@ from faircil.fields import (
     one_of,
     setting_mistakes,
 )
-from faircil.samples import Samples
+from faircil.samples import Samples, refuse_unknown
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
@@ -184,6 +184,9 @@ class FairSampleWeights:
                 "the program of sample weights minimises a sum over comparisons of groups, and "
                 "this measure is the largest loss of a group; choose a measure such as 'eo'"
             )
+        for part in (current, memory):
+            if measure.by_attribute and part is not None:
+                refuse_unknown(part, "a measure of attribute values")
         membership = find_groups(current, memory, by_attribute=measure.by_attribute, seen=seen)
         groups, disparity = membership.groups, disparity_matrix(measure, membership.groups)
         statistics = self._measure(net, current, memory, membership, disparity)

@@ -13,7 +13,9 @@ import torch
 
 from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.learners.moments import PENALTIES, Moments, MomentsOptions
+from faircil.learners.moments import PENALTIES, SPENT, Moments, MomentsOptions
+from faircil.moments.evening import equal_shares
+from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
@@ -170,13 +172,42 @@ def test_patches_of_data_that_are_no_images_are_a_mistake() -> None:
 
 def test_the_width_follows_rows_and_memory() -> None:
     first = tasks()[0]
-    assert learner_of()._width(first) == 200
+    assert learner_of()._planned(first).width == 200
     large = concatenate([first] * 20)
-    assert learner_of()._width(large) == len(large)
+    assert learner_of()._planned(large).width == len(large)
     learner = learner_of()
-    learner.classes = 10_000
-    # 20,000 cells of at most 2 GiB together: 2³¹/20,000 bytes each, half of d² floats of 4.
-    assert learner._width(large) == int((2 * 2**31 / (4 * 20_000)) ** 0.5)
+    learner.classes = 100_000
+    # 200,000 cells with 50 directions of 4-byte numbers each.
+    assert learner._planned(large) == Plan(COMPRESSED // (200_000 * 50 * 4), 200_000, rank=50)
+    inputs = first.x[0].numel()
+    assert learner_of(features="raw", width=7)._planned(first).width == inputs + 1
+    assert learner_of(features="both")._planned(first).width == 200 + inputs
+    assert learner_of(features="patches")._planned(first).width == 2049
+
+
+def test_a_width_beyond_the_memory_is_refused_before_anything_is_made() -> None:
+    learner = learner_of(width=50_000_000)
+    with pytest.raises(UsageError, match=r"50,000,000 features need .* GiB are free; up to .* fit"):
+        learner.learn(tasks()[0])
+    assert learner.moments is None
+
+
+def test_compressed_moments_learn_nearly_the_same_and_say_so() -> None:
+    found = {}
+    for rank in ("full", 40):
+        learner = learner_of(features="relu", width=120, rank=rank, ridge=0.1)
+        notes = [learner.learn(task).notes for task in tasks()]
+        test = concatenate([task.test for task in small_stream(attribute=True).tasks])
+        found[rank] = float((learner.predict(test.x) == test.y).float().mean()), learner
+        assert [len(note) for note in notes] == ([0, 0, 0] if rank == "full" else [1, 0, 0])
+    assert "compressed to 40 directions" in notes[0][0]
+    assert found[40][0] == pytest.approx(found["full"][0], abs=0.05)
+    exact, compressed = (found[rank][1].evening for rank in ("full", 40))
+    assert exact is not None
+    assert compressed is not None
+    assert compressed.value == pytest.approx(exact.value, rel=0.05)
+    with pytest.raises(UsageError, match="cannot be removed from compressed moments"):
+        learner.forget(tasks()[0].take(slice(3)))
 
 
 def test_an_encoder_of_texts_is_not_trained_along() -> None:
@@ -256,7 +287,7 @@ def test_trained_features_need_room_beside_them() -> None:
         UsageError, match=r"`width=9` leaves no room .* 8 activations .* at least 10"
     ):
         learner_of(features="trained", width=9).learn(tasks()[0])
-    assert learner_of(features="trained")._width(tasks()[0]) == 200 + 8
+    assert learner_of(features="trained")._planned(tasks()[0]).width == 200 + 8
 
 
 def test_the_worst_group_gains_by_its_measure() -> None:
@@ -312,6 +343,131 @@ def test_a_group_that_had_hardly_any_weight_can_have_it_again() -> None:
         record = stuck.learn(task)
     # Both searches end where nothing promises more than half a percent.
     assert record.objective == pytest.approx(usual.objective, rel=0.02)
+
+
+def with_unknown(samples: Samples, every: int) -> Samples:
+    """Return the samples with an unknown attribute value in every so-manieth row."""
+    assert samples.z is not None
+    z = samples.z.clone()
+    z[::every] = -1
+    return Samples(samples.x, samples.y, z)
+
+
+def test_rows_without_an_attribute_value_count_for_their_class_and_are_not_compared() -> None:
+    learner = learner_of(**EXACT, certainty=0, lam=0.1)
+    for task in tasks():
+        record = learner.learn(with_unknown(task, 3))
+    evening = learner.evening
+    assert evening is not None
+    unknown = np.array([group.attribute == (-1,) for group in record.groups])
+    label = np.array([group.label for group in record.groups])
+    size = np.array([group.samples for group in record.groups])
+    assert unknown.sum() == len(np.unique(label))
+    assert (evening.criterion.matrix[:, unknown] == 0).all()
+    several = np.bincount(label[~unknown])[label] > 1
+    compared = (evening.criterion.matrix != 0).any(axis=0)
+    assert (compared == (several & ~unknown)).all()
+    share = evening.criterion.share
+    for number in np.unique(label):
+        own = label == number
+        assert share[own].sum() == pytest.approx(1 / len(np.unique(label)))
+        part = size[own & unknown].sum() / size[own].sum()
+        assert share[own & unknown].sum() == pytest.approx(part * share[own].sum())
+        assert np.ptp(share[own & ~unknown]) < 1e-12
+    weights = np.array([group.weight for group in record.groups])
+    np.testing.assert_allclose(weights[unknown], 1)
+    assert (np.abs(weights[~unknown] - 1) > 0.05).any()
+
+
+def test_with_no_attribute_value_known_classes_count_equally() -> None:
+    blind, plain = learner_of(**EXACT), learner_of("eer", **EXACT, group_weights="class")
+    for task in tasks():
+        blind.learn(with_unknown(task, 1))
+        plain.learn(task)
+    torch.testing.assert_close(blind.net.head.weight, plain.net.head.weight)
+
+
+def test_shares_with_all_values_known_are_equal_shares() -> None:
+    learner = learner_of(**EXACT)
+    learner.learn(tasks()[0])
+    assert learner.evening is not None
+    label = np.array([group[0] for group in learner.relative])
+    assert (learner.evening.criterion.share == equal_shares(label)).all()
+
+
+def test_copies_are_noted_once() -> None:
+    first, second, third = tasks()
+    learner = learner_of(**EXACT)
+    assert learner.learn(first).notes == ()
+    (note,) = learner.learn(concatenate([second, second])).notes
+    share = len(second) / (len(first) + 2 * len(second))
+    assert f"{share:.0%} of the rows so far are copies" in note
+    assert learner.learn(concatenate([third, third])).notes == ()  # said once
+
+
+def test_inputs_on_another_scale_are_noted() -> None:
+    first, second, _ = tasks()
+    learner = learner_of(**EXACT)
+    learner.learn(first)
+    (note,) = learner.learn(Samples(1000 * second.x, second.y, second.z)).notes
+    assert "convert them" in note
+
+
+def odd(kind: str) -> list[Samples]:
+    """Return tasks that are odd in some way."""
+    first, second, third = tasks()
+    if kind == "one sample of a group":
+        assert first.z is not None
+        rare = (first.y == first.y[0]) & (first.z == first.z[0])
+        rare[rare.nonzero()[0]] = False
+        return [first.take(~rare), second]
+    if kind == "a group without samples":
+        assert second.z is not None
+        return [first, second.take(second.z == 0), third]
+    if kind == "constant features":
+        return [Samples(torch.ones_like(part.x), part.y, part.z) for part in (first, second)]
+    if kind == "one constant feature":
+        x = first.x.clone()
+        x[:, 0] = 3.0
+        return [Samples(x, first.y, first.z), second]
+    if kind == "equal rows":
+        return [first.take(torch.zeros(20, dtype=torch.int64)), second]
+    if kind == "a value unseen before":
+        assert second.z is not None
+        return [first, Samples(second.x, second.y, 2 * second.z)]
+    assert kind == "an old class again, with a new one"
+    return [first, concatenate([second, first.take(slice(3))]), third]
+
+
+@pytest.mark.parametrize("features", ["raw", "relu"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "one sample of a group",
+        "a group without samples",
+        "constant features",
+        "one constant feature",
+        "equal rows",
+        "a value unseen before",
+        "an old class again, with a new one",
+    ],
+)
+def test_odd_data_has_a_finite_solution(kind: str, features: str) -> None:
+    learner = learner_of(features=features)
+    for task in odd(kind):
+        record = learner.learn(task)
+        assert torch.isfinite(learner.net.head.weight).all()
+        assert np.isfinite([[g.weight, g.before, g.after, g.error] for g in record.groups]).all()
+        assert np.isfinite([record.objective, record.promise, record.temperature]).all()
+    assert set(learner.predict(task.x).tolist()) <= {group.label for group in record.groups}
+
+
+def test_little_is_solved_after_a_removal() -> None:
+    learner = learner_of(**EXACT)
+    for task in tasks():
+        learner.learn(task)
+    record = learner.forget(tasks()[1].take(slice(5)))
+    assert 2 <= record.solved <= SPENT
 
 
 @pytest.mark.parametrize("classifier", ["nearest-mean", "lda"])

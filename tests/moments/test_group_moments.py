@@ -52,7 +52,9 @@ def test_panels_hold_a_symmetric_matrix(width: int) -> None:
     assert torch.equal(panels.unpacked(flat), one)
     torch.testing.assert_close(panels.doubled(two) @ flat, (one * two).sum())
     x = torch.randn(width, 3, generator=generator)
-    torch.testing.assert_close(panels.product(flat, x), one @ x)
+    found = torch.ones_like(x)
+    panels.add_product(found, flat, x)
+    torch.testing.assert_close(found, 1 + one @ x)
 
 
 def test_moments_are_the_sums_over_rows() -> None:
@@ -137,6 +139,15 @@ def test_a_row_is_removed_as_often_as_it_was_added() -> None:
     moments.remove(twice, features)
     kept = [row for row in range(len(samples)) if row != 4]
     assert_same(moments, moments_of(samples.take(torch.tensor(kept))))
+
+
+def test_copies_are_counted() -> None:
+    samples = grouped_samples()
+    moments = moments_of(samples)
+    assert moments.seen.copies == 0
+    moments.add(samples.take(torch.tensor([4, 4, 7])), features)
+    assert moments.seen.copies == 3 / (len(samples) + 3)
+    assert GroupMoments(WIDTH).seen.copies == 0
 
 
 def test_nothing_can_be_removed_from_nothing() -> None:

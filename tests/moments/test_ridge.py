@@ -3,16 +3,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from faircil.errors import DataError
 from faircil.moments import ridge
-from faircil.moments.ridge import RidgeProblem
+from faircil.moments.evening import equal_shares
+from faircil.moments.ridge import (
+    RidgeProblem,
+    best_temperature,
+    fit_temperature,
+    left_out_draws,
+)
 from moment_data import (
     SIZES,
     WIDTH,
     features,
     grouped_samples,
+    labels_of,
     moments_of,
     plain_losses,
     plain_ridge,
@@ -20,6 +28,7 @@ from moment_data import (
     rows_by_group,
 )
 
+LARGE = {(0, 0): 900, (0, 1): 300, (1, 0): 600, (1, 1): 600, (2, 0): 900, (2, 1): 200}
 WEIGHTS = np.array([0.1, 0.25, 0.2, 0.05, 0.3, 0.1])
 
 
@@ -165,3 +174,110 @@ def test_singular_moments_are_an_error_that_says_what_to_do() -> None:
     moments = moments_of(grouped_samples({(0, 0): 2, (1, 0): 2}))
     with pytest.raises(DataError, match=r"singular.*larger `ridge`"):
         problem_of(moments, ridge=0.0).solve(np.array([0.5, 0.5]))
+
+
+def likelihood(scores: Tensor, y: Tensor) -> float:
+    return float(torch.nn.functional.cross_entropy(scores, y))
+
+
+def test_the_temperature_is_nearly_the_best_for_rows_that_were_not_seen() -> None:
+    problem = problem_of(moments_of(grouped_samples(LARGE)))
+    share = equal_shares(labels_of(problem))
+    solution = problem.solve(share)
+    found = fit_temperature(problem, solution, share)
+    even = dict.fromkeys(LARGE, 400)
+    unseen = grouped_samples(even, seed=9)
+    scores = features(unseen.x) @ solution.head
+    best = min(likelihood(scores / t, unseen.y) for t in np.geomspace(0.01, 10, 200))
+    assert likelihood(scores / found, unseen.y) < best + 0.005
+    assert likelihood(scores, unseen.y) > best + 0.05
+
+
+def test_draws_have_the_moments_of_rows_that_were_left_out() -> None:
+    problem = problem_of(moments_of(grouped_samples(LARGE)))
+    solution = problem.solve(equal_shares(labels_of(problem)))
+    scores, label = left_out_draws(problem, solution, torch.arange(len(problem)))
+    away = scores - torch.nn.functional.one_hot(label)[:, None, :]
+    drawn = away.square().sum(dim=2).mean(dim=1).numpy()
+    # The mean of 200 draws; their deviation is that of a single loss.
+    errors = solution.left_out.errors * np.sqrt(problem.size.numpy() / scores.shape[1])
+    assert (np.abs(drawn - solution.left_out.losses) < 4 * errors).all()
+
+
+def test_one_class_needs_no_temperature() -> None:
+    problem = problem_of(moments_of(grouped_samples({(0, 0): 20, (0, 1): 10})))
+    assert fit_temperature(problem, problem.solve(np.full(2, 0.5)), np.full(2, 0.5)) == 1.0
+
+
+def by_class(problem: RidgeProblem, monkeypatch: pytest.MonkeyPatch) -> RidgeProblem:
+    """Return the problem as if there were too many groups to look at together."""
+    monkeypatch.setattr(ridge, "AT_ONCE", 1)
+    many = exact_probes(problem_of(problem.moments))
+    assert not many.whole
+    assert len(many.parts) == 3
+    return many
+
+
+def test_many_groups_are_looked_at_class_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = exact_probes(problem_of(moments_of(grouped_samples())))
+    many = by_class(few, monkeypatch)
+    # All combinations of signs: Z Zᵀ = I, as random ones have on average.
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 3).T
+    many.columns = signs / signs.shape[1] ** 0.5
+    exact, found = few.solve(WEIGHTS), many.solve(WEIGHTS)
+    for name in ("losses", "leverage", "errors"):
+        np.testing.assert_allclose(getattr(found, name), getattr(exact, name), rtol=1e-9)
+    label = labels_of(few)
+    same = label[:, None] == label
+    np.testing.assert_allclose(found.loss_slopes[same], exact.loss_slopes[same], atol=1e-10)
+    np.testing.assert_allclose(found.leverage_slopes[same], exact.leverage_slopes[same], atol=1e-10)
+
+
+def test_slopes_between_many_classes_have_the_right_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = exact_probes(problem_of(moments_of(grouped_samples())))
+    exact, found = few.solve(WEIGHTS), by_class(few, monkeypatch).solve(WEIGHTS)
+    sums = [WEIGHTS @ solution.loss_slopes for solution in (exact, found)]
+    np.testing.assert_allclose(*sums, atol=1e-10)
+    rows = np.array([n for _, n in sorted(SIZES.items())])
+    sums = [rows @ solution.leverage_slopes for solution in (exact, found)]
+    np.testing.assert_allclose(*sums, atol=1e-10)
+    other = labels_of(few) != 0
+    assert np.ptp(found.loss_slopes[other, 0]) < 1e-12
+    assert np.ptp(exact.loss_slopes[other, 0]) > 1e-3
+
+
+def test_many_classes_are_seen_through_few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = problem_of(moments_of(grouped_samples()))
+    exact = few.solve(WEIGHTS)
+    monkeypatch.setattr(ridge, "AT_ONCE", 1)
+    monkeypatch.setattr(ridge, "COLUMNS", 2)
+    many = problem_of(few.moments)
+    assert many.columns.shape == (3, 2)
+    found = many.solve(WEIGHTS)
+    np.testing.assert_allclose(found.losses, exact.losses)
+    np.testing.assert_allclose(found.leverage, exact.leverage)
+    assert not np.allclose(found.errors, exact.errors)
+    assert (np.diag(found.loss_slopes) < 0).all()
+
+
+def test_some_of_many_groups_give_the_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(moments_of(grouped_samples(LARGE)))
+    share = equal_shares(labels_of(problem))
+    solution = problem.solve(share)
+    assert problem.some_groups().tolist() == [0, 1, 2, 3, 4, 5]
+    monkeypatch.setattr(ridge, "AT_ONCE", 2 * 3 * (3 + ridge.DRAWS) * 4)
+    some = problem.some_groups()
+    assert some.tolist() == [0, 2, 3, 5]
+    scores, label = left_out_draws(problem, solution, some)
+    expected = best_temperature(scores, label, share[some])
+    assert fit_temperature(problem, solution, share) == expected
+
+
+def test_penalties_share_the_sum_over_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(moments_of(grouped_samples()), ridge=0.1)
+    problem.solve(WEIGHTS)
+    alone = problem_of(problem.moments, ridge=1.0).solve(WEIGHTS)
+    monkeypatch.setattr(problem.moments, "combined", None)
+    torch.testing.assert_close(problem.with_ridge(1.0).solve(WEIGHTS).head, alone.head)
+    with pytest.raises(TypeError):
+        problem.solve(WEIGHTS[::-1].copy())

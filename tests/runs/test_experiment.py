@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from itertools import accumulate, chain, cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from faircil.data.own import OwnData
-from faircil.data.stream import TaskStream
-from faircil.errors import UsageError
+from faircil.data.stream import Task, TaskStream
+from faircil.errors import DataError, UsageError
 from faircil.learners import Batch
 from faircil.learners.replay import Replay
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
+from faircil.report.table import change_table
 from faircil.results.record import EpochRecord
 from faircil.runs import experiment
 from faircil.runs.config import resolve
@@ -415,3 +417,37 @@ def test_fair_draws_have_as_many_samples_as_the_program_keeps() -> None:
     for epoch in weighted:
         assert epoch.weights is not None
         assert epoch.trained <= epoch.weights.kept + epoch.weights.partial
+
+
+def partly_unknown() -> TaskStream:
+    """Return the small stream, with unknown attribute values in every fifth row."""
+
+    def hidden(samples: Samples) -> Samples:
+        assert samples.z is not None
+        z = samples.z.clone()
+        z[::5] = -1
+        return Samples(samples.x, samples.y, z)
+
+    stream = small_stream(attribute=True)
+    parts = (Task(task.classes, hidden(task.train), hidden(task.test)) for task in stream.tasks)
+    return replace(stream, tasks=tuple(parts))
+
+
+def test_a_run_on_unknown_attribute_values_compares_the_others() -> None:
+    stream = partly_unknown()
+    result = run(small_config("moments", attribute=True), 0, stream=stream)
+    known = [~task.test.unknown for task in stream.tasks]
+    assert sum(group.n for group in result.per_task[-1].groups) == sum(map(sum, known))
+    assert sum(row.n for row in result.per_task[-1].classes) == sum(map(len, known))
+    changes = result.epochs[-1].passed
+    assert changes is not None
+    shown = change_table(changes, result.names, "groups")
+    assert any(row[0].text.endswith(", unknown") for row in shown.cells)
+
+
+def test_unknown_attribute_values_are_refused_where_they_cannot_be_used() -> None:
+    with pytest.raises(DataError, match=r"unknown .* training with the method 'er' needs all"):
+        run(small_config("er"), 0, stream=partly_unknown())
+    config = small_config("moments").model_copy(update={"postprocess": "eps-fair"})
+    with pytest.raises(DataError, match=r"post-processing by eps-fair needs all"):
+        run(config, 0, stream=partly_unknown())

@@ -239,3 +239,14 @@ def test_there_must_be_samples() -> None:
     net, current, memory, _ = scene()
     with pytest.raises(DataError, match="no current samples"):
         FairSampleWeights()(net, current.take(slice(0)), memory)
+
+
+@pytest.mark.parametrize("part", ["current", "memory"])
+def test_unknown_attribute_values_are_refused_where_they_are_compared(part: str) -> None:
+    net, current, memory, _ = scene()
+    altered = current if part == "current" else memory
+    assert altered.z is not None
+    altered.z[:2] = -1
+    with pytest.raises(DataError, match=r"2 of \d+ samples have an unknown attribute value"):
+        FairSampleWeights(measure="eo")(net, current, memory)
+    assert len(FairSampleWeights(measure="eer")(net, current, memory).weights) == len(current)
