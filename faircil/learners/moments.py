@@ -27,7 +27,7 @@ from faircil.learners.base import (
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
-from faircil.moments.discriminants import lda, nearest_mean
+from faircil.moments.classifiers import discriminants, fit_temperature, lda, nearest_mean
 from faircil.moments.evening import (
     MOST,
     TOLERANCE,
@@ -47,12 +47,13 @@ from faircil.moments.features import (
     Trained,
 )
 from faircil.moments.group_moments import GroupMoments, Key
-from faircil.moments.ridge import RidgeProblem, fit_temperature
+from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
 
+BY_MEANS = ("nearest-mean", "lda")
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
 FILTERS = 64
@@ -79,9 +80,10 @@ class MomentsOptions(Options):
     rank: Count | Literal["auto", "full"] = "auto"
     """directions kept of each group's second moments: full, all of them; a number compresses them;
     auto: full where they fit, else what 1.5 GiB hold, at least 50, which a note says"""
-    classifier: Literal["ridge", "nearest-mean", "lda"] = "ridge"
-    """what is made of the moments: ridge regression; or, for comparison, classifiers by class means
-    without weights, of the nearest mean or of linear discriminants"""
+    classifier: Literal["auto", "discriminants", "ridge", "nearest-mean", "lda"] = "auto"
+    """what is made of the moments: ridge, the largest score of ridge regression wins; discriminants
+    of these scores; auto: discriminants where the weights of classes are fixed, else ridge; or, for
+    comparison, classifiers by class means without weights, of the nearest mean or by lda"""
     ridge: Positive | Literal["auto"] = "auto"
     """penalty relative to the mean square of a feature, with lda to its mean variance; auto: of
     1e-4, 1e-3, …, 1 the one with the smallest objective, chosen anew when there are 1.5 times as
@@ -100,9 +102,9 @@ class MomentsOptions(Options):
     @classmethod
     def _has_effect(cls, value: object, info: ValidationInfo) -> object:
         """Refuse what a classifier by class means does not use."""
-        kind, name = info.data.get("classifier", "ridge"), str(info.field_name)
+        kind, name = info.data.get("classifier", "auto"), str(info.field_name)
         usual = cls.model_fields[name].default
-        used = kind == "ridge" or (kind == "lda" and name == "ridge")
+        used = kind not in BY_MEANS or (kind == "lda" and name == "ridge")
         if not used and value != usual:
             told = {"default": usual, "classifier": kind}
             raise PydanticCustomError(
@@ -248,22 +250,27 @@ class Moments(Learner):
 
     def _refit(self, moments: GroupMoments, most: int) -> PassRecord:
         """Choose penalty and weights, and set the head; return what is recorded."""
-        if self.settings.classifier != "ridge":
+        if self.settings.classifier in BY_MEANS:
             return self._by_class_means(moments)
         keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
         groups = groups_of(moments, keys, group)
         classes, label = np.unique(groups.label, return_inverse=True)
         criterion = self._criterion(groups, label)
         known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
-        start = Blocks.of(criterion).weights(np.log(known))
+        blocks = Blocks.of(criterion)
+        start = blocks.weights(np.log(known))
 
         problem = RidgeProblem(moments, group, label, self.ridge)
         evening = self.evening = self._evened(problem, criterion, start, most)
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
+        scores, head, kind = None, evening.after.head, self.settings.classifier
+        if kind == "discriminants" or (kind == "auto" and blocks.are_within(label)):
+            scores = discriminants(evening.problem, evening.after)
+            head = scores.head(head)
         with one_thread():
-            self.temperature = fit_temperature(problem, evening.after, criterion.share)
-        self.net.show(classes, evening.after.head)
+            self.temperature = fit_temperature(problem, evening.after, criterion.share, scores)
+        self.net.show(classes, head)
         before, after = map(criterion.losses_of, (evening.before, evening.after))
         columns = np.stack([relative, before.losses, after.losses, after.errors], axis=1)
         return PassRecord(

@@ -4,7 +4,7 @@
 :mod:`~faircil.moments.group_moments` sums them for each group and :mod:`~faircil.moments.sketch`
 does so in less memory, :mod:`~faircil.moments.ridge` gives the solution for any group weights with
 the loss of every group, and probabilities, and :mod:`~faircil.moments.evening` chooses the weights.
-:mod:`~faircil.moments.discriminants` makes other classifiers of the same sums, for comparison. Here
+:mod:`~faircil.moments.classifiers` makes other classifiers of the same sums, for comparison. Here
 is what a run keeps of it.
 """
 

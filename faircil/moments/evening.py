@@ -364,6 +364,10 @@ class Blocks:
         of_term = block[size.argmax(axis=1)] if len(size) else block[:0]
         return cls(int(number), block, of_term, criterion.share)
 
+    def are_within(self, label: Integers) -> bool:
+        """Tell whether no block has groups of two classes, with the class of each group, (G,)."""
+        return len(np.unique(np.stack([self.block, label]), axis=1).T) == self.number
+
     def summed(self, values: Floats) -> Floats:
         """Add up values of groups, (G,), by block."""
         summed: Floats = np.bincount(self.block, values, minlength=self.number).astype(np.float64)

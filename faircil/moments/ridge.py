@@ -25,12 +25,6 @@ With many groups and classes, products of (G, d, C) numbers do not fit. Beyond `
   mean cancels.
 - ``COLUMNS`` random ±1 combinations Z of the columns of W, ``E[ZZᵀ] = I``, stand for all of them in
   slopes and standard errors. Losses and leverages stay exact.
-
-Least-squares scores are near 0 and 1, so their softmax is almost flat. ``softmax(scores/T)`` with
-the right T is calibrated, and T is fitted without rows: the scores of a group have mean μ and
-covariance Σ; for rows that were left out, ``e_y + (μ − e_y)/(1 − h)`` and ``Σ/(1 − h)²``. T
-minimises the mean negative log-likelihood of Gaussian draws with these, each group by its share;
-of very many groups, some stand for all.
 """
 
 from __future__ import annotations
@@ -41,7 +35,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from faircil.compute import one_thread
@@ -56,7 +49,6 @@ BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
 DRAWS = 200  # scores per group, for the temperature
-RANGE = (-5.0, 3.0)  # of log T
 
 
 @dataclass(frozen=True)
@@ -196,9 +188,7 @@ class RidgeProblem:
         w = torch.tensor(weights, dtype=size.dtype, device=size.device)
         per_row = w / size
         factor = cholesky(self._matrix(weights, per_row))
-        target = size.new_zeros(self.classes, moments.width)
-        target.index_add_(0, self.label, per_row[:, None] * self.first)
-        head = torch.cholesky_solve(target.T, factor)
+        head = torch.cholesky_solve(self.target(per_row).T, factor)
         each = torch.arange(len(size), device=size.device)
         own = (self.first @ head)[each, self.label]
         losses = (self._by_group(moments.squares(head)) - 2 * own) / size + 1
@@ -218,6 +208,11 @@ class RidgeProblem:
             loss_slopes=_floats(slopes),
             leverage_slopes=_floats(spread),
         )
+
+    def target(self, per_row: Tensor) -> Tensor:
+        """Return ``Bᵀ``, (C, d), for weights of the rows of each group, (G,)."""
+        target = self.first.new_zeros(self.classes, self.moments.width)
+        return target.index_add_(0, self.label, per_row[:, None] * self.first)
 
     def _matrix(self, weights: Floats, per_row: Tensor) -> Tensor:
         """Return A; its sum over groups is kept for the next solution, with another penalty."""
@@ -326,77 +321,6 @@ class RidgeProblem:
         along = ((away[:, None, :] @ spread).squeeze(1) * (away @ self.columns)).sum(dim=1)
         variance: Tensor = 2 * spread.square().sum(dim=(1, 2)) + 4 * along
         return variance.clamp(min=0)
-
-
-def fit_temperature(problem: RidgeProblem, solution: RidgeSolution, share: Floats) -> float:
-    """Return T.
-
-    Parameters
-    ----------
-    problem : RidgeProblem
-    solution : RidgeSolution
-        Of G groups.
-    share : ndarray, shape (G,)
-        How much each group counts.
-    """
-    if problem.classes < 2:
-        return 1.0
-    some = problem.some_groups()
-    return best_temperature(*left_out_draws(problem, solution, some), share[some])
-
-
-def best_temperature(scores: Tensor, label: Tensor, share: Floats) -> float:
-    """Return the T with the smallest :func:`log_loss` of ``scores/T``."""
-
-    def loss(log_t: float) -> float:
-        return log_loss(scores * torch.exp(torch.tensor(-log_t)), label, share)
-
-    return float(torch.exp(torch.tensor(minimize_scalar(loss, bounds=RANGE).x)))
-
-
-def log_loss(scores: Tensor, label: Tensor, share: Floats) -> float:
-    """Return the mean negative log-likelihood of draws.
-
-    Parameters
-    ----------
-    scores : Tensor of float64, shape (G, draws, C)
-    label : Tensor of int64, shape (G,)
-        Class of each group.
-    share : ndarray, shape (G,)
-        How much each group counts.
-    """
-    told = torch.log_softmax(scores, dim=2)
-    own = told.gather(2, label.view(-1, 1, 1).expand(-1, scores.shape[1], 1))
-    return float(-(own.mean(dim=(1, 2)) * torch.tensor(share, dtype=torch.float64)).sum())
-
-
-def left_out_draws(
-    problem: RidgeProblem, solution: RidgeSolution, part: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Draw scores of rows that were left out, of the groups with the numbers ``part``, (P,).
-
-    Returns
-    -------
-    scores : Tensor of float64, shape (P, DRAWS, C)
-    label : Tensor of int64, shape (P,)
-    """
-    known = problem.scores(solution.head, part.to(problem.size.device))
-    mean, spread = (values.double().cpu() for values in known)
-    label = problem.label.cpu()[part]
-    rest = torch.tensor(1 - solution.leverage)[part]
-    target = torch.nn.functional.one_hot(label, problem.classes).double()
-    mean = target + (mean - target) / rest[:, None]
-    return gaussian_draws(mean, spread / rest[:, None, None] ** 2), label
-
-
-def gaussian_draws(mean: Tensor, spread: Tensor) -> Tensor:
-    """Draw scores, (G, DRAWS, C), with means (G, C) and covariances (G, C, C), all of float64."""
-    values, vectors = torch.linalg.eigh(spread)
-    root = vectors * values.clamp(min=0).sqrt()[:, None, :]
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(DRAWS, mean.shape[1], dtype=torch.float64, generator=generator)
-    draws: Tensor = mean[:, None, :] + noise @ root.mT
-    return draws
 
 
 def cholesky(matrix: Tensor) -> Tensor:

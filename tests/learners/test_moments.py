@@ -152,16 +152,32 @@ def test_fixed_weights_are_those_of_their_name() -> None:
         assert record.solved == 1
 
 
-def test_probabilities_are_calibrated_by_a_temperature() -> None:
-    learner = learner_of(**EXACT)
+@pytest.mark.parametrize(("classifier", "least", "most"), [("ridge", 0.01, 1), ("auto", 0.5, 5)])
+def test_probabilities_are_calibrated_by_a_temperature(
+    classifier: str, least: float, most: float
+) -> None:
+    learner = learner_of(**EXACT, classifier=classifier)
     for task in tasks():
         learner.learn(task)
-    assert 0.01 < learner.temperature < 1
+    assert least < learner.temperature < most
     test = concatenate([task.test for task in small_stream(attribute=True).tasks])
     told = learner.scores(test.x).softmax(dim=1)
     sure = told.max(dim=1).values
     right = (told.argmax(dim=1) == test.y).float()
     assert abs(float(sure.mean() - right.mean())) < 0.1
+
+
+@pytest.mark.parametrize(("measure", "same"), [("eo", "discriminants"), ("eer", "ridge")])
+def test_scores_of_fixed_classes_become_discriminants(measure: str, same: str) -> None:
+    auto, named = learner_of(measure, **EXACT), learner_of(measure, **EXACT, classifier=same)
+    other = learner_of(
+        measure, **EXACT, classifier="ridge" if same == "discriminants" else "discriminants"
+    )
+    for task in tasks():
+        for learner in (auto, named, other):
+            learner.learn(task)
+    assert torch.equal(auto.net.head.weight, named.net.head.weight)
+    assert not torch.allclose(auto.net.head.weight, other.net.head.weight)
 
 
 def test_patches_of_data_that_are_no_images_are_a_mistake() -> None:

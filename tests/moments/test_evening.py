@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -316,3 +318,22 @@ def test_what_more_evenness_costs(problem: RidgeProblem) -> None:
     here, there = (criterion_of(problem).losses_of(end.after).losses for end in (found, further))
     assert found.criterion.disparity(there) < 0.9 * found.criterion.disparity(here)
     assert found.criterion.mean(there) > found.criterion.mean(here)
+
+
+def test_chance_explains_differences_of_equal_groups_and_not_those_of_others() -> None:
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for shift in (0.0, 1.5):
+        # The attribute has nothing to do with the class, then it hides it in one group.
+        for _ in range(8):
+            y, z = torch.arange(4).repeat(60).div(2, rounding_mode="floor"), torch.arange(240) % 2
+            x = torch.randn(240, WIDTH - 1, generator=generator, dtype=torch.float64)
+            x[:, 0] += 2.0 * y - shift * y * z
+            problem = problem_of(moments_of(Samples(x, y, z)))
+            criterion = criterion_of(problem)
+            found.append(criterion.chance(problem.solve(criterion.share)))
+    even, uneven = found[:8], found[8:]
+    assert sum(p > 0.05 for p in even) >= 6  # one of twenty is below by chance alone
+    assert max(uneven) < 0.01
+    largest = replace(criterion, combine="largest")
+    assert largest.chance(problem.solve(criterion.share)) is None

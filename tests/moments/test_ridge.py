@@ -8,12 +8,10 @@ from torch.nn.functional import one_hot
 
 from faircil.errors import DataError
 from faircil.moments import ridge
+from faircil.moments.classifiers import best_temperature, fit_temperature, left_out_draws
 from faircil.moments.evening import equal_shares
 from faircil.moments.ridge import (
     RidgeProblem,
-    best_temperature,
-    fit_temperature,
-    left_out_draws,
 )
 from moment_data import (
     SIZES,

@@ -7,9 +7,25 @@ from sklearn.covariance import oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
-from faircil.moments.discriminants import lda, nearest_mean, oracle_shrinkage
+from faircil.moments.classifiers import (
+    LEAST_SPREAD,
+    discriminants,
+    lda,
+    nearest_mean,
+    oracle_shrinkage,
+)
+from faircil.moments.group_moments import GroupMoments
+from faircil.moments.ridge import RidgeProblem
 from faircil.samples import Samples
-from moment_data import SIZES, WIDTH, features, grouped_samples, moments_of
+from moment_data import (
+    SIZES,
+    WIDTH,
+    features,
+    grouped_samples,
+    moments_of,
+    problem_of,
+    rows_by_group,
+)
 
 EQUAL = {(y, z): 40 for y in range(3) for z in range(2)}
 
@@ -109,3 +125,45 @@ def test_probabilities_are_nearly_the_best_of_any_temperature(make) -> None:
 def test_one_class_needs_no_temperature() -> None:
     only = grouped_samples({(0, 0): 20, (0, 1): 10})
     assert (lda(moments_of(only)).temperature, nearest_mean(moments_of(only)).loss) == (1.0, 0.0)
+
+
+def test_discriminants_of_scores_are_those_of_the_rows() -> None:
+    samples = grouped_samples()
+    problem = problem_of(moments_of(samples), ridge=0.02)
+    weights = np.array([0.25, 0.1, 0.05, 0.2, 0.3, 0.1])  # of groups, any that sum to 1
+    solution = problem.solve(weights)
+    found = discriminants(problem, solution)
+    scores = features(samples.x) @ solution.head
+    each = torch.zeros(len(samples), dtype=torch.float64)  # weight of each row
+    for weight, rows in zip(weights, rows_by_group(samples), strict=True):
+        each[rows] = weight / len(rows)
+    means = torch.stack(
+        [
+            (each[own, None] * scores[own]).sum(dim=0) / each[own].sum()
+            for own in (samples.y == label for label in range(3))
+        ]
+    )
+    away = scores - means[samples.y]
+    spread = (each[:, None] * away).T @ away
+    spread += LEAST_SPREAD * spread.diagonal().mean() * torch.eye(3)
+    slopes = torch.linalg.solve(spread, means.T)
+    expected = scores @ slopes - (means.T * slopes).sum(dim=0) / 2
+    torch.testing.assert_close(found(scores), expected, rtol=1e-6, atol=1e-6)
+    by_head = features(samples.x) @ found.head(solution.head)
+    torch.testing.assert_close(by_head, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_class_between_others_is_not_masked() -> None:
+    # Three classes in a row: least squares never gives the middle one the largest score.
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(3).repeat(200)
+    x = 4.0 * y[:, None] + torch.randn(600, 1, generator=generator, dtype=torch.float64)
+    moments = GroupMoments(2, torch.float64)
+    moments.add(Samples(x, y, torch.zeros_like(y)), features)
+    problem = RidgeProblem(moments, [0, 1, 2], np.arange(3), 1e-6)
+    solution = problem.solve(np.full(3, 1 / 3))
+    middle = y == 1
+    plain = (features(x) @ solution.head).argmax(dim=1)
+    mended = (features(x) @ discriminants(problem, solution).head(solution.head)).argmax(dim=1)
+    assert (plain[middle] == 1).double().mean() < 0.5
+    assert (mended == y).double().mean() > 0.95
