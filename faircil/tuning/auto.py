@@ -6,7 +6,7 @@ is measured, not guessed: a tenth of each group's training rows is held out, eve
 the others, and the best score wins. Then all training rows are learned.
 
 Weights of groups have to earn their place, too. If the groups that the measure compares do not
-differ by more than chance explains, there is nothing to mend, and the rows of a class count
+differ by more than chance explains, there is nothing to mend, and the groups of a class count
 equally.
 """
 
@@ -33,7 +33,7 @@ AUTO = "auto"
 ENOUGH = 2000  # held-out rows for a choice: small data is held out several times
 MOST_SEEDS = 5
 CHANCE = 0.05
-PLAIN = "group_weights=class"
+PLAIN = "group_weights=group"
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ def choose(make: Maker, finish: Finish) -> Choice:
     ranked = sorted(known, key=lambda one: -_score(one, objective))
     chosen, reason = ranked[0].candidate, _why(ranked, objective, rows * len(seeds))
     if (chance := chance_of(ranked[0])) is not None and chance > CHANCE:
-        name, overrides = f"{chosen.name}, classes equal", (*chosen.overrides, PLAIN)
+        name, overrides = f"{chosen.name}, groups equal", (*chosen.overrides, PLAIN)
         chosen = replace(chosen, name=name, overrides=overrides)
         reason += (
             "; there is no measurable unfairness to mend here: groups that the measure compares "
-            f"differ by no more than chance explains (p = {format_value(chance)}), so all rows of "
-            "a class count equally"
+            f"differ by no more than chance explains (p = {format_value(chance)}), so all groups "
+            "of a class count equally"
         )
     return Choice(make(chosen, "test"), chosen, tuple(tried), rows * len(seeds), objective, reason)
 
