@@ -213,13 +213,13 @@ class Moments(Learner):
         return self._change(lambda moments: moments.remove(rows, self.net.features), most=SPENT)
 
     def review(self, last: PassRecord) -> PassRecord:
-        """Add what more evenness would cost, found by weights for a smaller lam."""
+        """Add a proven bound, and what more evenness would cost, found with a smaller lam."""
         evening = self.evening
         if evening is None or not len(evening.criterion.matrix):
             return last
         criterion = evening.criterion
         with torch.no_grad():
-            further = evened_further(evening)
+            bound, further = proven_bound(evening), evened_further(evening)
         here, there = (criterion.losses_of(one.after) for one in (evening, further))
         price = Price(
             largest=criterion.combine == "largest",
@@ -230,7 +230,7 @@ class Moments(Learner):
             mean_then=criterion.mean(there.losses),
             disparity_then=criterion.disparity(there.losses),
         )
-        return replace(last, price=price)
+        return replace(last, bound=bound, price=price)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return scores divided by the temperature; −inf for classes that were not seen."""
@@ -276,7 +276,7 @@ class Moments(Learner):
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
-            bound=proven_bound(evening),
+            bound=None,
             chance=criterion.chance(evening.before),
             solved=evening.solved,
             ridge=self.ridge,

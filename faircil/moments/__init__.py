@@ -79,7 +79,8 @@ class PassRecord:
         What was minimised, and what further search could gain, to first order.
     bound : float or None
         What any other head of no larger norm could gain at most; see
-        :func:`faircil.moments.evening.proven_bound`. None where no weights are chosen.
+        :func:`faircil.moments.evening.proven_bound`. After the last task, where weights are chosen;
+        else None.
     solved : int
         Number of solutions computed to choose the weights.
     ridge, temperature : float

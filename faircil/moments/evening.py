@@ -38,6 +38,7 @@ from scipy.optimize import linprog
 from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtrc
 
+from faircil.compute import map_tasks
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
 from faircil.weighting.groups import Floats, Integers
 from faircil.weighting.measures import Combine
@@ -46,7 +47,7 @@ TOLERANCE = 5e-3
 MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
 ASCENT = 200  # steps for the multipliers of the proof; they cost next to nothing
-FURTHER, FEW_SOLVED = 0.25, 6  # lam by which the price is told, and solutions for it
+FURTHER, FEW_SOLVED = 0.25, 4  # lam by which the price is told, and solutions for it
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ def even_out(
     *,
     tolerance: float = TOLERANCE,
     most: int = MOST,
+    known: Evening | None = None,
 ) -> Evening:
     """Choose the weights of all groups.
 
@@ -200,14 +202,25 @@ def even_out(
         It ends when no step promises more than this part of Φ.
     most : int
         Number of ridge solutions to compute at most.
+    known : Evening, optional
+        Of the same problem with another criterion: it begins with its weights, in place of
+        ``start``.
     """
     blocks = Blocks.of(criterion)
-    fixed = not len(criterion.matrix)
-    before = problem.solve(criterion.share, slopes=start is None and not fixed)
-    if fixed:
+    if not len(criterion.matrix):
+        before = problem.solve(criterion.share, slopes=False)
         return Evening(problem, criterion, before, before, criterion.value(before), 0.0, 1)
-    log_w = np.zeros(len(problem)) if start is None else np.log(start / criterion.share)
-    now, solved = (before, 1) if start is None else (problem.solve(blocks.weights(log_w)), 2)
+    if known is not None:
+        before, now, solved = known.before, known.after, 0
+    else:
+        starts = [criterion.share] if start is None else [criterion.share, start]
+        found = map_tasks(
+            lambda number: problem.solve(starts[number], slopes=number == len(starts) - 1),
+            range(len(starts)),
+            threads=problem.moments.device.type == "cpu",
+        )
+        before, now, solved = found[0], found[-1], len(found)
+    log_w = np.log(now.weights / criterion.share)
     radius = np.full(blocks.number, RADIUS)
     parts, promise = blocks.parts(criterion, now), np.inf
     while solved < most:
@@ -218,10 +231,10 @@ def even_out(
             break
         new = problem.solve(blocks.weights(log_w + step))
         solved += 1
-        found = blocks.parts(criterion, new)
-        right = (parts - found) / np.maximum(gain, 1e-12 * parts.sum())
-        if found.sum() < parts.sum():
-            now, parts, log_w = new, found, log_w + step
+        reached = blocks.parts(criterion, new)
+        right = (parts - reached) / np.maximum(gain, 1e-12 * parts.sum())
+        if reached.sum() < parts.sum():
+            now, parts, log_w = new, reached, log_w + step
             radius = np.where(right > 0.75, np.minimum(2 * radius, LARGEST_RADIUS), radius)
         radius = np.where(right < 0.25, radius / 3, radius)
     return Evening(problem, criterion, before, now, float(parts.sum()), promise, solved)
@@ -230,7 +243,7 @@ def even_out(
 def evened_further(evening: Evening) -> Evening:
     """Choose weights with a smaller lam, to see what more evenness costs."""
     criterion = replace(evening.criterion, lam=FURTHER * evening.criterion.lam)
-    return even_out(evening.problem, criterion, evening.after.weights, most=FEW_SOLVED)
+    return even_out(evening.problem, criterion, known=evening, most=FEW_SOLVED)
 
 
 def proven_bound(evening: Evening) -> float:

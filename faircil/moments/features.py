@@ -20,13 +20,14 @@ Every map ends with a constant 1.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad, unfold
+from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad
 
-from faircil.compute import CHUNK, chunks_of, exact_convolutions
+from faircil.compute import CHUNK, chunks_of, exact_convolutions, map_chunks
 from faircil.errors import DataError, UsageError
 from faircil.nets import last_linear, with_last
 
@@ -41,6 +42,8 @@ THRESHOLD = 0.5  # deviations of a response that are cut off
 FAINT = 0.1  # added to the local contrast, relative to its mean: plain fields have no response
 IN_CACHE, AT_ONCE = 16, 2048  # images whose responses are computed together, on CPU and GPU
 FITTED = 2000  # images that a map of patches is fitted on
+DRAWN = 8  # patches of each of them
+LEVELLED = 500  # images that the threshold is fitted on
 
 
 class Standardise(nn.Module):
@@ -240,10 +243,13 @@ class Patches(nn.Module):
         self.width = self.width_for(filters)
         chosen = torch.randperm(len(x), generator=generator)[:FITTED].to(x.device)
         images = x.index_select(0, chosen).view(-1, *shape)
-        found = unfold(images, self.side).permute(0, 2, 1)  # (images, places, values)
-        places = torch.randint(found.shape[1], (len(images), 8), generator=generator).to(x.device)
-        patches = found[torch.arange(len(images), device=x.device)[:, None], places].flatten(0, 1)
-        patches = _centred(patches)
+        # A view: (images, channels, rows, columns, side, side).
+        found = images.unfold(2, self.side, 1).unfold(3, self.side, 1)
+        high, wide = found.shape[2:4]
+        places = torch.randint(high * wide, (len(images), DRAWN), generator=generator).to(x.device)
+        each = torch.arange(len(images), device=x.device)[:, None]
+        drawn = found[each, :, places // wide, places % wide]
+        patches = _centred(drawn.flatten(0, 1).flatten(1))
         patches = patches[patches.norm(dim=1) > 0.5]  # a patch without contrast has no direction
         if len(patches) < 2:
             raise DataError(
@@ -261,10 +267,17 @@ class Patches(nn.Module):
         self.register_buffer("threshold", x.new_zeros(filters, 1))
         self.register_buffer("fields", self._fields().to(x))
         self.register_buffer("least", FAINT * self._contrast(images).mean())
-        responses = self._responses(images[:500])
-        spread = responses.square().mean(dim=(0, 2, 3)).sqrt()
+        size = AT_ONCE if images.is_cuda else IN_CACHE
+        some = images[:LEVELLED]
+        squares = x.new_zeros(filters)
+        for rows in chunks_of(len(some), size):
+            squares += self._responses(some[rows]).square().sum(dim=(0, 2, 3))
+        spread = (squares / (len(some) * high * wide)).sqrt()
         self.threshold.copy_(THRESHOLD * spread[:, None])
-        self.standardise = Standardise(self._pooled(images))
+        pooled = map_chunks(
+            lambda rows: self._pooled(images[rows]), len(images), LEVELLED, threads=not x.is_cuda
+        )
+        self.standardise = Standardise(torch.cat(pooled))
 
     def _fields(self) -> Tensor:
         """Return the matrix that averages over the fields of the grid, (places, GRID²)."""
@@ -274,7 +287,7 @@ class Patches(nn.Module):
 
     def _responses(self, images: Tensor) -> Tensor:
         """Return responses divided by the local contrast, (n, filters, places, places)."""
-        with exact_convolutions():
+        with exact_convolutions() if images.is_cuda else nullcontext():
             return conv2d(images, self.weight) / (self._contrast(images) + self.least)
 
     def _contrast(self, images: Tensor) -> Tensor:

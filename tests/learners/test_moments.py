@@ -331,7 +331,7 @@ def test_only_favoured_classes_exchange_weight() -> None:
     assert moved == {1}
 
 
-def test_every_task_has_a_bound_and_the_last_one_a_price() -> None:
+def test_the_last_task_has_a_bound_and_a_price() -> None:
     config = small_config("moments", attribute=True, lam=1, certainty=0)
     result = run(config, 0, stream=small_stream(attribute=True))
     *earlier, last = [epoch.passed for epoch in result.epochs]
