@@ -63,9 +63,10 @@ class Panels:
         return int(self.places[-1][1].stop)
 
     def of(self, flat: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows and the view of each panel, (rows, d − first row)."""
+        """Yield the rows and the view of each panel, (..., rows, d − first row)."""
         for rows, place in self.places:
-            yield rows, flat[place].view(rows.stop - rows.start, self.width - rows.start)
+            shape = (rows.stop - rows.start, self.width - rows.start)
+            yield rows, flat[..., place].view(*flat.shape[:-1], *shape)
 
     def unpacked(self, flat: Tensor) -> Tensor:
         """Return the symmetric matrix, (d, d)."""
@@ -92,11 +93,11 @@ class Panels:
             panel[:, rows.stop - rows.start :] *= 2
         return flat
 
-    def add_product(self, out: Tensor, flat: Tensor, x: Tensor) -> None:
-        """Add the symmetric matrix times x, (d, k), to ``out``, without unpacking it."""
+    def add_products(self, out: Tensor, flat: Tensor, x: Tensor) -> None:
+        """Add symmetric matrices times x, (d, k), to ``out``, (..., d, k), without unpacking."""
         for rows, panel in self.of(flat):
-            out[rows].addmm_(panel, x[rows.start :])
-            out[rows.stop :].addmm_(panel[:, rows.stop - rows.start :].T, x[rows])
+            out[..., rows, :] += panel @ x[rows.start :]
+            out[..., rows.stop :, :] += panel[..., rows.stop - rows.start :].mT @ x[rows]
 
 
 @dataclass
@@ -186,14 +187,21 @@ class GroupMoments:
         return self.traces(x @ x.T)
 
     def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
-        """Return ``S_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
-        threads = self.device.type == "cpu" and self.width >= PANEL
-        flats, chosen = self._cells(), range(len(self)) if cells is None else cells
+        """Return ``S_c x`` for x, (d, k), and each of the cells in ascending order, (cells, d, k)."""
+        chosen = range(len(self)) if cells is None else cells
         found = x.new_zeros(len(chosen), *x.shape)
+        if self.device.type != "cpu" and len(chosen) == len(self):
+            # Few launches: all cells that were new together at once.
+            for out, block in zip(
+                torch.split(found, [len(block) for block in self.second]), self.second, strict=True
+            ):
+                self.panels.add_products(out, block, x)
+            return found
+        flats = self._cells()
         map_tasks(
-            lambda place: self.panels.add_product(found[place], flats[chosen[place]], x),
+            lambda place: self.panels.add_products(found[place], flats[chosen[place]], x),
             range(len(chosen)),
-            threads=threads,
+            threads=self.device.type == "cpu" and self.width >= PANEL,
         )
         return found
 
@@ -302,11 +310,11 @@ class SeenRows:
 
 def row_sums(samples: Samples) -> Tensor:
     """Return the check sum of each row, int64, (n,), on the CPU."""
-    x = samples.x.detach().cpu().flatten(1).float()
-    keys = samples.keys().cpu()
+    x, keys = samples.x.detach().flatten(1).float(), samples.keys()
     generator = torch.Generator().manual_seed(2718281828)
     words = -(-x.shape[1] // 2)
     factors = torch.randint(-(2**62), 2**62, (words + keys.shape[1],), generator=generator) * 2 + 1
+    factors = factors.to(x.device)
 
     def summed(rows: slice) -> Tensor:
         # Two numbers are one word of 64 bits; an odd number of them is filled up.
@@ -314,8 +322,8 @@ def row_sums(samples: Samples) -> Tensor:
         own = (bits * factors[:words]).sum(dim=1)
         return own + (keys[rows] * factors[words:]).sum(dim=1)
 
-    parts = map_chunks(summed, len(x), ROWS, threads=True)
-    return torch.cat(parts) if parts else factors[:0]
+    parts = map_chunks(summed, len(x), ROWS, threads=not x.is_cuda)
+    return (torch.cat(parts) if parts else factors[:0]).cpu()
 
 
 def _counted(sums: Tensor) -> tuple[Tensor, Tensor]:

@@ -53,8 +53,11 @@ def test_panels_hold_a_symmetric_matrix(width: int) -> None:
     torch.testing.assert_close(panels.doubled(two) @ flat, (one * two).sum())
     x = torch.randn(width, 3, generator=generator)
     found = torch.ones_like(x)
-    panels.add_product(found, flat, x)
+    panels.add_products(found, flat, x)
     torch.testing.assert_close(found, 1 + one @ x)
+    both = torch.zeros(2, width, 3)
+    panels.add_products(both, torch.stack([flat, panels.packed(two)]), x)
+    torch.testing.assert_close(both, torch.stack([one, two]) @ x)
 
 
 def test_moments_are_the_sums_over_rows() -> None:
