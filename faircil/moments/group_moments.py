@@ -187,7 +187,7 @@ class GroupMoments:
         return self.traces(x @ x.T)
 
     def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
-        """Return ``S_c x`` for x, (d, k), and each of the cells in ascending order, (cells, d, k)."""
+        """Return ``S_c x``, (cells, d, k), for x, (d, k), and each of the cells, ascending."""
         chosen = range(len(self)) if cells is None else cells
         found = x.new_zeros(len(chosen), *x.shape)
         if self.device.type != "cpu" and len(chosen) == len(self):
