@@ -12,7 +12,7 @@ import torch
 from cli_outcome import Cli, Person, WriteTable
 from faircil.data.sources import SOURCES
 
-RUN = ("run", "--quiet", "--set", "epochs=1")
+RUN = ("run", "--method", "fsw", "--quiet", "--set", "epochs=1")
 TOY = (*RUN, "--dataset", "toy")
 OWN = (*RUN, "--data", "people.csv", "--label", "job")
 
@@ -37,7 +37,7 @@ def nothing_is_written(tmp_path: Path) -> object:
         (["data", "fetch", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
         (RUN, "with --dataset (see `faircil list datasets`), or give your own data with --data"),
         ([*RUN, "--dataset", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
-        ([*TOY, "--method", "fws"], "unknown method 'fws': did you mean 'fsw'?"),
+        ([*TOY, "--method", "momnets"], "unknown method 'momnets': did you mean 'moments'?"),
         ([*TOY, "--measure", "eerr"], "unknown measure 'eerr': did you mean 'eer'?"),
         ([*TOY, "--weighting", "rndom"], "unknown weighting 'rndom': did you mean 'random'?"),
         ([*TOY, "--set", "taau=1"], "unknown setting 'taau': did you mean 'tau'?"),

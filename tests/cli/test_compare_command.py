@@ -12,7 +12,7 @@ from faircil.report import format_value
 from faircil.results.record import RunSummary
 from run_summaries import make_run
 
-RUN = ("run", "--dataset", "toy", "--quiet", "--set", "epochs=1")
+RUN = ("run", "--method", "fsw", "--dataset", "toy", "--quiet", "--set", "epochs=1")
 
 
 @pytest.fixture

@@ -11,7 +11,19 @@ from cli_outcome import Cli
 from faircil.runs.experiment import run
 from processes import Command, interrupt_seed_1
 
-TOY = ("run", "--dataset", "toy", "--method", "finetune", "--out", "out", "--seeds", "0-1")
+TOY = (
+    "run",
+    "--method",
+    "fsw",
+    "--dataset",
+    "toy",
+    "--method",
+    "finetune",
+    "--out",
+    "out",
+    "--seeds",
+    "0-1",
+)
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, stop: int) -> None:

@@ -94,7 +94,7 @@ def test_reader_that_stops_reading_is_no_error_of_ours(
     cli: Cli, command: list[str], tmp_path: Path
 ) -> None:
     if "runs" in command:
-        cli("run", "--dataset", "toy", "--set", "epochs=1")
+        cli("run", "--method", "fsw", "--dataset", "toy", "--set", "epochs=1")
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(

@@ -18,7 +18,18 @@ from faircil.results.folder import find_runs
 from faircil.tuning.objective import Objective, parse_objective
 
 DOC = Path(__file__).parents[2] / "docs/metrics.md"
-RUN = ("run", "--dataset", "toy-groups", "--set", "epochs=1", "--seeds", "0-1", "--quiet")
+RUN = (
+    "run",
+    "--method",
+    "fsw",
+    "--dataset",
+    "toy-groups",
+    "--set",
+    "epochs=1",
+    "--seeds",
+    "0-1",
+    "--quiet",
+)
 
 
 def class_gap(counts: Counts) -> float:

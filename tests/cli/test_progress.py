@@ -111,7 +111,7 @@ def test_bars_count_epochs_of_all_runs() -> None:
 def test_bars_on_a_terminal_during_a_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     console, file = terminal()
     monkeypatch.setattr(faircil.cli.progress, "make_console", lambda stderr: console)
-    outcome = cli("run", "--dataset", "toy", "--set", "epochs=1")
+    outcome = cli("run", "--method", "fsw", "--dataset", "toy", "--set", "epochs=1")
     assert outcome.code == 0
     assert "\x1b[" in file.getvalue()
     assert "100 %" in plain(file.getvalue())

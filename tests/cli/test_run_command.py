@@ -15,8 +15,8 @@ import faircil.sweep.work
 from cli_outcome import Cli, WriteTable
 from faircil.metrics import METRICS, evaluate, forgetting
 
-TOY = ("run", "--dataset", "toy", "--set", "epochs=1", "--out", "out")
-GROUPS = ("run", "--dataset", "toy-groups", "--set", "epochs=1", "--out", "out")
+TOY = ("run", "--method", "fsw", "--dataset", "toy", "--set", "epochs=1", "--out", "out")
+GROUPS = ("run", "--method", "fsw", "--dataset", "toy-groups", "--set", "epochs=1", "--out", "out")
 CONTRACT = {
     "seed", "accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "forgetting", "seconds",
     "per_task", "dir",
@@ -100,7 +100,7 @@ def test_run_folder(cli: Cli, tmp_path: Path) -> None:
     assert config["config"]["settings"]["hidden"] == [64]
     environment = read_json(folder / "environment.json")
     assert environment["command"] == (
-        "faircil run --dataset toy-groups --set epochs=1 --out out --seeds 3 --quiet"
+        "faircil run --method fsw --dataset toy-groups --set epochs=1 --out out --seeds 3 --quiet"
     )
     assert environment["device"] in ("cpu", "cuda")
     assert "torch" in environment["packages"]
@@ -153,7 +153,17 @@ def test_default_folder_is_below_runs_and_depends_on_the_configuration(
     cli: Cli, tmp_path: Path
 ) -> None:
     for epochs in (1, 2):
-        cli("run", "--dataset", "toy", "--method", "finetune", "--set", f"epochs={epochs}")
+        cli(
+            "run",
+            "--method",
+            "fsw",
+            "--dataset",
+            "toy",
+            "--method",
+            "finetune",
+            "--set",
+            f"epochs={epochs}",
+        )
     folders = sorted((tmp_path / "runs" / "toy").iterdir())
     assert len(folders) == 2
     assert all(folder.name.startswith("finetune-eer-") for folder in folders)
@@ -197,7 +207,19 @@ def test_force_runs_the_same_seed_again_and_keeps_the_others(cli: Cli, tmp_path:
 
 
 def test_changed_own_file_is_another_run(cli: Cli, write_table: WriteTable) -> None:
-    command = ("run", "--data", write_table(), "--label", "job", "--set", "epochs=1", "--out", "o")
+    command = (
+        "run",
+        "--method",
+        "fsw",
+        "--data",
+        write_table(),
+        "--label",
+        "job",
+        "--set",
+        "epochs=1",
+        "--out",
+        "o",
+    )
     assert cli(*command).code == 0
     assert "not run again" in cli(*command).err
     write_table(seed=1)
@@ -211,8 +233,8 @@ def test_own_data_with_several_attributes_and_tasks(
 ) -> None:
     name = write_table(change=lambda row: row | {"old": "ny"[int(str(row["id"])) // 8 % 2]})
     outcome = cli(
-        "run", "--data", name, "--label", "job", "--sensitive", "sex", "old", "--tasks", "w,z|y",
-        "--set", "epochs=1", "--out", "out", "--json",
+        "run", "--method", "fsw", "--data", name, "--label", "job", "--sensitive", "sex", "old",
+        "--tasks", "w,z|y", "--set", "epochs=1", "--out", "out", "--json",
     )  # fmt: skip
     assert outcome.code == 0
     assert "classes in no task, left out: x" in outcome.err
@@ -227,7 +249,19 @@ def test_file_name_of_a_dataset_does_not_bring_its_settings(
     cli: Cli, write_table: WriteTable, tmp_path: Path
 ) -> None:
     write_table("mnist.csv")
-    cli("run", "--data", "mnist.csv", "--label", "job", "--out", "o", "--set", "epochs=1")
+    cli(
+        "run",
+        "--method",
+        "fsw",
+        "--data",
+        "mnist.csv",
+        "--label",
+        "job",
+        "--out",
+        "o",
+        "--set",
+        "epochs=1",
+    )
     settings = read_json(tmp_path / "o/seed-0/config.json")["config"]["settings"]
     assert (settings["lr"], settings["alpha"]) == (0.01, "auto")
 
@@ -290,7 +324,17 @@ def test_as_a_program(tmp_path: Path) -> None:
     assert "saved in out" in done.stderr
 
 
-MOMENTS = ("run", "--dataset", "toy-groups", "--method", "moments", "--set", "width=20")
+MOMENTS = (
+    "run",
+    "--method",
+    "fsw",
+    "--dataset",
+    "toy-groups",
+    "--method",
+    "moments",
+    "--set",
+    "width=20",
+)
 
 
 def test_a_target_chooses_lam_on_held_out_training_data(cli: Cli, tmp_path: Path) -> None:
@@ -323,7 +367,18 @@ def test_a_target_out_of_reach_is_said_even_quietly(cli: Cli) -> None:
 
 def test_mistakes_of_a_target_come_with_all_others(cli: Cli, tmp_path: Path) -> None:
     target = ("--target", "eo_gab>=x", "--postprocess", "eps-fair", "--seeds", "a")
-    outcome = cli("run", "--dataset", "toy-groups", "--method", "er", *target, "--set", "tua=1")
+    outcome = cli(
+        "run",
+        "--method",
+        "fsw",
+        "--dataset",
+        "toy-groups",
+        "--method",
+        "er",
+        *target,
+        "--set",
+        "tua=1",
+    )
     assert outcome.code == 2
     for text in (
         "unknown metric 'eo_gab'",
@@ -352,3 +407,25 @@ def test_what_the_weights_did_and_what_more_would_cost(cli: Cli) -> None:
     assert outcome.err.splitlines()[0].count("worst_group") == 1
     assert "largest loss of a group" in outcome.out
     assert "that of no other linear model of no larger norm is lower by more" in outcome.out
+
+
+def test_without_a_method_one_is_chosen_on_held_out_rows(cli: Cli) -> None:
+    outcome = cli("run", "--dataset", "toy-groups", "--set", "epochs=1", "--json", "--seeds", "0")
+    assert outcome.code == 0
+    document = json.loads(outcome.out)
+    choice = document["choice"]
+    assert [one["name"] for one in choice["tried"]] == [
+        "moments", "replay with fair draws", "a new net on the buffer",
+    ]  # fmt: skip
+    assert all(one["problem"] is None for one in choice["tried"])
+    assert f"chose {choice['chosen']}" in outcome.err
+    again = cli("run", "--dataset", "toy-groups", "--set", "epochs=1", "--seeds", "0")
+    assert "candidates on" in again.out
+    assert "already in" in again.err
+
+
+def test_options_of_a_method_need_a_method(cli: Cli) -> None:
+    outcome = cli("run", "--dataset", "toy-groups", "--weighting", "fsw", "--held-out", "3")
+    assert outcome.code == 2
+    for flag in ("--weighting", "--held-out"):
+        assert f"{flag} is for a method that you choose" in outcome.err

@@ -16,7 +16,19 @@ from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
 from processes import Command, die_with_the_first_run
 
-TOY = ("run", "--dataset", "toy", "--method", "er", "--out", "out", "--set", "epochs=2")
+TOY = (
+    "run",
+    "--method",
+    "fsw",
+    "--dataset",
+    "toy",
+    "--method",
+    "er",
+    "--out",
+    "out",
+    "--set",
+    "epochs=2",
+)
 
 
 def seeds_in(folder: Path) -> list[int]:

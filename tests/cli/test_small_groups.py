@@ -6,7 +6,8 @@ import faircil.cli.running
 from cli_outcome import Cli, Person, WriteTable
 
 COMMAND = (
-    "run", "--data", "people.csv", "--label", "job", "--sensitive", "sex", "--set", "epochs=1",
+    "run", "--method", "fsw", "--data", "people.csv", "--label", "job", "--sensitive", "sex",
+    "--set", "epochs=1",
 )  # fmt: skip
 
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from faircil.errors import FaircilError, UsageError
+from faircil.runs.config import Part, RunConfig, resolve
+from faircil.runs.state import load_stream
+from faircil.tuning import auto
+from faircil.tuning.auto import CANDIDATES, Candidate, as_document, check, choose
+
+SCORES = {"moments": 0.9, "der++": 0.8, "gdumb": 0.7}
+
+
+def make(candidate: Candidate, part: Part) -> RunConfig:
+    return resolve(
+        dataset="toy-groups",
+        method=candidate.method,
+        weighting=candidate.weighting,
+        overrides=candidate.overrides,
+        evaluate_on=part,
+    )
+
+
+def scores_of(config: RunConfig, _: int) -> dict[str, float]:
+    better = config.settings.flat().get("features") == "patches"
+    return {"accuracy": SCORES[config.method] + 0.05 * better, "eo": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def measurable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "chance_of", lambda _: 0.001)
+
+
+@pytest.mark.parametrize("best", SCORES)
+def test_the_best_score_on_held_out_rows_is_chosen(pretend, monkeypatch, best: str) -> None:
+    monkeypatch.setitem(SCORES, best, 0.95)
+    finish = pretend(scores_of)
+    choice = choose(make, finish)
+    assert choice.config.method == best
+    assert choice.config.evaluate_on == "test"
+    works = finish.rounds[0]
+    assert all(work.config.evaluate_on == "validation" for work in works)
+    # The data is small, so rows are held out five times.
+    assert {work.seed for work in works} == set(range(10, 15))
+    rows = sum(len(task.test) for task in load_stream(works[0].config, 10).tasks)
+    assert choice.rows == 5 * rows
+    assert f"on {5 * rows:,} held-out training rows" in choice.reason
+    assert "(.850)" in choice.reason
+    document = as_document(choice)
+    assert document["chosen"] == choice.chosen.name
+    assert [one["eo"] for one in document["tried"]] == pytest.approx([0.1] * 3)
+
+
+def test_patches_are_for_images(pretend, monkeypatch) -> None:
+    assert "patches" not in choose(make, pretend(scores_of)).chosen.name
+
+    def load(config: RunConfig, seed: int):
+        return replace(load_stream(config, seed), image=(1, 1, 2))
+
+    monkeypatch.setattr(auto, "load_stream", load)
+    choice = choose(make, pretend(scores_of))
+    assert choice.chosen.name == "moments of patches"
+    assert len(choice.tried) == len(CANDIDATES)
+
+
+def test_without_measurable_unfairness_there_are_no_weights(pretend, monkeypatch) -> None:
+    monkeypatch.setattr(auto, "chance_of", lambda _: 0.3)
+    choice = choose(make, pretend(scores_of))
+    assert choice.config.settings.flat()["group_weights"] == "group"
+    assert "no measurable unfairness to mend here" in choice.reason
+    assert "p = .300" in choice.reason
+
+
+def test_a_candidate_without_a_result_is_not_chosen(pretend) -> None:
+    def metrics(config: RunConfig, seed: int) -> dict[str, float] | str:
+        broken = config.method == "moments" and seed == 12
+        return "training diverged" if broken else scores_of(config, seed)
+
+    choice = choose(make, pretend(metrics))
+    assert choice.config.method == "der++"
+    assert choice.tried[0].problem == "training diverged"
+    with pytest.raises(FaircilError, match=r"no candidate .* moments: training diverged"):
+        choose(make, pretend(lambda *_: "training diverged"))
+
+
+def test_what_a_candidate_cannot_do_is_an_error_before_any_run() -> None:
+    def with_tau(candidate: Candidate, part: Part) -> RunConfig:
+        return make(replace(candidate, overrides=(*candidate.overrides, "tau=1")), part)
+
+    with pytest.raises(UsageError, match=r"tau"):
+        check(with_tau)
