@@ -409,8 +409,9 @@ def test_what_the_weights_did_and_what_more_would_cost(cli: Cli) -> None:
     assert "that of no other linear model of no larger norm is lower by more" in outcome.out
 
 
-def test_without_a_method_one_is_chosen_on_held_out_rows(cli: Cli) -> None:
-    outcome = cli("run", "--dataset", "toy-groups", "--set", "epochs=1", "--json", "--seeds", "0")
+def test_without_a_method_one_is_chosen_on_held_out_rows(cli: Cli, write_table: WriteTable) -> None:
+    command = ("run", "--data", write_table(), "--label", "job", "--set", "epochs=1", "hidden=8")
+    outcome = cli(*command, "--json")
     assert outcome.code == 0
     document = json.loads(outcome.out)
     choice = document["choice"]
@@ -419,7 +420,7 @@ def test_without_a_method_one_is_chosen_on_held_out_rows(cli: Cli) -> None:
     ]  # fmt: skip
     assert all(one["problem"] is None for one in choice["tried"])
     assert f"chose {choice['chosen']}" in outcome.err
-    again = cli("run", "--dataset", "toy-groups", "--set", "epochs=1", "--seeds", "0")
+    again = cli(*command)
     assert "candidates on" in again.out
     assert "already in" in again.err
 
