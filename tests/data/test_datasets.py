@@ -14,6 +14,7 @@ from faircil.data.datasets import DATASETS, load_dataset
 from faircil.data.sources import SOURCES
 from faircil.data.stream import TaskStream, shuffled_classes
 from faircil.errors import UsageError
+from faircil.registry import implementation
 from faircil.samples import Samples
 from faircil.testing.pieces import DATASET_CHECKS
 from tiny_files import TinyFiles
@@ -31,8 +32,10 @@ def _files(tiny_files: TinyFiles) -> None:
     """Let every test here read the tiny files."""
 
 
-every_dataset = pytest.mark.parametrize("name", DATASETS)
-of_numbers = pytest.mark.parametrize("name", [n for n in DATASETS if not DATASETS[n].texts])
+# Those of other packages, such as the laboratory, are tested there.
+OWN = [name for name in DATASETS if implementation(DATASETS[name]).__module__[:8] == "faircil."]
+every_dataset = pytest.mark.parametrize("name", OWN)
+of_numbers = pytest.mark.parametrize("name", [n for n in OWN if not DATASETS[n].texts])
 
 
 def parts(stream: TaskStream) -> list[Samples]:

@@ -110,6 +110,10 @@ DATASET_NAMES = {
     "drug": "DRUG",
     "biasbios": "BiasBios",
     "biasbios-sample": "BiasBios sample",
+    "census-occupation": "census occupations by sex",
+    "census-occupation-race": "census occupations by sex and race",
+    "nls-jobs": "NLS jobs by gender",
+    "obesity": "obesity by gender",
 }
 # What the paper's tables and figures contain under the name of a measure.
 PAPER_METRICS = {"eer": "eer_task", "eo": "eo_gap", "dp": "dp_predicted"}
