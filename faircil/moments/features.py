@@ -132,14 +132,15 @@ class RandomRelu(nn.Module):
         self.width, self.inputs = width, inputs
         weight = torch.randn(count, drawn, generator=generator) * (SCALE / count**0.5)
         bias = torch.rand(drawn, generator=generator) * 2 - 1
-        self.register_buffer("weight", weight.to(x.device))
-        self.register_buffer("bias", bias.to(x.device))
+        # relu(0 · x + 1) is the constant: no pass over the features to append it.
+        self.register_buffer("weight", pad(weight, (0, 1)).to(x.device))
+        self.register_buffer("bias", pad(bias, (0, 1), value=1.0).to(x.device))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
         z = self.standardise(x.flatten(1))
         drawn = torch.addmm(self.bias, z, self.weight).relu_()
-        return with_constant(torch.cat([z, drawn], dim=1) if self.inputs else drawn)
+        return torch.cat([z, drawn], dim=1) if self.inputs else drawn
 
 
 class Activations(nn.Module):
