@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from faircil.results.record import RunSummary
     from faircil.runs.config import RunConfig
 
-EPILOG = """Shows the mechanism on three clusters in the plane, then compares fine-tuning, plain
-replay and FSW on real digits whose background colour correlates with the class. Prints tables and
-plots accuracy, worst-group accuracy and disparity over the tasks. Finished runs are reused.
+EPILOG = """Shows the mechanism on three clusters in the plane, then compares plain replay, FSW and
+learning from moments on real digits whose background colour correlates with the class. Prints
+tables and plots accuracy, worst-group accuracy and disparity over the tasks. Finished runs are
+reused.
 """
-NEXT = """On such a small dataset the gain is small; docs/reproduction shows larger ones.
+NEXT = """Replay forgets unevenly. FSW weighs the samples of the current task against it, moments
+weighs all groups ever seen. docs/reproduction and docs/moments.md have more data.
 Your own table: faircil run --data FILE --label COLUMN --sensitive COLUMN"""
 
 
@@ -36,13 +38,13 @@ class Scene:
 SCENES = (
     Scene(
         "toy",
-        ("er", "fsw"),
+        ("er", "fsw", "moments"),
         "eer",
         "Three clusters: the third, close to the second, arrives in task 2",
     ),
     Scene(
         "biased-digits",
-        ("finetune", "er", "fsw"),
+        ("er", "fsw", "moments"),
         "eo",
         "Digits on coloured backgrounds, two classes per task",
     ),

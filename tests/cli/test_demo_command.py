@@ -25,7 +25,7 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
     outcome = cli(*DEMO)
     assert outcome.code == 0
-    for method in ("finetune", "er", "fsw"):
+    for method in ("er", "fsw", "moments"):
         assert f"│ {method} " in outcome.out
         assert f"toy-groups {method} seed 0: task 2/2" in outcome.err
     assert "eo_gap: Equalized odds" in outcome.err
@@ -47,7 +47,7 @@ def test_second_time_nothing_is_run(cli: Cli) -> None:
     second = cli(*DEMO)
     assert first.err == ""
     assert second.out == first.out
-    assert second.err.count("not run again: seed 0") == 5
+    assert second.err.count("not run again: seed 0") == 6
     assert "seed 0: task" not in second.err
 
 
