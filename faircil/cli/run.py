@@ -17,6 +17,7 @@ from faircil.errors import UsageError, collecting, raise_all
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
     from faircil.runs.config import Part, RunConfig
+    from faircil.sweep.sweep import Finish
     from faircil.tuning.auto import Choice, Maker
     from faircil.tuning.request import Tuned, TuneRequest
 
@@ -321,13 +322,10 @@ def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
 
 def choose_method(make: Maker, arguments: argparse.Namespace, device: str) -> Choice:
     """Try the candidates on held-out training rows; show how they did, and say what is chosen."""
-    from faircil.cli.sweeping import finish_shown
     from faircil.report import format_value
-    from faircil.sweep.sweep import SweepOptions
     from faircil.tuning.auto import choose
 
-    options = SweepOptions(jobs=arguments.jobs, device=device)
-    choice = choose(make, partial(finish_shown, options=options, quiet=arguments.quiet))
+    choice = choose(make, finish_trials(arguments, device))
     if not arguments.quiet and not arguments.json:
         rows = [
             (
@@ -343,6 +341,15 @@ def choose_method(make: Maker, arguments: argparse.Namespace, device: str) -> Ch
     if not arguments.quiet:
         say(f"chose {choice.chosen.name}: {choice.reason}")
     return choice
+
+
+def finish_trials(arguments: argparse.Namespace, device: str) -> Finish:
+    """Return what makes the runs that a choice rests on, with their progress."""
+    from faircil.cli.sweeping import finish_shown
+    from faircil.sweep.sweep import SweepOptions
+
+    options = SweepOptions(jobs=arguments.jobs, device=device)
+    return partial(finish_shown, options=options, quiet=arguments.quiet)
 
 
 def target_request(
@@ -381,13 +388,10 @@ def target_request(
 
 def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str) -> Tuned:
     """Make the runs that a target is judged on, and say what it has chosen."""
-    from faircil.cli.sweeping import finish_shown
-    from faircil.sweep.sweep import SweepOptions
     from faircil.tuning.record import target_line
     from faircil.tuning.tune import tune
 
-    options = SweepOptions(jobs=arguments.jobs, device=device)
-    tuned = tune(request, partial(finish_shown, options=options, quiet=arguments.quiet))
+    tuned = tune(request, finish_trials(arguments, device))
     if not arguments.quiet:
         say(target_line(tuned))
     if tuned.note:

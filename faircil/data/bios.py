@@ -16,7 +16,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.data.encode import code_values, draw_test, missing_mistakes, text_mistakes
-from faircil.data.sources import DataFile, FileStatus, data_folder, unpack
+from faircil.data.sources import (
+    DataFile,
+    FileStatus,
+    check_manual_file,
+    data_folder,
+    manual_path,
+)
 from faircil.data.stream import Integers, Part, Parts
 from faircil.data.tables import read_table
 from faircil.errors import DataError, raise_all, shortened
@@ -110,25 +116,12 @@ def _problem(found: list[list[Path]]) -> str | None:
 
 def sample_file() -> Path:
     """Return the path of the sample; DataError if it is missing or a different file."""
-    (status,) = check_sample()
-    if status.state != "ok":
-        raise DataError(status.message)
-    return status.path
+    return manual_path(FOLDER, SAMPLE)
 
 
 def check_sample() -> list[FileStatus]:
     """Return the state of the sample's file, checked by hash."""
-    path = bios_folder() / SAMPLE.name
-    where = f"put the file there, or set FAIRCIL_DATA to the folder that has {FOLDER}/{SAMPLE.name}"
-    try:
-        unpack(SAMPLE, path.read_bytes())
-    except FileNotFoundError:
-        return [FileStatus(path, "missing", f"{path} is missing: {where}")]
-    except OSError as error:
-        return [FileStatus(path, "corrupt", f"{path} cannot be read ({error.strerror}): {where}")]
-    except DataError as error:
-        return [FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")]
-    return [FileStatus(path, "ok", f"{path} is there and intact")]
+    return [check_manual_file(FOLDER, SAMPLE)]
 
 
 @dataclass(frozen=True)

@@ -259,6 +259,29 @@ def check_source(source: str) -> list[FileStatus]:
     return [status(file) for file in find_source(source).files]
 
 
+def check_manual_file(folder: str, file: DataFile) -> FileStatus:
+    """Return the state of a file that the user provides, checked by hash."""
+    path = data_folder() / folder / file.name
+    where = f"put the file there, or set FAIRCIL_DATA to the folder that has {folder}/{file.name}"
+    try:
+        unpack(file, path.read_bytes())
+    except FileNotFoundError:
+        return FileStatus(path, "missing", f"{path} is missing: {where}")
+    except OSError as error:
+        return FileStatus(path, "corrupt", f"{path} cannot be read ({error.strerror}): {where}")
+    except DataError as error:
+        return FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")
+    return FileStatus(path, "ok", f"{path} is there and intact")
+
+
+def manual_path(folder: str, file: DataFile) -> Path:
+    """Return the path of a file that the user provides; DataError if it is missing or another."""
+    status = check_manual_file(folder, file)
+    if status.state != "ok":
+        raise DataError(status.message)
+    return status.path
+
+
 def files_in_tar(archive: bytes, files: Iterable[DataFile]) -> Found:
     """Return those of ``files`` that a tar archive contains, compressed or not, unchanged."""
     wanted = by_spelling(files)

@@ -269,14 +269,15 @@ class Moments(Learner):
             scores = discriminants(evening.problem, evening.after)
             head = scores.head(head)
         with one_thread():
-            self.temperature = fit_temperature(problem, evening.after, criterion.share, scores)
+            self.temperature = fit_temperature(
+                evening.problem, evening.after, criterion.share, scores
+            )
         self.net.show(classes, head)
         before, after = map(criterion.losses_of, (evening.before, evening.after))
         columns = np.stack([relative, before.losses, after.losses, after.errors], axis=1)
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
-            bound=None,
             chance=criterion.chance(evening.before),
             solved=evening.solved,
             ridge=self.ridge,
@@ -296,7 +297,7 @@ class Moments(Learner):
         found = lda(moments, ridge) if by_lda else nearest_mean(moments)
         self.ridge, self.temperature = found.ridge, found.temperature
         self.net.show(found.classes, found.head)
-        return PassRecord(found.loss, 0.0, None, 1, found.ridge, found.temperature, groups=())
+        return PassRecord(found.loss, 0.0, 1, found.ridge, found.temperature, groups=())
 
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
         """Return what the weights minimise; with fixed weights, nothing is compared."""

@@ -100,7 +100,6 @@ class PassRecord:
 
     objective: float
     promise: float
-    bound: float | None
     solved: int
     ridge: float
     temperature: float
@@ -108,5 +107,6 @@ class PassRecord:
     notes: tuple[str, ...] = ()
     summing: float = 0.0
     solving: float = 0.0
+    bound: float | None = None
     price: Price | None = None
     chance: float | None = None

@@ -156,9 +156,19 @@ def load_stream(
 ) -> TaskStream:
     """Load the data of a run as inputs of a net.
 
-    For an evaluation on validation data, held-out training data takes the place of the test data.
     Texts become tokens or embeddings; new embeddings are computed on the device, with calls of
     ``progress``.
+    """
+    stream = read_stream(config, seed)
+    if config.text is None:
+        return stream
+    return encoded(stream, config.text, device=device, progress=progress)
+
+
+def read_stream(config: RunConfig, seed: int) -> TaskStream:
+    """Read the data of a run; texts are not encoded yet.
+
+    For an evaluation on validation data, held-out training data takes the place of the test data.
     """
     if config.own is not None:
         stream = load_own(config.own, seed)
@@ -171,9 +181,7 @@ def load_stream(
         )
     if config.evaluate_on == "validation":
         stream = validation_stream(stream, seed)
-    if config.text is None:
-        return stream
-    return encoded(stream, config.text, device=device, progress=progress)
+    return stream
 
 
 def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:

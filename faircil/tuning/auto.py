@@ -23,7 +23,7 @@ from faircil.report import format_value
 from faircil.results.folder import read_epochs
 from faircil.results.record import RunSummary, over_seeds
 from faircil.runs.config import Part, RunConfig
-from faircil.runs.state import load_stream
+from faircil.runs.state import read_stream
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Work
 from faircil.tuning.objective import Objective, parse_objective, usual_objective
@@ -132,7 +132,7 @@ def choose(make: Maker, finish: Finish) -> Choice:
     finish : callable
         Makes runs, see :func:`faircil.sweep.sweep.finish`.
     """
-    stream = load_stream(make(MOMENTS, "validation"), SEED)
+    stream = read_stream(make(MOMENTS, "validation"), SEED)
     suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
     configs = check(make, suited)
     rows = sum(len(task.test) for task in stream.tasks)

@@ -6,7 +6,7 @@ import pytest
 
 from faircil.errors import FaircilError, UsageError
 from faircil.runs.config import Part, RunConfig, resolve
-from faircil.runs.state import load_stream
+from faircil.runs.state import read_stream
 from faircil.tuning import auto
 from faircil.tuning.auto import CANDIDATES, Candidate, as_document, check, choose
 
@@ -44,7 +44,7 @@ def test_the_best_score_on_held_out_rows_is_chosen(pretend, monkeypatch, best: s
     assert all(work.config.evaluate_on == "validation" for work in works)
     # The data is small, so rows are held out five times.
     assert {work.seed for work in works} == set(range(10, 15))
-    rows = sum(len(task.test) for task in load_stream(works[0].config, 10).tasks)
+    rows = sum(len(task.test) for task in read_stream(works[0].config, 10).tasks)
     assert choice.rows == 5 * rows
     assert f"on {5 * rows:,} held-out training rows" in choice.reason
     assert "(.850)" in choice.reason
@@ -57,9 +57,9 @@ def test_patches_are_for_images(pretend, monkeypatch) -> None:
     assert "patches" not in choose(make, pretend(scores_of)).chosen.name
 
     def load(config: RunConfig, seed: int):
-        return replace(load_stream(config, seed), image=(1, 1, 2))
+        return replace(read_stream(config, seed), image=(1, 1, 2))
 
-    monkeypatch.setattr(auto, "load_stream", load)
+    monkeypatch.setattr(auto, "read_stream", load)
     choice = choose(make, pretend(scores_of))
     assert choice.chosen.name == "moments of patches"
     assert len(choice.tried) == len(CANDIDATES)

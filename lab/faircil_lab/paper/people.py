@@ -10,8 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faircil.data.datasets import Dataset
-from faircil.data.sources import DataFile, FileStatus, ManualFiles, data_folder, unpack
-from faircil.errors import DataError
+from faircil.data.sources import (
+    DataFile,
+    FileStatus,
+    ManualFiles,
+    check_manual_file,
+    manual_path,
+)
 
 if TYPE_CHECKING:
     from faircil.data.stream import Part, Parts
@@ -47,27 +52,24 @@ def weight_by_gender(seed: int) -> Parts:
 
 def check_census() -> list[FileStatus]:
     """Return the state of the file of occupations."""
-    return _check(CENSUS)
+    return [check_manual_file(FOLDER, CENSUS)]
 
 
 def check_jobs() -> list[FileStatus]:
     """Return the state of the file of jobs."""
-    return _check(JOBS)
+    return [check_manual_file(FOLDER, JOBS)]
 
 
 def check_weight() -> list[FileStatus]:
     """Return the state of the file of levels of weight."""
-    return _check(WEIGHT)
+    return [check_manual_file(FOLDER, WEIGHT)]
 
 
 def _read(file: DataFile, label: str, sensitive: tuple[str, ...], seed: int) -> Parts:
     from faircil.data.own import OwnData, load_own
     from faircil.data.stream import Parts
 
-    (status,) = _check(file)
-    if status.state != "ok":
-        raise DataError(status.message)
-    stream = load_own(OwnData(str(status.path), label, sensitive), seed)
+    stream = load_own(OwnData(str(manual_path(FOLDER, file)), label, sensitive), seed)
     return Parts(
         _part([task.train for task in stream.tasks]),
         _part([task.test for task in stream.tasks]),
@@ -86,20 +88,6 @@ def _part(samples: list[Samples]) -> Part:
     assert joined.z is not None
     x = joined.x.numpy()
     return Part(joined.y.numpy(), joined.z.numpy(), lambda rows: x[rows])
-
-
-def _check(file: DataFile) -> list[FileStatus]:
-    path = data_folder() / FOLDER / file.name
-    where = f"put the file there, or set FAIRCIL_DATA to the folder that has {FOLDER}/{file.name}"
-    try:
-        unpack(file, path.read_bytes())
-    except FileNotFoundError:
-        return [FileStatus(path, "missing", f"{path} is missing: {where}")]
-    except OSError as error:
-        return [FileStatus(path, "corrupt", f"{path} cannot be read ({error.strerror}): {where}")]
-    except DataError as error:
-        return [FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")]
-    return [FileStatus(path, "ok", f"{path} is there and intact")]
 
 
 _CENSUS_ABOUT = (
