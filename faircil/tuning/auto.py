@@ -25,7 +25,7 @@ from faircil.results.record import RunSummary, over_seeds
 from faircil.runs.config import Part, RunConfig
 from faircil.runs.state import read_stream
 from faircil.sweep.sweep import Finish
-from faircil.sweep.work import Work
+from faircil.sweep.work import Outcome, Work
 from faircil.tuning.objective import Objective, parse_objective, usual_objective
 from faircil.tuning.request import SEED
 
@@ -122,26 +122,77 @@ class Choice:
     reason: str
 
 
+@dataclass(frozen=True)
+class Trials:
+    """What has to be run before a method can be chosen.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        Those that suit the data.
+    configs : tuple of RunConfig
+        Their runs on held-out rows.
+    seeds : range
+        By which rows are held out.
+    rows : int
+        Held-out rows of a seed.
+    """
+
+    candidates: tuple[Candidate, ...]
+    configs: tuple[RunConfig, ...]
+    seeds: range
+    rows: int
+
+    @property
+    def works(self) -> list[Work]:
+        """The runs, candidate by candidate."""
+        return [Work(config, seed) for config in self.configs for seed in self.seeds]
+
+
+def trials_of(make: Maker) -> Trials:
+    """Return the runs that a choice needs.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the run of a candidate; it raises if the user asked for what the candidate cannot do.
+    """
+    stream = read_stream(make(MOMENTS, "validation"), SEED)
+    suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
+    rows = sum(len(task.test) for task in stream.tasks)
+    seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(ENOUGH / rows)))
+    return Trials(tuple(suited), tuple(check(make, suited)), seeds, rows)
+
+
 def choose(make: Maker, finish: Finish) -> Choice:
     """Choose a method.
 
     Parameters
     ----------
     make : callable
-        Makes the run of a candidate; it raises if the user asked for what the candidate cannot do.
+        Makes the run of a candidate, see :func:`trials_of`.
     finish : callable
         Makes runs, see :func:`faircil.sweep.sweep.finish`.
     """
-    stream = read_stream(make(MOMENTS, "validation"), SEED)
-    suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
-    configs = check(make, suited)
-    rows = sum(len(task.test) for task in stream.tasks)
-    seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(ENOUGH / rows)))
-    objective = parse_objective(usual_objective(configs[0].measure))
-    outcomes = iter(finish([Work(config, seed) for config in configs for seed in seeds]))
+    trials = trials_of(make)
+    return decide(make, trials, finish(trials.works))
+
+
+def decide(make: Maker, trials: Trials, outcomes: Sequence[Outcome]) -> Choice:
+    """Choose the best candidate by its runs on held-out rows.
+
+    Parameters
+    ----------
+    make : callable
+    trials : Trials
+    outcomes : sequence of Outcome
+        Of ``trials.works``.
+    """
+    objective = parse_objective(usual_objective(trials.configs[0].measure))
+    each, rows = iter(outcomes), trials.rows * len(trials.seeds)
     tried = []
-    for candidate in suited:
-        some = [next(outcomes) for _ in seeds]
+    for candidate in trials.candidates:
+        some = [next(each) for _ in trials.seeds]
         problem = next((one.problem or "no run" for one in some if one.run is None), None)
         runs = tuple(one.run for one in some if one.run is not None)
         tried.append(_tried(candidate, runs, objective, problem))
@@ -150,16 +201,21 @@ def choose(make: Maker, finish: Finish) -> Choice:
         problems = "; ".join(f"{one.candidate.name}: {one.problem}" for one in tried)
         raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
     ranked = sorted(known, key=lambda one: -_score(one, objective))
-    chosen, reason = ranked[0].candidate, _why(ranked, objective, rows * len(seeds))
+    chosen, reason = ranked[0].candidate, _why(ranked, objective, rows)
     if (chance := chance_of(ranked[0])) is not None and chance > CHANCE:
-        name, overrides = f"{chosen.name}, groups equal", (*chosen.overrides, PLAIN)
-        chosen = replace(chosen, name=name, overrides=overrides)
+        chosen = with_equal_groups(chosen)
         reason += (
             "; there is no measurable unfairness to mend here: groups that the measure compares "
             f"differ by no more than chance explains (p = {format_value(chance)}), so all groups "
             "of a class count equally"
         )
-    return Choice(make(chosen, "test"), chosen, tuple(tried), rows * len(seeds), objective, reason)
+    return Choice(make(chosen, "test"), chosen, tuple(tried), rows, objective, reason)
+
+
+def with_equal_groups(candidate: Candidate) -> Candidate:
+    """Return a candidate that learns from moments, with equal weights for the groups of a class."""
+    name, overrides = f"{candidate.name}, groups equal", (*candidate.overrides, PLAIN)
+    return replace(candidate, name=name, overrides=overrides)
 
 
 def as_document(choice: Choice) -> dict[str, Any]:

@@ -85,8 +85,9 @@ def draw_fairly(
 ) -> Selection:
     """Draw as many samples as have a weight above .05, with replacement.
 
-    Half of the draws go equally to all groups, half by weight. A small group is drawn again and
-    again instead of once, and no group that the program drops is lost from sight.
+    Half of the draws go equally to all groups, half by their mean weights; within a group the
+    first are equal over samples, the others by weight. So the size of a group does not count: a
+    small one is drawn again and again, and none that the program drops is lost from sight.
 
     Parameters
     ----------
@@ -101,10 +102,10 @@ def draw_fairly(
     if not draws:
         return Selection(group[:0])
     # In float64 on the host: the same draws on every device.
-    share, number = weights.double().cpu(), group.cpu()
-    size = torch.bincount(number).double()
-    equal = 1 / (size[number] * (size > 0).sum())
-    chance = EQUALLY * equal + (1 - EQUALLY) * share / share.sum()
+    number = group.cpu()
+    equal = 1 / torch.bincount(number).double()[number]  # by sample: sums to 1 over a group
+    share = weights.double().cpu() * equal
+    chance = EQUALLY * equal / equal.sum() + (1 - EQUALLY) * share / share.sum()
     reach = chance.cumsum(0)
     noise = torch.rand(draws, generator=generator, dtype=torch.float64) * reach[-1]
     index = torch.searchsorted(reach, noise, right=True).clamp(max=len(weights) - 1)

@@ -106,6 +106,16 @@ def test_fair_draws_go_half_by_weight_and_half_equally_over_groups() -> None:
     assert kept == pytest.approx(0.5 + 0.5 / 6, abs=0.025)
 
 
+def test_fair_draws_do_not_count_the_size_of_a_group() -> None:
+    # Mean weights of .1 and 1: by them, the small group has 10 of 11 draws, not 1 of 11.
+    group = torch.tensor([0] * 1000 + [1] * 10)
+    weights = torch.tensor([0.1] * 1000 + [1.0] * 10)
+    index = draw_fairly(weights, group, 64, generator()).index
+    assert len(index) == 1010
+    # The deviation of the share is √(.7·.3/1010) = .014.
+    assert (group[index] == 1).double().mean() == pytest.approx((0.5 + 10 / 11) / 2, abs=0.06)
+
+
 def test_fair_draws_of_nothing_and_of_equal_seeds() -> None:
     weights, group = torch.rand(30, generator=generator()), torch.arange(30) % 3
     assert draw_fairly(0 * weights, group, 4, generator()).index.tolist() == []

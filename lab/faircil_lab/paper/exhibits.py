@@ -22,6 +22,7 @@ from faircil_lab.paper.epsilon_fair import EpsilonFairTable
 from faircil_lab.paper.exhibit import Exhibit, Page, Results
 from faircil_lab.paper.lp_time import LpTime
 from faircil_lab.paper.methods import METHODS_TABLE
+from faircil_lab.paper.moments_page import MOMENTS_TABLE
 from faircil_lab.paper.render import index_markdown, write_page, write_text
 from faircil_lab.paper.sequential import Sequential
 from faircil_lab.paper.taylor import Taylor
@@ -53,7 +54,7 @@ EXHIBITS: dict[str, Exhibit] = {
     "cost": CostFigure(),
     "tsne": Tsne(),
     # Pages without a counterpart in the paper.
-    "moments": tables.MOMENTS_TABLE,
+    "moments": MOMENTS_TABLE,
     "methods": METHODS_TABLE,
     "chosen-settings": ChosenSettings(),
     "biographies": BIOGRAPHIES,

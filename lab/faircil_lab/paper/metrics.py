@@ -107,6 +107,8 @@ DATASET_NAMES = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
     "biased-mnist": "Biased MNIST",
+    "digits": "digits",
+    "biased-digits": "biased digits",
     "drug": "DRUG",
     "biasbios": "BiasBios",
     "biasbios-sample": "BiasBios sample",
@@ -115,6 +117,7 @@ DATASET_NAMES = {
     "nls-jobs": "NLS jobs by gender",
     "obesity": "obesity by gender",
 }
+PEOPLE = ("census-occupation", "census-occupation-race", "nls-jobs", "obesity")
 # What the paper's tables and figures contain under the name of a measure.
 PAPER_METRICS = {"eer": "eer_task", "eo": "eo_gap", "dp": "dp_predicted"}
 

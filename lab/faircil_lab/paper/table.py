@@ -42,8 +42,10 @@ from faircil_lab.paper.contenders import (
     seeds_diverged,
 )
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Results, Section, Verdict
-from faircil_lab.paper.metrics import DATASET_NAMES, METRICS
+from faircil_lab.paper.metrics import DATASET_NAMES, METRICS, PEOPLE
 from faircil_lab.paper.published import METHODS, published
+
+Settings = Literal["tuned", "shipped"]
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,14 @@ class TableRow:
         Its name in the published data; None: the paper does not have it.
     measure : str or None
         What its weights are for; None: the measure of the column.
+    settings : str or None
+        Where its settings come from; None: as those of the table.
     """
 
     contender: Contender
     published: str | None = None
     measure: str | None = None
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class ComparisonTable:
     columns: tuple[Column, ...]
     pairs: tuple[Pair, ...] = ()
     about: str = ""
-    settings: Literal["tuned", "shipped"] = "shipped"
+    settings: Settings = "shipped"
     seeds: tuple[int, ...] = SEEDS
     held_out: int = 0
 
@@ -127,10 +132,11 @@ class ComparisonTable:
     def _parts(self, columns: Sequence[Column] | None = None) -> list[tuple[TableRow, LineUp]]:
         """Return each row of each column with its runs."""
         return [
-            (row, LineUp((row.contender,), (target,), self.settings, self.seeds, self.held_out))
+            (row, LineUp((row.contender,), (target,), settings, self.seeds, self.held_out))
             for column in (self.columns if columns is None else columns)
             for row in self.rows
             if column.only is None or row.contender.name in column.only
+            for settings in [row.settings or self.settings]
             for target in [replace(column.target, measure=row.measure or column.target.measure)]
         ]
 
@@ -419,15 +425,15 @@ SHIPPED = (
     "Those shipped with faircil (`faircil/runs/settings.toml`): the paper's where it gives them, "
     "else chosen on held-out training data. None was chosen here."
 )
-SPLIT_BY_SEED = ("drug", "biasbios-sample")
+SPLIT_BY_SEED = ("drug", "biasbios-sample", *PEOPLE)
 ACROSS_SEEDS = (
-    "{} is split by the seed: rows that were trained on and held out there are test rows under "
+    "{} split by the seed: rows that were trained on and held out there are test rows under "
     "other seeds. Within a seed nothing leaks."
 )
 SETTINGS_HEADER = ("on", "method", "chosen", "objective", "score", "tried")
 
 
-def settings_section(settings: Literal["tuned", "shipped"], entries: Entries) -> Section:
+def settings_section(settings: Settings, entries: Entries) -> Section:
     """Say which settings were used, and where they come from."""
     if settings == "shipped":
         return Section("Settings", SHIPPED)
@@ -441,7 +447,9 @@ def settings_section(settings: Literal["tuned", "shipped"], entries: Entries) ->
         return Section("Settings", "None were chosen yet.")
     rows = tuple(_settings_row(column, entry, tuned) for column, entry, tuned in chosen)
     datasets = {column.target.dataset for column, _, _ in chosen}
-    notes = [ACROSS_SEEDS.format(DATASET_NAMES[name]) for name in SPLIT_BY_SEED if name in datasets]
+    split = [DATASET_NAMES[name] for name in SPLIT_BY_SEED if name in datasets]
+    verb = "is" if len(split) == 1 else "are"
+    notes = [ACROSS_SEEDS.format(f"{', '.join(split)} {verb}")] if split else []
     text = " ".join([_how_chosen(chosen[0][2].request), *notes])
     return Section("Settings", text, Grid(SETTINGS_HEADER, rows), on_terminal=False)
 
