@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +12,14 @@ from faircil.cli.console import say, show_table
 from faircil.cli.run import parse_seeds
 
 if TYPE_CHECKING:
-    from faircil.report.plots import Plane
+    from faircil.report.plots import Panel
     from faircil.results.record import RunSummary
     from faircil.runs.config import RunConfig
 
 EPILOG = """Shows the mechanism on three clusters in the plane, then compares plain replay, FSW and
 learning from moments on real digits whose background colour correlates with the class. Prints
-tables and plots accuracy, worst-group accuracy and disparity over the tasks. Finished runs are
-reused.
+tables and plots who is predicted right, and accuracy, worst-group accuracy and disparity over the
+tasks. Finished runs are reused.
 """
 NEXT = """Replay forgets unevenly. FSW weighs the samples of the current task against it, moments
 weighs all groups ever seen. docs/reproduction and docs/moments.md have more data.
@@ -78,18 +79,18 @@ def command(arguments: argparse.Namespace) -> None:
     device = str(choose_device("auto"))
     options = RunOptions(arguments.typed, device, replace=True, quiet=arguments.quiet)
     for scene in SCENES:
-        runs, planes = [], []
+        runs, panels = [], []
         for method in scene.methods:
             config = resolve(dataset=scene.dataset, method=method, measure=scene.measure)
             folder = arguments.out / scene.dataset / method
             summaries = run_seeds(config, parse_seeds(arguments.seeds), folder, options)
             runs += summaries
-            planes += planes_of(config, summaries[0])
+            panels.append(panel_of(config, summaries))
         for table in compare(runs):
             show_table(table)
         # Accuracy and worst group first: a model that has forgotten everything has no disparity.
         shown = ("accuracy", "worst_group", find_measure(scene.measure).shown)
-        figure = over_tasks(group_runs(runs), shown, scene.title, planes)
+        figure = over_tasks(group_runs(runs), shown, scene.title, panels)
         files = save(figure, arguments.out / scene.dataset)
         if not arguments.quiet:
             for metric in shown:
@@ -99,18 +100,24 @@ def command(arguments: argparse.Namespace) -> None:
         say(NEXT)
 
 
-def planes_of(config: RunConfig, run: RunSummary) -> list[Plane]:
-    """Return the test samples of a run with the final predictions; empty beyond two features."""
+def panel_of(config: RunConfig, runs: Sequence[RunSummary]) -> Panel:
+    """Return who is predicted right after the last task: the samples of a plane, or the groups."""
+    from statistics import fmean
+
     import numpy as np
 
-    from faircil.report.plots import Plane
+    from faircil.report.plots import GroupPanel, Plane
     from faircil.results.folder import read_final_predictions
     from faircil.runs.state import load_stream
 
-    stream = load_stream(config, run.seed)
+    title, first = f"{config.label} after the last task", runs[0]
+    stream = load_stream(config, first.seed)
     x = np.concatenate([task.test.x.numpy() for task in stream.tasks])
-    if x.ndim != 2 or x.shape[1] != 2:
-        return []
-    y_true, y_pred = read_final_predictions(Path(run.dir))
-    right = np.array(y_true) == np.array(y_pred)
-    return [Plane(f"{config.label} after the last task, seed {run.seed}", x, y_true, right)]
+    if x.ndim == 2 and x.shape[1] == 2:
+        return Plane(f"{title}, seed {first.seed}", x, *read_final_predictions(Path(first.dir)))
+    accuracy: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        for group in run.groups or ():
+            accuracy.setdefault((group.label, group.attribute or ""), []).append(group.accuracy)
+    means = {group: fmean(values) for group, values in accuracy.items()}
+    return GroupPanel(f"{title}, mean over seeds", means)

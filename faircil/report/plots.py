@@ -1,19 +1,21 @@
-"""Plots of metrics over tasks and of two-dimensional samples."""
+"""Plots of metrics over tasks, of two-dimensional samples and of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 from faircil.errors import FaircilError
 from faircil.metrics import METRICS
@@ -27,27 +29,115 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HOLLOW = "hollow: lower than another line, but nobody gains by it (levelling down)"
 
 
+FINE = 240  # cells of a region along an axis
+
+
+class Panel(Protocol):
+    """What stands above the lines of metrics."""
+
+    def draw(self, axes: Axes) -> None:
+        """Draw it."""
+
+
 @dataclass(frozen=True)
 class Plane:
-    """Test samples with two features, and which of them a method predicts right.
+    """Test samples with two features, and what a method predicts of them.
 
     Parameters
     ----------
     title : str
     x : ndarray of float, shape (n, 2)
-    classes : sequence of str, length n
-        Name of the true class of each sample.
-    right : ndarray of bool, shape (n,)
+    classes, predicted : sequence of str, length n
+        Name of the true class of each sample, and of the predicted one.
     """
 
     title: str
     x: NDArray[np.floating[Any]]
     classes: Sequence[str]
-    right: NDArray[np.bool_]
+    predicted: Sequence[str]
+
+    def draw(self, axes: Axes) -> None:
+        """Draw samples in the colour of their class, and a cross over those predicted wrong.
+
+        Behind them are the regions of the classes: the colour of a place is that of what is
+        predicted of the nearest sample.
+        """
+        labels, predicted = np.array(self.classes), np.array(self.predicted)
+        names = list(dict.fromkeys(self.classes))
+        colours = [COLOURS[position % len(COLOURS)] for position in range(len(names))]
+        right = labels == predicted
+        for name, colour in zip(names, colours, strict=True):
+            chosen = labels == name
+            told = f"class {name}: {right[chosen].mean():.0%} right"
+            across, up = self.x[chosen].T
+            axes.scatter(across, up, s=7, alpha=0.55, lw=0, color=colour, label=told)
+        across, up = self.x[~right].T
+        axes.scatter(across, up, s=14, marker="x", lw=0.7, color="#333333", label="predicted wrong")
+        low, high = self.x.min(axis=0), self.x.max(axis=0)
+        margin = 0.03 * (high - low)
+        (left, bottom), (end, top) = low - margin, high + margin
+        grid = np.stack(
+            np.meshgrid(np.linspace(left, end, FINE), np.linspace(bottom, top, FINE)), axis=-1
+        )
+        nearest = KDTree(self.x).query(grid.reshape(-1, 2))[1].reshape(FINE, FINE)
+        number = np.array([names.index(name) if name in names else 0 for name in predicted])
+        axes.imshow(
+            number[nearest],
+            extent=(left, end, bottom, top),
+            origin="lower",
+            cmap=ListedColormap(colours),
+            vmin=-0.5,
+            vmax=len(names) - 0.5,
+            alpha=0.16,
+            interpolation="nearest",
+            zorder=0,
+        )
+        axes.set_title(self.title, fontsize=11)
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize=8, frameon=False, markerscale=2, loc="best")
+
+
+@dataclass(frozen=True)
+class GroupPanel:
+    """Accuracy of every group of the test data by a final model, class by class.
+
+    Parameters
+    ----------
+    title : str
+    accuracy : mapping
+        From class and attribute value, by name, to accuracy.
+    """
+
+    title: str
+    accuracy: Mapping[tuple[str, str], float]
+
+    def draw(self, axes: Axes) -> None:
+        """Draw a mark for each attribute value, those of a class joined by a line."""
+        classes = list(dict.fromkeys(label for label, _ in self.accuracy))
+        values = list(dict.fromkeys(value for _, value in self.accuracy))
+        for place, label in enumerate(classes):
+            own = [
+                self.accuracy[label, value] for value in values if (label, value) in self.accuracy
+            ]
+            axes.plot([place, place], [min(own), max(own)], color="#999999", lw=4, zorder=1)
+        for position, value in enumerate(values):
+            places = [n for n, label in enumerate(classes) if (label, value) in self.accuracy]
+            heights = [self.accuracy[classes[n], value] for n in places]
+            colour, marker = COLOURS[-1 - position % len(COLOURS)], MARKERS[position % len(MARKERS)]
+            axes.scatter(places, heights, color=colour, marker=marker, label=value, s=38)
+        axes.set_xticks(range(len(classes)), classes, fontsize=8)
+        axes.set_xlabel("class, in the order of tasks", fontsize=9)
+        axes.set_ylim(0, 1.02)
+        axes.set_title(self.title, fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend(fontsize=8, frameon=False, loc="lower left")
 
 
 def over_tasks(
-    rows: Sequence[Row], metrics: Sequence[str], title: str, planes: Sequence[Plane] = ()
+    rows: Sequence[Row], metrics: Sequence[str], title: str, above: Sequence[Panel] = ()
 ) -> Figure:
     """Draw metrics after each task, one panel per metric, one line per configuration.
 
@@ -60,17 +150,17 @@ def over_tasks(
     rows : sequence of Row
     metrics : sequence of str
     title : str
-    planes : sequence of Plane
-        Test samples to draw above, a panel each.
+    above : sequence of Panel
+        What to draw above the lines.
     """
-    height = 4.2 * (2 if planes else 1)
+    height = 4.2 * (2 if above else 1)
     figure = Figure(figsize=(4.6 * len(metrics), height), layout="constrained")
     figure.suptitle(title)
-    grid = figure.add_gridspec(2 if planes else 1, 1)
-    if planes:
-        above = grid[0].subgridspec(1, len(planes)).subplots(squeeze=False)[0]
-        for axes, plane in zip(above, planes, strict=True):
-            _plane(axes, plane)
+    grid = figure.add_gridspec(2 if above else 1, 1)
+    if above:
+        first = grid[0].subgridspec(1, len(above)).subplots(squeeze=False)[0]
+        for axes, panel in zip(first, above, strict=True):
+            panel.draw(axes)
     panels = grid[-1].subgridspec(1, len(metrics)).subplots(squeeze=False)[0]
     hollow = False
     for axes, metric in zip(panels, metrics, strict=True):
@@ -127,24 +217,6 @@ def _limits(metric: str, lowest: float, highest: float) -> tuple[float, float]:
     bottom, top = METRICS[metric].limits
     margin = 0.02  # else a marker at the top is cut
     return min(0.0, lowest) if bottom is None else bottom, highest if top is None else top + margin
-
-
-def _plane(axes: Axes, plane: Plane) -> None:
-    """Draw samples in the colour of their class, and a cross over those predicted wrong."""
-    labels = np.array(plane.classes)
-    for position, label in enumerate(dict.fromkeys(plane.classes)):
-        chosen = labels == label
-        x, y = plane.x[chosen].T
-        name = f"class {label}: {plane.right[chosen].mean():.0%} right"
-        colour = COLOURS[position % len(COLOURS)]
-        axes.scatter(x, y, s=7, alpha=0.45, lw=0, color=colour, label=name)
-    x, y = plane.x[~plane.right].T
-    axes.scatter(x, y, s=14, marker="x", lw=0.7, color="#333333", label="predicted wrong")
-    axes.set_title(plane.title, fontsize=11)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False, markerscale=2, loc="best")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

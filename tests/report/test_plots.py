@@ -8,7 +8,7 @@ import pytest
 from faircil.errors import FaircilError
 from faircil.metrics import METRICS
 from faircil.report import group_runs
-from faircil.report.plots import Plane, over_tasks, save
+from faircil.report.plots import GroupPanel, Plane, over_tasks, save
 from run_summaries import make_run
 
 RUNS = [
@@ -69,7 +69,7 @@ def test_levelling_down_is_hollow() -> None:
 
 def test_points_are_drawn_above_with_those_predicted_wrong(tmp_path: Path) -> None:
     x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
-    plane = Plane("er", x, ["a", "a", "b"], np.array([True, False, True]))
+    plane = Plane("er", x, ["a", "a", "b"], ["a", "b", "b"])
     figure = over_tasks(group_runs(RUNS), ("accuracy", "eo_gap"), "title", [plane])
     assert len(figure.axes) == 3
     *classes, wrong = figure.axes[0].collections
@@ -78,7 +78,21 @@ def test_points_are_drawn_above_with_those_predicted_wrong(tmp_path: Path) -> No
     legend = figure.axes[0].get_legend()
     assert legend is not None
     assert legend.get_texts()[0].get_text() == "class a: 50% right"
+    # The region of a class is where it is predicted of the nearest sample.
+    regions = np.asarray(figure.axes[0].get_images()[0].get_array())
+    assert regions[0, 0] == 0
+    assert regions[-1, -1] == regions[0, -1] == 1
     assert len(save(figure, tmp_path / "points")) == 2
+
+
+def test_groups_are_drawn_class_by_class() -> None:
+    accuracy = {("a", "women"): 0.9, ("a", "men"): 0.5, ("b", "men"): 0.7}
+    figure = over_tasks(group_runs(RUNS), ("accuracy",), "title", [GroupPanel("er", accuracy)])
+    axes = figure.axes[0]
+    assert [line.get_ydata().tolist() for line in axes.get_lines()] == [[0.5, 0.9], [0.7, 0.7]]
+    women, men = (some.get_offsets().tolist() for some in axes.collections)
+    assert women == [[0.0, 0.9]]
+    assert men == [[0.0, 0.5], [1.0, 0.7]]
 
 
 def test_files(tmp_path: Path) -> None:

@@ -381,7 +381,9 @@ MOMENTS_TABLE = MomentsTable(
     "the attribute. Features are random ReLU features of the raw inputs, where all methods know "
     "the same: as many as the first task has rows, from 200 to 2,000, or 4,000. Patches know that "
     "the inputs are images, which an MLP does not; replay with a convolutional net stands beside "
-    "them, with the settings that were chosen for the MLP. Settings of replay are searched on "
+    "them, with the settings that were chosen for the MLP. `head of moments`: replay whose net is "
+    "followed by a ridge head, fitted on the buffer. `trained features`: the last activations of "
+    "a net that was trained on the first task, beside random ones. Settings of replay are searched on "
     "held-out training rows; methods from moments have nothing to search: the penalty is chosen "
     "from the moments themselves, and lam is 1 unless it is named. " + " ".join(NOTES.values()),
     "tuned",

@@ -197,11 +197,15 @@ def _moments(name: str, *fixed: str) -> Contender:
     return Contender(name, "moments", fixed=fixed, in_paper=False)
 
 
-def _in_conv(contender: Contender) -> Contender:
-    """Return a replay method with a convolutional net, and its settings otherwise."""
-    fixed = (*contender.fixed, "net=conv")
-    name = f"{contender.name}, conv net"
-    return replace(contender, name=name, fixed=fixed, in_paper=False, settings_of=contender)
+def _variant_of(contender: Contender, words: str, *fixed: str) -> Contender:
+    """Return a replay method with one thing changed, and its settings otherwise."""
+    return replace(
+        contender,
+        name=f"{contender.name}, {words}",
+        fixed=(*contender.fixed, *fixed),
+        in_paper=False,
+        settings_of=contender,
+    )
 
 
 # What auto has as "replay with fair draws", here with settings that are searched.
@@ -222,7 +226,10 @@ REPLAYS = (
     BY_NAME["joint training"],
     *(REPLAY, DARK, GDUMB, *RIVALS, FSW, DARK_BY_GROUP, DRAWS),
 )
-IN_CONV = tuple(map(_in_conv, (REPLAY, DARK, DRAWS)))
+IN_CONV = tuple(_variant_of(one, "conv net", "net=conv") for one in (REPLAY, DARK, DRAWS))
+WITH_HEAD = tuple(
+    _variant_of(one, "head of moments", "predictor=moments", "lam=1") for one in (REPLAY, DARK)
+)
 BY_MEANS = (
     _moments("nearest class mean", "classifier=nearest-mean"),
     _moments("LDA", "classifier=lda"),
@@ -251,25 +258,32 @@ PATCHES = _moments("moments, patches", "features=patches")
 MANY_PATCHES = _moments("moments, 9,601 patches", "features=patches", "width=9601")
 EVEN_PATCHES = _moments("moments, 9,601 patches, lam=.5", *MANY_PATCHES.fixed, "lam=0.5")
 PATCHES_EQUAL = _moments("equal classes, 9,601 patches", *MANY_PATCHES.fixed, "group_weights=class")
-OF_LARGE_IMAGES = (*IN_CONV, *LARGER, MANY_PATCHES, EVEN_PATCHES, PATCHES_EQUAL)
+TRAINED = _moments("moments, trained features", "features=trained")
+TRAINED_CONV = _moments("moments, trained features of a conv net", "features=trained", "net=conv")
+OF_LARGE_IMAGES = (*IN_CONV, *LARGER, TRAINED_CONV, MANY_PATCHES, EVEN_PATCHES, PATCHES_EQUAL)
+NETS_TOGETHER = (*WITH_HEAD, TRAINED)  # where a net's features may be worth it
 OF_IMAGES = (PATCHES,)
 FROM_MOMENTS = (*BY_MEANS, *RIDGE, *FIXED_WEIGHTS, MOMENTS, *TRADED, ON_TRAINING, *LARGER)
 MOMENT_ROWS = (
     *(TableRow(one) for one in REPLAYS),
     TableRow(SHIPPED_DRAWS, settings="shipped"),
-    *(TableRow(one) for one in IN_CONV),
+    *(TableRow(one) for one in (*WITH_HEAD, *IN_CONV)),
     # The penalty is chosen from the moments, and lam is a wish: nothing is left to search.
     *(
         TableRow(one, settings="shipped")
-        for one in (*FROM_MOMENTS, PATCHES, MANY_PATCHES, EVEN_PATCHES, PATCHES_EQUAL)
+        for one in (
+            *(*FROM_MOMENTS, TRAINED, TRAINED_CONV),
+            *(PATCHES, MANY_PATCHES, EVEN_PATCHES, PATCHES_EQUAL),
+        )
     ),
 )
 LARGE_IMAGES = ("mnist", "fashion-mnist", "biased-mnist")
 IMAGES = (*LARGE_IMAGES, "digits", "biased-digits")
+TEXTS = "biasbios-sample"
 MOMENT_TARGETS = (
     *(column.target for column in columns("eer", "eo", "dp") if column.target.dataset in IMAGES),
     Target("digits", "eer"),
-    *(Target(dataset, "eo") for dataset in ("biased-digits", "drug", *PEOPLE, "biasbios-sample")),
+    *(Target(dataset, "eo") for dataset in ("biased-digits", "drug", *PEOPLE, TEXTS)),
 )
 
 
@@ -277,6 +291,7 @@ def moment_column(target: Target) -> Column:
     """Return a target with the rows that suit its data, and their times."""
     apart = () if target.dataset in LARGE_IMAGES else OF_LARGE_IMAGES
     apart += () if target.dataset in IMAGES else OF_IMAGES
+    apart += () if target.dataset in (*LARGE_IMAGES, TEXTS) else NETS_TOGETHER
     names = tuple(row.contender.name for row in MOMENT_ROWS if row.contender not in apart)
     usual = column_of(target)
     return replace(usual, besides=(*usual.besides, "seconds total"), only=names)
