@@ -383,8 +383,8 @@ MOMENTS_TABLE = MomentsTable(
     "the inputs are images, which an MLP does not; replay with a convolutional net stands beside "
     "them, with the settings that were chosen for the MLP. `head of moments`: replay whose net is "
     "followed by a ridge head, fitted on the buffer. `trained features`: the last activations of "
-    "a net that was trained on the first task, beside random ones. Settings of replay are searched on "
-    "held-out training rows; methods from moments have nothing to search: the penalty is chosen "
-    "from the moments themselves, and lam is 1 unless it is named. " + " ".join(NOTES.values()),
+    "a net that was trained on the first task, beside random ones. Settings of replay are "
+    "searched on held-out training rows; methods from moments have nothing to search: the penalty "
+    "is chosen from the moments themselves, and lam is 1 unless it is named. " + " ".join(NOTES.values()),
     "tuned",
 )
