@@ -385,6 +385,7 @@ MOMENTS_TABLE = MomentsTable(
     "followed by a ridge head, fitted on the buffer. `trained features`: the last activations of "
     "a net that was trained on the first task, beside random ones. Settings of replay are "
     "searched on held-out training rows; methods from moments have nothing to search: the penalty "
-    "is chosen from the moments themselves, and lam is 1 unless it is named. " + " ".join(NOTES.values()),
+    "is chosen from the moments themselves, and lam is 1 unless it is named. "
+    + " ".join(NOTES.values()),
     "tuned",
 )
