@@ -111,6 +111,8 @@ class RidgeProblem:
         λ relative to the mean of the diagonal of ``A`` for equal weights.
     """
 
+    unsaved = ("summed",)
+
     def __init__(
         self, moments: GroupMoments, group: Sequence[int], label: Integers, ridge: float
     ) -> None:
@@ -132,7 +134,11 @@ class RidgeProblem:
             columns = _signs(self.classes, COLUMNS, generator) / COLUMNS**0.5
         self.columns = columns.to(device=device, dtype=dtype)
         self.parts = self._parts()
-        self.summed: dict[bytes, Tensor] = {}  # the last sum over groups, by its weights
+        self.restored()
+
+    def restored(self) -> None:
+        """Begin with no sum over groups; called when it is made, and when it is read."""
+        self.summed: dict[bytes, Tensor] = {}  # the last one, by its weights
 
     def __len__(self) -> int:
         return len(self.size)

@@ -8,7 +8,7 @@ and a comparison within the favoured classes alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -77,6 +77,24 @@ class Measure:
     def needs_attribute(self) -> bool:
         """Whether it needs a sensitive attribute; without one, the worst group is a class."""
         return self.by_attribute and self.combine == "sum"
+
+    def packed(self) -> dict[str, Any]:
+        """Return name and favoured classes, as JSON."""
+        usual = replace(self, favoured=None)
+        name = next((name for name, row in MEASURES.items() if row == usual), None)
+        if name is None:
+            raise UsageError(
+                "a measure that is not registered cannot be saved; register it with "
+                "`faircil.register('measure', name, measure)`"
+            )
+        return {"name": name, "favoured": self.favoured}
+
+    @classmethod
+    def from_packed(cls, document: Mapping[str, Any]) -> Measure:
+        """Return the measure of a name."""
+        measure = find_measure(document["name"])
+        favoured = document["favoured"]
+        return measure if favoured is None else measure.favouring(favoured)
 
     def favouring(self, classes: Collection[int]) -> Measure:
         """Return the measure with these favoured classes."""

@@ -1,0 +1,412 @@
+"""Objects as JSON and tensors, and back, without pickle.
+
+A model or the state of a run is a tree of objects: learners, nets, buffers, sums, generators. Here
+every object becomes a JSON document with its tensors apart, so that a file is a ``safetensors``
+file beside a text that people can read. Reading a file runs no code of the file: it names classes,
+and only those are made that belong to faircil, to torch's layers and optimizers, or to a piece that
+is registered here; their attributes are set, and their constructors are not called.
+
+An object that occurs twice is written once and is one object again after reading: a net that a
+learner and its optimizer share stays shared.
+
+A class may have a say: ``unsaved`` names attributes that are left out, such as caches, and
+``restored`` is called after reading to begin them anew; or ``packed`` returns its objects as JSON,
+and ``from_packed`` makes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+from torch import Tensor, nn
+
+from faircil.errors import DataError, FaircilError
+
+KIND = "$"  # key of what a JSON object stands for
+Document = Any  # what json writes
+# Packages whose classes may be made. Those of torch hold numbers and other modules, nothing else.
+OWN = "faircil"
+LAYERS = ("torch.nn.modules.", "torch.optim.")
+# Attributes that nn.Module itself keeps, besides parameters, buffers and modules: hooks, which
+# none of our nets has, and caches.
+MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
+
+
+class Registered(Protocol):
+    """Tells which classes of other packages may be made: those of registered pieces."""
+
+    def __call__(self, name: str) -> type | None:
+        """Return the class with the name ``module:qualified.name``, if it is registered."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An object as data.
+
+    Parameters
+    ----------
+    document : JSON
+    tensors : dict
+        By the names that the document has for them.
+    """
+
+    document: Document
+    tensors: dict[str, Tensor]
+
+
+def pack(value: object) -> Packed:
+    """Return an object as JSON and tensors.
+
+    Raises
+    ------
+    FaircilError
+        If a part of it cannot be written, such as a function.
+    """
+    packer = _Packer()
+    document = packer.write(value, "")
+    return Packed(document, packer.tensors)
+
+
+def unpack(
+    packed: Packed,
+    *,
+    device: torch.device | str = "cpu",
+    registered: Registered = lambda _: None,
+) -> Any:
+    """Return the object that was packed, with its tensors on a device.
+
+    Parameters
+    ----------
+    packed : Packed
+    device : torch.device or str
+    registered : callable
+        Finds classes of other packages.
+
+    Raises
+    ------
+    DataError
+        If the document is damaged, or names a class that may not be made.
+    """
+    reader = _Reader(packed.tensors, torch.device(device), registered)
+    try:
+        return reader.read(packed.document)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise DataError(f"the content is damaged: {type(error).__name__} {error}") from None
+
+
+def name_of(kind: type) -> str:
+    """Return the name by which a class is written."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+class _Packer:
+    """Writes objects, each once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.numbers: dict[int, int] = {}  # of objects that were written, by their id
+        self.kept: list[object] = []  # so that no id is used twice
+
+    def write(self, value: Any, path: str) -> Document:
+        """Return the document of a value; ``path`` tells where it is."""
+        if value is None or type(value) in PLAIN:
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {KIND: "float", "value": str(value)}
+        if id(value) in self.numbers:
+            return {KIND: "same", "as": self.numbers[id(value)]}
+        number = self.numbers[id(value)] = len(self.numbers)
+        self.kept.append(value)
+        found = self._written(value, path)
+        if found is None:
+            raise FaircilError(
+                f"{path.lstrip('.') or 'the value'} is {value!r:.60} of {type(value).__name__}, "
+                "which cannot be saved; keep tensors, arrays, numbers, texts and faircil's objects"
+            )
+        return {**found, "id": number}
+
+    def _written(self, value: Any, path: str) -> dict[str, Document] | None:
+        for kinds, writer in WRITERS:
+            if isinstance(value, kinds):
+                return writer(self, value, path)
+        if isinstance(value, type):
+            return {KIND: "class", "class": name_of(value)} if _is_own(value) else None
+        if not _is_own(type(value)):
+            return None
+        own = {"class": name_of(type(value))}
+        if hasattr(value, "from_packed"):
+            return {KIND: "packed", **own, "of": value.packed()}
+        return {KIND: "object", **own, "of": self._attributes(value, path)}
+
+    def _attributes(self, value: Any, path: str) -> Document:
+        kind = type(value)
+        unsaved = getattr(kind, "unsaved", ())
+        return {
+            name: self.write(each, f"{path}.{name}")
+            for name, each in vars(value).items()
+            if name not in unsaved and not isinstance(getattr(kind, name, None), cached_property)
+        }
+
+    def tensor(self, value: Tensor) -> str:
+        """Keep a tensor, and return its name."""
+        name = f"{len(self.tensors)}"
+        self.tensors[name] = value.detach().contiguous().cpu()
+        return name
+
+    def _tensor(self, value: Tensor, _path: str) -> dict[str, Document]:
+        found: dict[str, Document] = {KIND: "tensor", "name": self.tensor(value)}
+        if isinstance(value, nn.Parameter):
+            found["parameter"] = value.requires_grad
+        if value.device.type == "cpu" and not isinstance(value, nn.Parameter):
+            found["host"] = True
+        return found
+
+    def _array(self, value: np.ndarray[Any, Any], path: str) -> dict[str, Document]:
+        if value.dtype.kind not in "biuf":
+            return {KIND: "texts", "items": value.tolist(), "shape": list(value.shape)}
+        del path
+        return {KIND: "array", "name": self.tensor(torch.from_numpy(value.copy()))}
+
+    def _number(self, value: np.generic, _path: str) -> dict[str, Document]:
+        return {KIND: "number", "type": str(value.dtype), "value": value.item()}
+
+    def _generator(self, value: torch.Generator, _path: str) -> dict[str, Document]:
+        return {KIND: "generator", "name": self.tensor(value.get_state())}
+
+    def _list(self, value: list[Any], path: str) -> dict[str, Document]:
+        items = [self.write(each, f"{path}[{place}]") for place, each in enumerate(value)]
+        return {KIND: "list", "items": items}
+
+    def _tuple(self, value: tuple[Any, ...], path: str) -> dict[str, Document]:
+        items = [self.write(each, f"{path}[{place}]") for place, each in enumerate(value)]
+        return {KIND: "tuple", "items": items}
+
+    def _set(self, value: set[Any] | frozenset[Any], path: str) -> dict[str, Document]:
+        items = [self.write(each, path) for each in sorted(value)]
+        return {KIND: "frozenset" if isinstance(value, frozenset) else "set", "items": items}
+
+    def _dict(self, value: Mapping[Any, Any], path: str) -> dict[str, Document]:
+        items = [
+            [self.write(key, path), self.write(each, f"{path}[{key!r}]")]
+            for key, each in value.items()
+        ]
+        return {KIND: "dict", "items": items}
+
+    def _options(self, value: BaseModel, _path: str) -> dict[str, Document]:
+        return {
+            KIND: "settings",
+            "class": name_of(type(value)),
+            "of": value.model_dump(mode="json"),
+        }
+
+    def _module(self, value: nn.Module, path: str) -> dict[str, Document] | None:
+        if not (_is_own(type(value)) or _is_layer(type(value))):
+            return None
+        parts: dict[str, Mapping[str, Any]] = {
+            "parameters": value._parameters,
+            "buffers": value._buffers,
+            "modules": value._modules,
+            "others": {
+                name: each
+                for name, each in vars(value).items()
+                if name not in MODULE_ATTRIBUTES or name == "training"
+            },
+        }
+        return {
+            KIND: "module",
+            "class": name_of(type(value)),
+            "volatile": sorted(value._non_persistent_buffers_set),
+            **{
+                part: {name: self.write(each, f"{path}.{name}") for name, each in held.items()}
+                for part, held in parts.items()
+            },
+        }
+
+    def _optimizer(self, value: torch.optim.Optimizer, path: str) -> dict[str, Document] | None:
+        if not _is_layer(type(value)):
+            return None
+        return {
+            KIND: "optimizer",
+            "class": name_of(type(value)),
+            "groups": self.write([dict(group) for group in value.param_groups], path),
+            "state": self.write([[key, dict(each)] for key, each in value.state.items()], path),
+            "defaults": self.write(dict(value.defaults), path),
+        }
+
+    def _torch_name(self, value: torch.dtype | torch.device, _path: str) -> dict[str, Document]:
+        kind = "dtype" if isinstance(value, torch.dtype) else "device"
+        return {KIND: kind, "name": str(value).removeprefix("torch.")}
+
+
+PLAIN = (bool, int, str)
+Writer = Callable[[_Packer, Any, str], "dict[str, Document] | None"]
+WRITERS: tuple[tuple[tuple[type, ...], Writer], ...] = (
+    ((Tensor,), _Packer._tensor),
+    ((np.ndarray,), _Packer._array),
+    ((np.generic,), _Packer._number),
+    ((torch.Generator,), _Packer._generator),
+    ((BaseModel,), _Packer._options),
+    ((nn.Module,), _Packer._module),
+    ((torch.optim.Optimizer,), _Packer._optimizer),
+    ((list,), _Packer._list),
+    ((tuple,), _Packer._tuple),
+    ((set, frozenset), _Packer._set),
+    ((dict,), _Packer._dict),
+    ((torch.dtype, torch.device), _Packer._torch_name),
+)
+
+
+class _Reader:
+    """Makes objects of documents."""
+
+    def __init__(
+        self, tensors: Mapping[str, Tensor], device: torch.device, registered: Registered
+    ) -> None:
+        self.tensors, self.device, self.registered = tensors, device, registered
+        self.made: dict[int, Any] = {}
+
+    def read(self, document: Document) -> Any:
+        """Return the value of a document."""
+        if not isinstance(document, dict):
+            if document is None or isinstance(document, bool | int | float | str):
+                return document
+            raise DataError(f"the content is damaged: {document!r:.60} stands alone")
+        kind = document[KIND]
+        if kind == "float":
+            return float(document["value"])
+        if kind == "same":
+            return self.made[document["as"]]
+        value = self._made(kind, document)
+        self.made[document["id"]] = value
+        return value
+
+    def _made(self, kind: str, document: dict[str, Any]) -> Any:
+        reader = READERS.get(kind)
+        if reader is None:
+            raise DataError(f"the content has a part of an unknown kind '{kind}'")
+        return reader(self, document)
+
+    def _tensor(self, document: dict[str, Any]) -> Tensor:
+        found = self.tensors[document["name"]]
+        found = found.clone() if document.get("host") else found.to(self.device, copy=True)
+        if "parameter" in document:
+            return nn.Parameter(found, requires_grad=document["parameter"])
+        return found
+
+    def _generator(self, document: dict[str, Any]) -> torch.Generator:
+        return torch.Generator().set_state(self.tensors[document["name"]].clone())
+
+    def _items(self, document: dict[str, Any]) -> list[Any]:
+        return [self.read(each) for each in document["items"]]
+
+    def _list(self, document: dict[str, Any]) -> list[Any]:
+        found: list[Any] = []
+        self.made[document["id"]] = found
+        found += self._items(document)
+        return found
+
+    def _dict(self, document: dict[str, Any]) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        self.made[document["id"]] = found
+        for key, each in document["items"]:
+            found[self.read(key)] = self.read(each)
+        return found
+
+    def _object(self, document: dict[str, Any]) -> Any:
+        kind = self._class(document["class"])
+        found: Any = self.made[document["id"]] = object.__new__(kind)
+        for name, each in document["of"].items():
+            object.__setattr__(found, name, self.read(each))
+        if hasattr(kind, "restored"):
+            found.restored()
+        return found
+
+    def _packed(self, document: dict[str, Any]) -> Any:
+        kind: Any = self._class(document["class"])
+        return kind.from_packed(document["of"])
+
+    def _settings(self, document: dict[str, Any]) -> BaseModel:
+        kind = self._class(document["class"])
+        if not issubclass(kind, BaseModel):
+            raise DataError(f"the content names {kind.__name__} where settings are expected")
+        return kind.model_validate(document["of"])
+
+    def _module(self, document: dict[str, Any]) -> nn.Module:
+        kind = self._class(document["class"])
+        if not issubclass(kind, nn.Module):
+            raise DataError(f"the content names {kind.__name__} where a net is expected")
+        found = self.made[document["id"]] = kind.__new__(kind)
+        nn.Module.__init__(found)
+        for name, each in document["others"].items():
+            vars(found)[name] = self.read(each)
+        for name, each in document["parameters"].items():
+            found.register_parameter(name, self.read(each))
+        for name, each in document["buffers"].items():
+            value = self.read(each)
+            value = value if value is None else value.to(self.device)
+            found.register_buffer(name, value, persistent=name not in document["volatile"])
+        for name, each in document["modules"].items():
+            found.add_module(name, self.read(each))
+        return found
+
+    def _optimizer(self, document: dict[str, Any]) -> torch.optim.Optimizer:
+        kind = self._class(document["class"])
+        if not issubclass(kind, torch.optim.Optimizer):
+            raise DataError(f"the content names {kind.__name__} where an optimizer is expected")
+        groups = self.read(document["groups"])
+        found = kind(groups, **self.read(document["defaults"]))
+        found.state = defaultdict(dict, self.read(document["state"]))
+        return found
+
+    def _class(self, name: str) -> type:
+        """Return a class that may be made."""
+        module, _, qualified = str(name).partition(":")
+        allowed = module == OWN or module.startswith((f"{OWN}.", *LAYERS))
+        found: Any = import_module(module) if allowed else self.registered(str(name))
+        for part in qualified.split(".") if allowed else ():
+            found = getattr(found, part)
+        if not isinstance(found, type):
+            raise DataError(
+                f"the content names the class '{name}', which is not among faircil's and those of "
+                "registered pieces; register the piece that it belongs to, or do not trust the file"
+            )
+        return found
+
+
+READERS: Mapping[str, Callable[[_Reader, dict[str, Any]], Any]] = {
+    "tensor": _Reader._tensor,
+    "array": lambda reader, document: reader.tensors[document["name"]].numpy().copy(),
+    "texts": lambda _, document: np.array(document["items"], dtype=object),
+    "number": lambda _, document: np.dtype(document["type"]).type(document["value"]),
+    "generator": _Reader._generator,
+    "list": _Reader._list,
+    "tuple": lambda reader, document: tuple(reader._items(document)),
+    "set": lambda reader, document: set(reader._items(document)),
+    "frozenset": lambda reader, document: frozenset(reader._items(document)),
+    "dict": _Reader._dict,
+    "object": _Reader._object,
+    "packed": _Reader._packed,
+    "class": lambda reader, document: reader._class(document["class"]),
+    "settings": _Reader._settings,
+    "module": _Reader._module,
+    "optimizer": _Reader._optimizer,
+    "dtype": lambda _, document: getattr(torch, document["name"]),
+    "device": lambda reader, _: reader.device,
+}
+
+
+def _is_own(kind: type) -> bool:
+    return kind.__module__ == OWN or kind.__module__.startswith(f"{OWN}.")
+
+
+def _is_layer(kind: type) -> bool:
+    return kind.__module__.startswith(LAYERS)
