@@ -323,7 +323,8 @@ class _Reader:
 
     def _object(self, document: dict[str, Any]) -> Any:
         kind = self._class(document["class"])
-        found: Any = self.made[document["id"]] = object.__new__(kind)
+        found: Any = object.__new__(kind)
+        self.made[document["id"]] = found
         for name, each in document["of"].items():
             object.__setattr__(found, name, self.read(each))
         if hasattr(kind, "restored"):

@@ -1,0 +1,359 @@
+"""Columns of a table as inputs of a learner: decided once on training rows, and kept with a model.
+
+What becomes of a column:
+
+- numbers are standardised; booleans are 0 and 1;
+- text of which nearly all are numbers is numbers, and each other word has an input of its own;
+- dates (ISO, such as 2024-05-31) are three numbers: the day, the month, the weekday;
+- other text is one input per category, or with very many categories, one per bucket of a hash;
+- missing numbers are the median, and missing values have an input that says so.
+
+Numbers are standardised with the rows of the first task, since later ones are unknown when it is
+learned; categories, medians and gaps are those of all rows that the encoder is fitted on. A
+category that was not there then is all zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+
+from faircil.data.stream import Integers
+from faircil.errors import DataError, raise_all, shortened
+
+MAX_CATEGORIES = 500  # more are hashed
+BUCKETS = 256
+MOSTLY = 0.9  # share of numbers from which text is numbers
+MAX_WORDS = 20  # other words beside them
+LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
+DATES = r"\d{4}-\d{2}-\d{2}"
+DATE_PARTS = 3
+TRUTH = {"true": 1.0, "false": 0.0}
+HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
+
+Kind = Literal["number", "boolean", "date", "category", "hashed"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FeatureColumn:
+    """How a column becomes inputs.
+
+    Parameters
+    ----------
+    name : str
+    kind : str
+    levels : tuple of str
+        Categories, or the words beside numbers.
+    gaps : bool
+        Whether an input says that the value is missing.
+    fill : tuple of float
+        What stands for missing numbers, one for each number of a value.
+    shift, scale : tuple of float
+        The same numbers are reduced by ``shift`` and divided by ``scale``.
+    """
+
+    name: str
+    kind: Kind
+    levels: tuple[str, ...] = ()
+    gaps: bool = False
+    fill: tuple[float, ...] = ()
+    shift: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+
+    @property
+    def flags(self) -> int:
+        """Number of inputs that are 0 or 1, besides its numbers."""
+        return self.gaps + (BUCKETS if self.kind == "hashed" else len(self.levels))
+
+    def numbers(self, values: pd.Series) -> Floats:
+        """Return the numbers of values (n,), standardised, (n, len(fill))."""
+        found = raw_numbers(values, self.kind)
+        missing = np.isnan(found)
+        if missing.any():
+            found = np.where(missing, self.fill, found)
+        return (found - self.shift) / self.scale
+
+    def flag_of(self, values: pd.Series) -> Integers:
+        """Return which of its flags each value (n,) has, (n,); -1: none."""
+        codes, words = distinct_words(values)
+        flag = hashed(words) if self.kind == "hashed" else pd.Index(self.levels).get_indexer(words)
+        missing = self.flags - 1 if self.gaps else -1
+        return np.append(flag, missing)[codes]  # a missing value has code -1
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """Turns the feature columns of a table into inputs.
+
+    Parameters
+    ----------
+    columns : tuple of FeatureColumn
+    notes : tuple of str
+        What was decided about columns, for people.
+    """
+
+    columns: tuple[FeatureColumn, ...]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def width(self) -> int:
+        """Number of inputs."""
+        return sum(len(column.fill) + column.flags for column in self.columns)
+
+    def inputs(self, table: pd.DataFrame) -> NDArray[np.float32]:
+        """Return the inputs of all rows, (n, width): all numbers, then all flags."""
+        found = np.zeros((len(table), self.width), dtype=np.float32)
+        rows, place = np.arange(len(table)), 0
+        for column in self.columns:
+            width = len(column.fill)
+            # A number far outside the first task's range may overflow; a stream refuses it.
+            with np.errstate(over="ignore"):
+                if width:
+                    found[:, place : place + width] = column.numbers(table[column.name])
+            place += width
+        for column in self.columns:
+            if column.flags:
+                flag = column.flag_of(table[column.name])
+                has = flag >= 0
+                found[rows[has], place + flag[has]] = 1
+            place += column.flags
+        return found
+
+    def check(self, table: pd.DataFrame) -> list[str]:
+        """Return notes on a table that the encoder was not fitted on.
+
+        Raises
+        ------
+        DataError
+            With all columns that are missing, or hold values of another type.
+        """
+        absent = [name for name in self.names if name not in table]
+        mistakes = [
+            f"the table has no column '{name}', which the model was fitted with; it has "
+            f"{shortened([str(one) for one in table.columns])}"
+            for name in absent
+        ]
+        notes = []
+        for column in self.columns:
+            if column.name in absent:
+                continue
+            values = table[column.name]
+            mistakes += other_values(values, column)
+            notes += _unknown_notes(values, column)
+        raise_all(mistakes, DataError)
+        return notes
+
+
+def fit_encoder(table: pd.DataFrame, train: Integers, first_task: Integers) -> TableEncoder:
+    """Decide how the columns of a table become inputs.
+
+    Parameters
+    ----------
+    table : DataFrame, shape (n, features)
+    train : ndarray of int64
+        Rows that decide on kinds, categories, medians and gaps.
+    first_task : ndarray of int64
+        Rows for mean and standard deviation; a number that is constant there is only centred.
+    """
+    fitted = [_fit_column(table[name], train, first_task) for name in table]
+    return TableEncoder(tuple(fitted), tuple(_decisions(table, fitted)))
+
+
+def _fit_column(values: pd.Series, train: Integers, first_task: Integers) -> FeatureColumn:
+    name, known = str(values.name), values.iloc[train]
+    kind, levels = kind_of(known)
+    gaps = bool(known.isna().any())
+    if kind in ("category", "hashed"):
+        return FeatureColumn(name, kind, levels, gaps)
+    raw = raw_numbers(known, kind)
+    with np.errstate(invalid="ignore"):
+        fill = np.zeros(raw.shape[1])
+        there = ~np.isnan(raw).all(axis=0)
+        fill[there] = np.nanmedian(raw[:, there], axis=0)
+    first = raw_numbers(values.iloc[first_task], kind)
+    first = np.where(np.isnan(first), fill, first)
+    shift, scale = first.mean(axis=0), first.std(axis=0)
+    # Rounding gives a constant column a tiny deviation, so its range is tested.
+    scale[np.ptp(first, axis=0) == 0] = 1
+    if kind == "boolean":
+        shift, scale = np.zeros(1), np.ones(1)
+    as_floats = (tuple(map(float, each)) for each in (fill, shift, scale))
+    return FeatureColumn(name, kind, levels, gaps, *as_floats)
+
+
+def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
+    """Return the kind of a column by its values (n,), and its categories or words."""
+    if is_bool_dtype(values):
+        return "boolean", ()
+    if is_numeric_dtype(values):
+        return "number", ()
+    if is_datetime64_any_dtype(values):
+        return "date", ()
+    codes, words = distinct_words(values)
+    distinct = words.unique()
+    if len(distinct) and set(distinct.str.lower()) <= TRUTH.keys():
+        return "boolean", ()
+    if len(distinct) and distinct.str.fullmatch(DATES).all():
+        return "date", ()
+    is_word = np.isnan(_parsed(words))
+    others = words[is_word].unique()
+    share = 1 - is_word[codes[codes >= 0]].mean() if len(distinct) else 0.0
+    if share >= MOSTLY and len(others) <= MAX_WORDS:
+        return "number", tuple(sorted(others))
+    if len(distinct) > MAX_CATEGORIES:
+        return "hashed", ()
+    return "category", tuple(sorted(distinct))
+
+
+def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
+    """Return the code of each value (n,), -1 if it is missing, and the texts of the codes.
+
+    A text has no blanks around it. What differs in blanks alone has two codes with one text.
+    """
+    codes, distinct = pd.factorize(values)
+    return codes, pd.Index([str(value).strip() for value in distinct], dtype=object)
+
+
+def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
+    """Return the numbers of values (n,) of a kind, (n, numbers); NaN where there is none."""
+    if kind in ("category", "hashed"):
+        return np.empty((len(values), 0))
+    if is_numeric_dtype(values) and kind != "date":
+        return values.to_numpy(np.float64, na_value=np.nan)[:, None]
+    codes, words = distinct_words(values)
+    if kind == "date":
+        days = pd.to_datetime(pd.Series(words), errors="coerce", format="ISO8601", utc=True)
+        number = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        parts = [number, days.dt.month, days.dt.dayofweek]
+    elif kind == "boolean":
+        parts = [pd.Series(words, dtype=object).str.lower().map(TRUTH)]
+    else:
+        parts = [pd.Series(_parsed(words))]
+    known = np.stack([part.to_numpy(np.float64, na_value=np.nan) for part in parts], axis=1)
+    return np.concatenate([known, np.full((1, known.shape[1]), np.nan)])[codes]
+
+
+def _parsed(words: pd.Index[str]) -> Floats:
+    """Return texts as numbers, (n,); NaN where one is none."""
+    return pd.to_numeric(words.to_series(), errors="coerce").to_numpy(np.float64)
+
+
+def hashed(words: pd.Index[str]) -> Integers:
+    """Return the bucket of each text (n,), the same in every process."""
+    each = pd.util.hash_array(words.to_numpy(dtype=object), hash_key=HASH_KEY)
+    return (each % BUCKETS).astype(np.int64)
+
+
+def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
+    """Return values (n,) that are not of the column's kind, as mistakes."""
+    if column.kind in ("category", "hashed"):
+        return []
+    wrong = values.notna().to_numpy() & np.isnan(raw_numbers(values, column.kind)).any(axis=1)
+    if column.levels:
+        wrong &= column.flag_of(values) < 0
+    if not wrong.any():
+        return []
+    expected = {"number": "numbers", "boolean": "true or false", "date": "dates"}[column.kind]
+    examples = shortened([f"'{value}'" for value in dict.fromkeys(values[wrong])])
+    rows = shortened([str(row + 1) for row in np.flatnonzero(wrong)])
+    return [
+        f"column '{column.name}' has {int(wrong.sum())} value(s) that are no {expected}, such as "
+        f"{examples}, in row {rows} (counted from 1, without the header); the model was fitted "
+        f"with {expected} there"
+    ]
+
+
+def _unknown_notes(values: pd.Series, column: FeatureColumn) -> list[str]:
+    """Say which values are unknown to a fitted column, and what stands for them."""
+    notes = []
+    missing = int(values.isna().sum())
+    if missing and not column.gaps:
+        instead = "the median" if column.fill else "no category"
+        notes.append(
+            f"column '{column.name}' has {missing} missing value(s), and had none when the model "
+            f"was fitted: {instead} stands for them"
+        )
+    if column.kind == "category":
+        flags = column.flag_of(values)
+        new = values[(flags < 0) & values.notna().to_numpy()]
+        if len(new):
+            names = shortened([f"'{name}'" for name in dict.fromkeys(map(str, new))])
+            notes.append(
+                f"column '{column.name}' has categories that the model does not know, in "
+                f"{len(new)} row(s): {names}; they count as none of the known ones"
+            )
+    return notes
+
+
+def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[str]:
+    """Say what becomes of columns that are not plain numbers."""
+    notes = []
+
+    def tell(words: str, some: Sequence[str]) -> None:
+        if some:
+            notes.append(f"{words}: {shortened(some)}")
+
+    by_kind = {
+        kind: [one for one in columns if one.kind == kind]
+        for kind in ("number", "date", "category", "hashed")
+    }
+    tell(
+        "text columns (categories), one input per category",
+        [f"{one.name} ({len(one.levels)})" for one in by_kind["category"]],
+    )
+    tell(
+        f"columns with more than {MAX_CATEGORIES} categories, hashed into {BUCKETS} inputs",
+        [f"{one.name} ({table[one.name].nunique():,})" for one in by_kind["hashed"]],
+    )
+    tell("dates, as day, month and weekday", [one.name for one in by_kind["date"]])
+    tell(
+        "numbers with other words among them, one input per word",
+        [f"{one.name} ({', '.join(one.levels)})" for one in by_kind["number"] if one.levels],
+    )
+    tell(
+        "missing values: the median for numbers, and an input that says so",
+        [f"{one.name} ({int(table[one.name].isna().sum()):,})" for one in columns if one.gaps],
+    )
+    return notes
+
+
+def feature_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as a feature."""
+    mistakes = []
+    if column.isna().all():
+        mistakes.append(f"column '{column.name}' has no value at all; leave it out")
+    if is_numeric_dtype(column):
+        # Inputs are float32, so larger values would become infinite.
+        largest = np.finfo(np.float32).max
+        values = column.to_numpy(np.float64, na_value=np.nan)
+        if infinite := int((np.abs(values) > largest).sum()):
+            mistakes.append(
+                f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
+                f"{largest:.1e}; replace or drop them"
+            )
+    elif (
+        column.nunique() > MAX_CATEGORIES and distinct_words(column)[1].str.len().mean() > LONG_TEXT
+    ):
+        mistakes.append(
+            f"text column '{column.name}' has {column.nunique():,} distinct values with more than "
+            f"{LONG_TEXT} characters each, so it seems to hold texts, not categories; name it as "
+            "the column of texts with `text`, or leave it out"
+        )
+    return mistakes
+
+
+def _mean_length(values: pd.Series) -> float:
+    words = distinct_words(values)[1]
+    return sum(map(len, words)) / max(1, len(words))
