@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from faircil.data.encode import code_values, draw_test, missing_mistakes, text_mistakes
+from faircil.data.encode import code_values, draw_test, gap_mistakes, text_mistakes
 from faircil.data.sources import (
     DataFile,
     FileStatus,
@@ -192,7 +192,7 @@ def _numbers(column: pd.Series, names: Sequence[str], mistakes: list[str]) -> In
             f"column '{column.name}' has unknown values: {shortened(unknown)}; expected 0 … "
             f"{len(names) - 1}, or names: {', '.join(names)}"
         )
-    mistakes += missing_mistakes(column)
+    mistakes += gap_mistakes(column)
     return np.append(number_of, -1)[values.codes]  # a missing value has code -1
 
 

@@ -1,4 +1,4 @@
-"""Columns of a user's table: numbering values, encoding features, test rows, and validation."""
+"""Columns of a user's table that have a role: numbering values, test rows, and validation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from pandas.api.types import is_numeric_dtype
 
-from faircil.data.stream import Inputs, Integers
+from faircil.data.stream import Integers
 from faircil.errors import shortened
 
 TEST_MARKS = ("1", "true", "test")
 TRAINING_MARKS = ("0", "false", "train")
-MAX_CATEGORIES = 500
+MISSING_NAME = "unknown"
 MAX_NUMERIC_ATTRIBUTE_VALUES = 20
 
 
@@ -32,6 +32,14 @@ class Coded:
 
     codes: Integers
     names: tuple[str, ...]
+
+    @property
+    def with_missing(self) -> Coded:
+        """The same with a code for missing values, the last, if there are any."""
+        missing = self.codes < 0
+        if not missing.any():
+            return self
+        return Coded(np.where(missing, len(self.names), self.codes), (*self.names, MISSING_NAME))
 
 
 def code_values(column: pd.Series) -> Coded:
@@ -55,6 +63,8 @@ def _name(value: object) -> str:
 def cross(first: Coded, second: Coded) -> Coded:
     """Encode the combinations of two codings (n,) that occur, in sorted order.
 
+    A combination with a missing value is missing.
+
     Examples
     --------
     >>> sex, race = Coded(np.array([0, 1, 1]), ("F", "M")), Coded(np.array([1, 0, 1]), ("b", "w"))
@@ -62,64 +72,13 @@ def cross(first: Coded, second: Coded) -> Coded:
     ('F × w', 'M × b', 'M × w')
     """
     width = len(second.names)
-    present, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
+    known = (first.codes >= 0) & (second.codes >= 0)
+    pairs = first.codes[known] * width + second.codes[known]
+    present, place = np.unique(pairs, return_inverse=True)
+    codes = np.full(len(known), -1, dtype=np.int64)
+    codes[known] = place
     names = [f"{first.names[pair // width]} × {second.names[pair % width]}" for pair in present]
-    return Coded(codes.astype(np.int64), tuple(names))
-
-
-def fit_inputs(table: pd.DataFrame, train: Integers, first_task: Integers) -> Inputs:
-    """Fit the encoding of features on training rows.
-
-    Numbers are standardised with statistics of the first task, since later tasks are unknown when
-    it is learned; booleans become 0 and 1; text is one-hot encoded.
-
-    Parameters
-    ----------
-    table : DataFrame, shape (n, features)
-        Without missing values.
-    train : ndarray of int64
-        Rows whose categories get a column; an unseen category is all zeros.
-    first_task : ndarray of int64
-        Rows for mean and standard deviation; a column that is constant there is only centred.
-
-    Returns
-    -------
-    callable
-        Returns the inputs of given rows, float32 of shape (len(rows), d): numeric and boolean
-        columns in the order of the table, then the one-hot columns.
-    """
-    numbers = table[[name for name in table if is_numeric_dtype(table[name])]]
-    shift, scale = _statistics(numbers, first_task)
-    texts = [table[name] for name in table if name not in numbers]
-    categories = [pd.factorize(text.iloc[train], sort=True)[1] for text in texts]
-    codes = [
-        known.get_indexer(pd.Index(text)) for known, text in zip(categories, texts, strict=True)
-    ]
-
-    def inputs(rows: Integers) -> NDArray[np.float32]:
-        blocks = [(numbers.iloc[rows].to_numpy(np.float64) - shift) / scale]
-        # An unseen category has code -1, which matches no column.
-        blocks += [
-            code[rows, None] == np.arange(len(known))
-            for code, known in zip(codes, categories, strict=True)
-        ]
-        # A number far outside the first task's range may overflow; TaskStream raises an error.
-        with np.errstate(over="ignore"):
-            return np.concatenate(blocks, axis=1, dtype=np.float32, casting="same_kind")
-
-    return inputs
-
-
-def _statistics(
-    numbers: pd.DataFrame, rows: Integers
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    values = numbers.iloc[rows].to_numpy(np.float64)
-    shift, scale = values.mean(axis=0), values.std(axis=0)
-    # Rounding gives a constant column a tiny deviation, so its range is tested.
-    scale[np.ptp(values, axis=0) == 0] = 1
-    flags = [is_bool_dtype(numbers[name]) for name in numbers]
-    shift[flags], scale[flags] = 0, 1
-    return shift, scale
+    return Coded(codes, tuple(names))
 
 
 def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
@@ -178,7 +137,7 @@ def part_mistakes(y: Coded, test: NDArray[np.bool_]) -> list[str]:
 
 def label_mistakes(column: pd.Series) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the class label."""
-    mistakes = _value_mistakes(column)
+    mistakes = gap_mistakes(column, OR_DROP)
     classes = code_values(column)
     if len(classes.names) < 2:
         mistakes.append(
@@ -196,9 +155,9 @@ def label_mistakes(column: pd.Series) -> list[str]:
     return mistakes
 
 
-def attribute_mistakes(column: pd.Series) -> list[str]:
+def attribute_mistakes(column: pd.Series, *, may_miss: bool = False) -> list[str]:
     """Return the mistakes of ``column`` (n,) as a sensitive attribute."""
-    mistakes = _value_mistakes(column)
+    mistakes = [] if may_miss else gap_mistakes(column, OR_UNKNOWN)
     distinct = column.nunique()
     if distinct < 2:
         mistakes.append(
@@ -213,18 +172,6 @@ def attribute_mistakes(column: pd.Series) -> list[str]:
     return mistakes
 
 
-def feature_mistakes(column: pd.Series) -> list[str]:
-    """Return the mistakes of ``column`` (n,) as a feature."""
-    mistakes = _value_mistakes(column)
-    if not is_numeric_dtype(column) and (distinct := column.nunique()) > MAX_CATEGORIES:
-        mistakes.append(
-            f"text column '{column.name}' has {distinct} distinct values, more than "
-            f"{MAX_CATEGORIES} categories; drop it, merge values, make it numeric, or, if it holds "
-            "texts, name it as the column of texts with `text`"
-        )
-    return mistakes
-
-
 def text_mistakes(column: pd.Series) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the text."""
     if is_numeric_dtype(column) and column.notna().any():
@@ -232,7 +179,7 @@ def text_mistakes(column: pd.Series) -> list[str]:
             f"text column '{column.name}' holds numbers, such as {column.dropna().iloc[0]}, not "
             "texts; it is probably the wrong column"
         ]
-    return missing_mistakes(column)
+    return gap_mistakes(column)
 
 
 def same_text_mistakes(column: pd.Series) -> list[str]:
@@ -248,7 +195,7 @@ def same_text_mistakes(column: pd.Series) -> list[str]:
 
 def mark_mistakes(column: pd.Series) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the indicator of test rows."""
-    mistakes = _value_mistakes(column)
+    mistakes = gap_mistakes(column)
     marks = [name.lower() for name in code_values(column).names]
     unknown = [mark for mark in marks if mark not in TEST_MARKS + TRAINING_MARKS]
     if unknown:
@@ -264,7 +211,11 @@ def mark_mistakes(column: pd.Series) -> list[str]:
     return mistakes
 
 
-def missing_mistakes(column: pd.Series) -> list[str]:
+OR_DROP = ", or leave these rows out with `drop_missing`"
+OR_UNKNOWN = f"{OR_DROP}, or keep them as people of an unknown group with `unknown_group`"
+
+
+def gap_mistakes(column: pd.Series, remedy: str = "") -> list[str]:
     """Return rows of ``column`` (n,) without a value, as mistakes; its index numbers the rows."""
     missing = column.index[column.isna()]
     if missing.empty:
@@ -272,18 +223,5 @@ def missing_mistakes(column: pd.Series) -> list[str]:
     rows = shortened([str(row + 1) for row in missing])
     return [
         f"column '{column.name}' has {len(missing)} missing value(s), such as an empty field, NA "
-        f"or None, in row {rows} (counted from 1, without the header); fill or drop them"
+        f"or None, in row {rows} (counted from 1, without the header); fill them{remedy}"
     ]
-
-
-def _value_mistakes(column: pd.Series) -> list[str]:
-    mistakes = missing_mistakes(column)
-    if is_numeric_dtype(column):
-        # Inputs are float32, so larger values would become infinite.
-        largest = np.finfo(np.float32).max
-        if infinite := int((np.abs(column.to_numpy(np.float64)) > largest).sum()):
-            mistakes.append(
-                f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
-                f"{largest:.1e}; replace or drop them"
-            )
-    return mistakes

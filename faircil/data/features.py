@@ -6,6 +6,7 @@ What becomes of a column:
 - text of which nearly all are numbers is numbers, and each other word has an input of its own;
 - dates (ISO, such as 2024-05-31) are three numbers: the day, the month, the weekday;
 - other text is one input per category, or with very many categories, one per bucket of a hash;
+- very many texts that all differ identify rows and are left out;
 - missing numbers are the median, and missing values have an input that says so.
 
 Numbers are standardised with the rows of the first task, since later ones are unknown when it is
@@ -37,7 +38,8 @@ DATE_PARTS = 3
 TRUTH = {"true": 1.0, "false": 0.0}
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
-Kind = Literal["number", "boolean", "date", "category", "hashed"]
+Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
+WITHOUT_NUMBERS = ("category", "hashed", "identifier")
 Floats = NDArray[np.float64]
 
 
@@ -175,8 +177,8 @@ def _fit_column(values: pd.Series, train: Integers, first_task: Integers) -> Fea
     name, known = str(values.name), values.iloc[train]
     kind, levels = kind_of(known)
     gaps = bool(known.isna().any())
-    if kind in ("category", "hashed"):
-        return FeatureColumn(name, kind, levels, gaps)
+    if kind in WITHOUT_NUMBERS:
+        return FeatureColumn(name, kind, levels, gaps and kind != "identifier")
     raw = raw_numbers(known, kind)
     with np.errstate(invalid="ignore"):
         fill = np.zeros(raw.shape[1])
@@ -213,7 +215,7 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     if share >= MOSTLY and len(others) <= MAX_WORDS:
         return "number", tuple(sorted(others))
     if len(distinct) > MAX_CATEGORIES:
-        return "hashed", ()
+        return "identifier" if len(distinct) == len(values) else "hashed", ()
     return "category", tuple(sorted(distinct))
 
 
@@ -228,7 +230,7 @@ def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
 
 def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     """Return the numbers of values (n,) of a kind, (n, numbers); NaN where there is none."""
-    if kind in ("category", "hashed"):
+    if kind in WITHOUT_NUMBERS:
         return np.empty((len(values), 0))
     if is_numeric_dtype(values) and kind != "date":
         return values.to_numpy(np.float64, na_value=np.nan)[:, None]
@@ -236,7 +238,7 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     if kind == "date":
         days = pd.to_datetime(pd.Series(words), errors="coerce", format="ISO8601", utc=True)
         number = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-        parts = [number, days.dt.month, days.dt.dayofweek]
+        parts: list[pd.Series] = [number, days.dt.month, days.dt.day_of_week]
     elif kind == "boolean":
         parts = [pd.Series(words, dtype=object).str.lower().map(TRUTH)]
     else:
@@ -258,7 +260,7 @@ def hashed(words: pd.Index[str]) -> Integers:
 
 def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
     """Return values (n,) that are not of the column's kind, as mistakes."""
-    if column.kind in ("category", "hashed"):
+    if column.kind in WITHOUT_NUMBERS:
         return []
     wrong = values.notna().to_numpy() & np.isnan(raw_numbers(values, column.kind)).any(axis=1)
     if column.levels:
@@ -307,7 +309,7 @@ def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[st
 
     by_kind = {
         kind: [one for one in columns if one.kind == kind]
-        for kind in ("number", "date", "category", "hashed")
+        for kind in ("number", "date", "category", "hashed", "identifier")
     }
     tell(
         "text columns (categories), one input per category",
@@ -316,6 +318,10 @@ def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[st
     tell(
         f"columns with more than {MAX_CATEGORIES} categories, hashed into {BUCKETS} inputs",
         [f"{one.name} ({table[one.name].nunique():,})" for one in by_kind["hashed"]],
+    )
+    tell(
+        "columns whose values all differ, left out: they identify rows",
+        [one.name for one in by_kind["identifier"]],
     )
     tell("dates, as day, month and weekday", [one.name for one in by_kind["date"]])
     tell(
@@ -343,9 +349,7 @@ def feature_mistakes(column: pd.Series) -> list[str]:
                 f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
                 f"{largest:.1e}; replace or drop them"
             )
-    elif (
-        column.nunique() > MAX_CATEGORIES and distinct_words(column)[1].str.len().mean() > LONG_TEXT
-    ):
+    elif column.nunique() > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
         mistakes.append(
             f"text column '{column.name}' has {column.nunique():,} distinct values with more than "
             f"{LONG_TEXT} characters each, so it seems to hold texts, not categories; name it as "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_numeric_dtype
 
 from faircil.data.encode import (
     Coded,
@@ -20,8 +20,6 @@ from faircil.data.encode import (
     code_values,
     cross,
     draw_test,
-    feature_mistakes,
-    fit_inputs,
     label_mistakes,
     mark_mistakes,
     marked_test,
@@ -29,6 +27,7 @@ from faircil.data.encode import (
     same_text_mistakes,
     text_mistakes,
 )
+from faircil.data.features import feature_mistakes, fit_encoder
 from faircil.data.stream import (
     Inputs,
     Integers,
@@ -38,14 +37,19 @@ from faircil.data.stream import (
     classes_in_tasks,
     cut_into_tasks,
 )
-from faircil.data.tables import read_table
+from faircil.data.tables import NOTES, read_table
 from faircil.errors import DataError, raise_all, shortened, unknown_name
 
 MAX_MISTAKES = 20
 
 
-def named_tasks(text: str | None, classes: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the names of each task's classes; without ``text``, two of ``classes`` per task.
+def named_tasks(
+    text: str | None, classes: Sequence[str], per_task: int = 2
+) -> list[tuple[str, ...]]:
+    """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
+
+    Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
+    marks or bars itself stands in quotation marks, as in CSV, on a line of tasks.
 
     Examples
     --------
@@ -55,8 +59,12 @@ def named_tasks(text: str | None, classes: Sequence[str]) -> list[tuple[str, ...
     [('a', 'b'), ('c',)]
     """
     if text is None:
-        return [tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), 2)]
-    return [tuple(name.strip() for name in task.split(",")) for task in text.split("|")]
+        return [
+            tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), per_task)
+        ]
+    lines = text.strip("\n").split("\n") if "\n" in text else text.split("|")
+    tasks = csv.reader(lines, skipinitialspace=True)
+    return [tuple(name.strip() for name in names or [""]) for names in tasks]
 
 
 def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
@@ -97,8 +105,10 @@ class OwnData:
         Columns of sensitive attributes. Several columns are combined into one attribute, such as
         "sex × race".
     tasks : str, optional
-        ``"a,b|c,d"``: classes a and b, then c and d; other classes are excluded. Default: two
-        classes per task in sorted order.
+        ``"a,b|c,d"``: classes a and b, then c and d; other classes are excluded. Or a line for each
+        task, see :func:`named_tasks`. Default: ``classes_per_task`` in sorted order.
+    classes_per_task : int
+        Without ``tasks``.
     use_sensitive : bool
         Whether the sensitive columns are also features.
     test_column : str, optional
@@ -108,6 +118,11 @@ class OwnData:
     text : str, optional
         Column of texts, which an encoder processes. Texts are then the only input; columns without
         a role are ignored.
+    drop_missing : bool
+        Whether rows without a class, or without a sensitive attribute, are left out; else they
+        are an error.
+    unknown_group : bool
+        Whether rows without a sensitive attribute are kept, as people of an unknown group.
     """
 
     path: str
@@ -118,6 +133,9 @@ class OwnData:
     test_column: str | None = None
     test_share: float = 0.3
     text: str | None = None
+    classes_per_task: int = 2
+    drop_missing: bool = False
+    unknown_group: bool = False
 
     @property
     def name(self) -> str:
@@ -142,6 +160,10 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
         for name, times in Counter(given).items()
         if times > 1
     ]
+    if spec.classes_per_task < 1:
+        mistakes.append(f"`classes_per_task` is {spec.classes_per_task}, expected at least 1")
+    if spec.tasks is not None and spec.classes_per_task != 2:
+        mistakes.append("`tasks` and `classes_per_task` are given; give one of them")
     if not 0 < spec.test_share < 1:
         mistakes.append(f"`test_share` is {spec.test_share}, expected a number between 0 and 1")
     if spec.text is not None and spec.use_sensitive:
@@ -158,7 +180,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     """Return mistakes: values that are invalid in their column's role."""
     mistakes = label_mistakes(table[spec.label])
     for name in spec.sensitive:
-        mistakes += attribute_mistakes(table[name])
+        mistakes += attribute_mistakes(table[name], may_miss=spec.unknown_group)
     if spec.test_column is not None:
         mistakes += mark_mistakes(table[spec.test_column])
     if spec.text is not None:
@@ -194,14 +216,9 @@ class OwnInputs:
 
 
 def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers) -> OwnInputs:
-    """Use every column as a feature; see :func:`faircil.data.encode.fit_inputs`."""
-    categories = [
-        f"{name} ({features[name].nunique()})"
-        for name in features.columns
-        if not is_numeric_dtype(features[name])
-    ]
-    note = f"text columns (categories), one input per category: {shortened(categories)}"
-    return OwnInputs(fit_inputs(features, train, first_task), (note,) if categories else ())
+    """Use every column as a feature; see :mod:`faircil.data.features`."""
+    encoder = fit_encoder(features, train, first_task)
+    return OwnInputs(lambda rows: encoder.inputs(features.iloc[rows]), encoder.notes)
 
 
 def text_inputs(texts: pd.Series, unused: Sequence[str]) -> OwnInputs:
@@ -210,7 +227,80 @@ def text_inputs(texts: pd.Series, unused: Sequence[str]) -> OwnInputs:
     return OwnInputs(lambda rows: rows, (note,) if unused else (), tuple(texts))
 
 
-__all__ = ["OwnData", "load_own"]
+@dataclass(frozen=True)
+class OwnTable:
+    """The rows of a user's table that are used, with their classes and attribute values.
+
+    Parameters
+    ----------
+    table : DataFrame, shape (n, columns)
+        Its index numbers the rows of the file.
+    y : Coded
+        Classes, (n,).
+    z : Coded or None
+        Attribute values, (n,), -1 where they are unknown; None without a sensitive attribute.
+    tasks : list of tuple of str
+        Names of each task's classes.
+    notes : tuple of str
+        What was left out, for people.
+    """
+
+    table: pd.DataFrame
+    y: Coded
+    z: Coded | None
+    tasks: list[tuple[str, ...]]
+    notes: tuple[str, ...]
+
+    @property
+    def groups(self) -> Coded:
+        """Class and attribute value of each row, (n,); those of unknown value are one."""
+        return self.y if self.z is None else cross(self.y, self.z.with_missing)
+
+
+def read_own(spec: OwnData) -> OwnTable:
+    """Read and check a user's table.
+
+    Raises
+    ------
+    UsageError
+        The roles or the tasks do not match the table.
+    DataError
+        The file or its values are invalid.
+    """
+    table = read_table(Path(spec.path))
+    notes: list[str] = list(table.attrs.get(NOTES, ()))
+    raise_all(usage_mistakes(spec, table))
+    labels = code_values(table[spec.label])
+    tasks = named_tasks(spec.tasks, labels.names, spec.classes_per_task)
+    used = np.isin(labels.names, list(chain.from_iterable(tasks)))
+    left_out = [name for name, use in zip(labels.names, used, strict=True) if not use]
+    if left_out:
+        notes.append(f"classes in no task, left out: {shortened(left_out)}")
+    # A missing label has code -1, which selects the appended True: it is reported as a mistake.
+    table = table[np.append(used, True)[labels.codes]]
+    needed = [spec.label, *(() if spec.unknown_group else spec.sensitive)]
+    if spec.drop_missing:
+        table = _without_gaps(table, needed, notes)
+    raise_all(data_mistakes(spec, table), DataError)
+    attributes = [code_values(table[name]) for name in spec.sensitive]
+    z = reduce(cross, attributes) if attributes else None
+    if z is not None and (unknown := int((z.codes < 0).sum())):
+        notes.append(
+            f"rows of unknown group (no value of {' or '.join(spec.sensitive)}): {unknown:,}"
+        )
+    return OwnTable(table, code_values(table[spec.label]), z, tasks, tuple(notes))
+
+
+def _without_gaps(table: pd.DataFrame, columns: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    """Leave out rows without a value in one of the columns, and say which."""
+    missing = table[list(columns)].isna().any(axis=1)
+    if missing.any():
+        rows = shortened([str(row + 1) for row in table.index[missing]])
+        notes.append(
+            f"rows without a value of {' or '.join(columns)}, left out: {int(missing.sum()):,} "
+            f"(row {rows}, counted from 1, without the header)"
+        )
+    return table[~missing]
 
 
 def load_own(spec: OwnData, seed: int) -> TaskStream:
@@ -226,7 +316,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
     Returns
     -------
     TaskStream
-        Named after the file; its notes report excluded columns and the encoding of text.
+        Named after the file; its notes report what was left out and how columns are encoded.
 
     Raises
     ------
@@ -235,34 +325,22 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
     DataError
         The file or its values are invalid.
     """
-    table = read_table(Path(spec.path))
-    raise_all(usage_mistakes(spec, table))
-    labels = code_values(table[spec.label])
-    tasks = named_tasks(spec.tasks, labels.names)
-    used = np.isin(labels.names, list(chain.from_iterable(tasks)))
-    # A missing label has code -1, which selects the appended True: it is reported as a mistake.
-    table = table[np.append(used, True)[labels.codes]]
-    raise_all(data_mistakes(spec, table), DataError)
-
-    y = code_values(table[spec.label])
-    attributes = [code_values(table[name]) for name in spec.sensitive]
-    z = reduce(cross, attributes) if attributes else None
-    groups = y if z is None else cross(y, z)
+    own = read_own(spec)
+    y, z, groups = own.y, own.z, own.groups
     if spec.test_column is None:
         test = draw_test(groups.codes, spec.test_share, seed)
     else:
-        test = marked_test(table[spec.test_column])
+        test = marked_test(own.table[spec.test_column])
     raise_all(part_mistakes(y, test), DataError)
-    classes = [tuple(y.names.index(name) for name in task) for task in tasks]
-    inputs = _inputs(spec, table, np.flatnonzero(~test), np.isin(y.codes, classes[0]))
-    left_out = [name for name, use in zip(labels.names, used, strict=True) if not use]
+    classes = [tuple(y.names.index(name) for name in task) for task in own.tasks]
+    inputs = _inputs(spec, own.table, np.flatnonzero(~test), np.isin(y.codes, classes[0]))
     return TaskStream(
         name=spec.name,
         tasks=_cut(inputs, y, z, test, classes),
         class_names=y.names,
         attribute=" × ".join(spec.sensitive) or None,
         attribute_values=() if z is None else z.names,
-        notes=(*_notes(left_out, groups, test), *inputs.notes),
+        notes=(*own.notes, *_untested(groups, test), *inputs.notes),
         texts=inputs.texts,
     )
 
@@ -290,15 +368,12 @@ def _cut(
     return cut_into_tasks(part(np.flatnonzero(~test)), part(np.flatnonzero(test)), classes)
 
 
-def _notes(left_out: list[str], groups: Coded, test: NDArray[np.bool_]) -> list[str]:
-    """Return notes about classes and groups for the user."""
-    notes = []
-    if left_out:
-        notes.append(f"classes in no task, left out: {shortened(left_out)}")
+def _untested(groups: Coded, test: NDArray[np.bool_]) -> list[str]:
+    """Name the groups that nothing is known about on test data."""
     untested = np.setdiff1d(groups.codes, groups.codes[test])
-    if len(untested):
-        notes.append(
-            "groups without a test sample (one with a single sample is for training): "
-            f"{shortened([groups.names[g] for g in untested])}"
-        )
-    return notes
+    if not len(untested):
+        return []
+    return [
+        "groups without a test sample (one with a single sample is for training): "
+        f"{shortened([groups.names[g] for g in untested])}"
+    ]

@@ -6,6 +6,7 @@ of ``MISSING`` are missing values.
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 import zlib
 from collections import Counter
@@ -23,6 +24,9 @@ from pandas.api.types import is_numeric_dtype
 from faircil.errors import MOST_NAMES, DataError, FaircilError, raise_all, shortened
 
 SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
+NOTES = "notes"  # key of a table's attrs: what was decided while reading it
+MOST_HEADER = 1_000_000  # characters of a first line
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
@@ -30,7 +34,7 @@ DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 def read_columns(
     path: Path, wanted: Sequence[str] | None, name_mistakes: Callable[[Sequence[str]], list[str]]
 ) -> pd.DataFrame:
-    """Read a Parquet file's columns of numbers, booleans and text; dates become text.
+    """Read columns of numbers, booleans and text of a Parquet or Arrow file; dates become text.
 
     Parameters
     ----------
@@ -40,21 +44,21 @@ def read_columns(
     name_mistakes : callable
         Returns mistakes in the names of all columns, before any is read.
     """
-    arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
+    arrow = _package("pyarrow")
     try:
-        with parquet.ParquetFile(path) as file:
-            names = [
-                "" if name.startswith(SAVED_INDEX) else name for name in file.schema_arrow.names
-            ]
-            raise_all(name_mistakes(names), DataError)
-            table = file.read(columns=wanted)
+        names, read = _arrow_file(path)
+        # A row index that pandas saved without a name tells nothing.
+        names = [name for name in names if not name.startswith(SAVED_INDEX)]
+        raise_all(name_mistakes(names), DataError)
+        table = read(wanted or names)
     except (arrow.ArrowException, OSError) as error:
+        kind = "parquet" if path.suffix == ".parquet" else "Arrow (feather)"
         raise DataError(
-            f"cannot read {path}: {str(error).strip()}; expected a parquet file, get it again"
+            f"cannot read {path}: {str(error).strip()}; expected a {kind} file, get it again"
         ) from error
     columns: dict[str, Any] = {}
     mistakes = []
-    for name in wanted or table.column_names:
+    for name in wanted or names:
         column = table.column(name)
         try:
             columns[name] = _plain(column, arrow)
@@ -67,6 +71,16 @@ def read_columns(
     # A new table drops the file's pandas metadata, which may define an index or special types.
     frame: pd.DataFrame = arrow.table(columns).to_pandas()
     return frame
+
+
+def _arrow_file(path: Path) -> tuple[list[str], Callable[[Sequence[str]], Any]]:
+    """Return the names of a file's columns, and a function that reads some of them."""
+    if path.suffix == ".parquet":
+        parquet = _package("pyarrow.parquet")
+        schema = parquet.read_schema(path)
+        return list(schema.names), lambda wanted: parquet.read_table(path, columns=list(wanted))
+    feather = _package("pyarrow.feather").read_table(path)  # mapped, not read
+    return list(feather.column_names), lambda wanted: feather.select(list(wanted))
 
 
 def _plain(column: Any, arrow: Any) -> Any:
@@ -123,25 +137,55 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     return table
 
 
+def _separator(path: Path, usual: str) -> str:
+    """Return what separates the names in the first line: the usual, unless another alone does."""
+    opened = gzip.open if path.name.endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8-sig") as file:
+        first = file.readline(MOST_HEADER)
+    counts = {mark: first.count(mark) for mark in SEPARATORS}
+    return usual if counts[usual] else max(counts, key=lambda mark: counts[mark])
+
+
+def _has_decimal_commas(table: pd.DataFrame) -> bool:
+    """Tell whether a column of text is numbers such as 3,5."""
+    texts = (column.dropna() for _, column in table.items() if not is_numeric_dtype(column))
+    return any(len(text) and text.str.fullmatch(r"-?\d+,\d+").all() for text in texts)
+
+
+def _is_row_number(column: pd.Series) -> bool:
+    """Tell whether a column counts the rows, from 0 or 1."""
+    if not is_numeric_dtype(column) or len(column) < 2 or column.iloc[0] not in (0, 1):
+        return False
+    return bool((column.diff().iloc[1:] == 1).all())
+
+
 def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.DataFrame:
     options: dict[str, Any] = {
-        "sep": separator,
         "encoding": "utf-8-sig",
         "skipinitialspace": True,
         "keep_default_na": False,
         "na_values": list(MISSING),
         "low_memory": False,
     }
+    notes: list[str] = []
     try:
+        options["sep"] = mark = _separator(path, separator)
         # Without a header pandas neither renames duplicate names nor takes an extra first field of
         # the rows as an index: this read sees the names as written and rejects longer rows.
         peek = pd.read_csv(path, header=None, nrows=2, dtype=str, **options)
         names = peek.iloc[0].fillna("").tolist()
         if any("\0" in name for name in names):
             raise DataError(f"{path} is not text; expected a header row and rows of values")
-        raise_all(_name_mistakes(path, names, columns), DataError)
+        numbered = names[0] == "" and _is_row_number(
+            pd.read_csv(path, usecols=[0], **options).iloc[:, 0]
+        )
+        told = ["row number" if numbered else names[0], *names[1:]]
+        raise_all(_name_mistakes(path, told, columns), DataError)
         options["usecols"] = columns
         table: pd.DataFrame = pd.read_csv(path, **options)
+        if mark == ";" and _has_decimal_commas(table):
+            table = pd.read_csv(path, **options, decimal=",")
+            notes.append("numbers are written with decimal commas")
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path} has only blank lines; expected a header row and rows") from error
     except UnicodeDecodeError as error:
@@ -152,9 +196,15 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
             "the header row, a second quotation mark where a field begins with one (and gzip data "
             "if the name ends in .gz)"
         ) from error
-    if separator == "\t":
+    if mark == "\t":
         raise_all(_swallowed(path, table), DataError)
-    return table if columns is None else table[list(columns)]
+    if mark != separator:
+        notes.append(f"columns are separated by {SEPARATORS[mark]}")
+    if numbered:
+        notes.append("the first column has no name and counts the rows: left out")
+    table = table.iloc[:, int(numbered) :] if columns is None else table[list(columns)]
+    table.attrs[NOTES] = notes
+    return table
 
 
 def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
@@ -254,4 +304,6 @@ READERS: dict[str, Callable[[Path, Sequence[str] | None], pd.DataFrame]] = {
     ".tsv.gz": partial(_read_text, separator="\t"),
     ".npz": _read_npz,
     ".parquet": _read_parquet,
+    ".feather": _read_parquet,
+    ".arrow": _read_parquet,
 }

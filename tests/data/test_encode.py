@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data.encode import Coded, code_values, cross, fit_inputs
+from faircil.data.encode import Coded, code_values, cross
 
 
 @pytest.mark.parametrize(
@@ -32,33 +32,11 @@ def test_cross_numbers_only_combinations_that_occur() -> None:
     assert both.codes.tolist() == [1, 0, 1, 2]
 
 
-def test_inputs_equal_those_computed_by_hand() -> None:
-    table = pd.DataFrame(
-        {
-            "job": ["cook", "cook", "baker", "smith"],
-            "age": [20, 40, 90, 35],
-            "ok": [True, False, True, True],
-            "same": [0.1, 0.1, 5.1, 0.1],
-        }
-    )
-    inputs = fit_inputs(table, train=np.array([0, 1, 2]), first_task=np.array([0, 1]))
-    # age: mean 30, deviation 10; same: constant in the first task, so centred only;
-    # categories baker, cook; smith is unseen in training.
-    expected = [
-        [-1.0, 1, 0, 0, 1],
-        [1.0, 0, 0, 0, 1],
-        [6.0, 1, 5, 1, 0],
-        [0.5, 1, 0, 0, 0],
-    ]
-    rows = np.array([3, 0, 2, 1])
-    encoded = inputs(rows)
-    assert encoded.dtype == np.float32
-    np.testing.assert_allclose(encoded, np.array(expected)[rows], atol=1e-6)
-
-
-@pytest.mark.parametrize("column", [[1.0, 3.0], ["u", "v"], [False, True]])
-def test_one_kind_of_feature_is_enough(column: list[object]) -> None:
-    rows = np.array([0, 1])
-    encoded = fit_inputs(pd.DataFrame({"x": column}), rows, rows)(rows)
-    expected = {float: [[-1], [1]], str: [[1, 0], [0, 1]], bool: [[0], [1]]}[type(column[0])]
-    assert encoded.tolist() == expected
+def test_a_missing_value_makes_a_combination_missing() -> None:
+    sex = Coded(np.array([0, -1, 1, 1]), ("F", "M"))
+    race = Coded(np.array([0, 1, -1, 1]), ("black", "white"))
+    both = cross(sex, race)
+    assert both.names == ("F × black", "M × white")
+    assert both.codes.tolist() == [0, -1, -1, 1]
+    assert both.with_missing.names == ("F × black", "M × white", "unknown")
+    assert both.with_missing.codes.tolist() == [0, 2, 2, 1]

@@ -124,6 +124,9 @@ def write(path: Path, table: pd.DataFrame) -> None:
             name: table[name].to_numpy(str if name == "text" else float) for name in table
         }
         np.savez(path, **arrays)
+    elif path.suffix in (".feather", ".arrow"):
+        pytest.importorskip("pyarrow")
+        table.to_feather(path)
     elif path.suffix == ".parquet":
         pytest.importorskip("pyarrow")
         table.to_parquet(path, index=False)
@@ -189,11 +192,46 @@ def test_parquet_columns_are_numbers_booleans_and_text(tmp_path: Path) -> None:
     assert table["day"].tolist() == ["2024-02-29", "2025-01-01"]
 
 
+def test_a_saved_row_index_is_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame({"a": [1, 2]}, index=["u", "v"])
+    table.to_parquet(tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.parquet").columns) == ["a"]
+    named = table.rename_axis("person")
+    named.to_parquet(tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.parquet").columns) == ["a", "person"]
+    table.reset_index(drop=True).to_csv(tmp_path / "t.csv")
+    read = read_table(tmp_path / "t.csv")
+    assert list(read.columns) == ["a"]
+    assert read.attrs["notes"] == ["the first column has no name and counts the rows: left out"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a;b\n1;x\n2;y\n", ["columns are separated by semicolons"]),
+        ("a\tb\n1\tx\n2\ty\n", ["columns are separated by tabs"]),
+        ("a|b\n1|x\n2|y\n", ["columns are separated by bars"]),
+        ("a,b\n1,x;y\n2,y\n", []),
+    ],
+)
+def test_separators_are_found(tmp_path: Path, content: str, told: list[str]) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    table = read_table(tmp_path / "t.csv")
+    assert table.shape == (2, 2)
+    assert table["a"].tolist() == [1, 2]
+    assert table.attrs["notes"] == told
+
+
+def test_decimal_commas_are_found(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a;b\n1,5;x\n-2,25;y\n")
+    assert read_table(tmp_path / "t.csv")["a"].tolist() == [1.5, -2.25]
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
         (pd.DataFrame({"a": [[1], [2]], "b": [b"\xff", b"x"]}), r"'a' .* list<.*\n.*'b' .* binary"),
-        (pd.DataFrame({"a": [1, 2]}, index=["u", "v"]), "column 2 of .* has no name"),
         (pd.DataFrame({"a": []}), "has columns but no rows"),
     ],
 )

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from faircil.data.features import BUCKETS, TableEncoder, feature_mistakes, fit_encoder
+from faircil.errors import DataError
+from faircil.packing import pack, unpack
+
+
+def fitted(table: pd.DataFrame) -> TableEncoder:
+    rows = np.arange(len(table))
+    return fit_encoder(table, rows, rows)
+
+
+def test_inputs_equal_those_computed_by_hand() -> None:
+    table = pd.DataFrame(
+        {
+            "job": ["cook", "cook", "baker", "smith"],
+            "age": [20, 40, 90, 35],
+            "ok": [True, False, True, True],
+            "same": [0.1, 0.1, 5.1, 0.1],
+        }
+    )
+    encoder = fit_encoder(table, train=np.array([0, 1, 2]), first_task=np.array([0, 1]))
+    # age: mean 30, deviation 10; same: constant in the first task, so centred only;
+    # categories baker, cook; smith is unseen in training.
+    expected = [
+        [-1.0, 1, 0, 0, 1],
+        [1.0, 0, 0, 0, 1],
+        [6.0, 1, 5, 1, 0],
+        [0.5, 1, 0, 0, 0],
+    ]
+    rows = np.array([3, 0, 2, 1])
+    encoded = encoder.inputs(table.iloc[rows])
+    assert encoded.dtype == np.float32
+    np.testing.assert_allclose(encoded, np.array(expected)[rows], atol=1e-6)
+
+
+@pytest.mark.parametrize("column", [[1.0, 3.0], ["u", "v"], [False, True]])
+def test_one_kind_of_feature_is_enough(column: list[object]) -> None:
+    rows = np.array([0, 1])
+    table = pd.DataFrame({"x": column})
+    encoded = fit_encoder(table, rows, rows).inputs(table)
+    expected = {float: [[-1], [1]], str: [[1, 0], [0, 1]], bool: [[0], [1]]}[type(column[0])]
+    assert encoded.tolist() == expected
+
+
+def test_missing_numbers_are_the_median_with_an_input_that_says_so() -> None:
+    table = pd.DataFrame({"age": [1.0, 3.0, np.nan, 5.0, 7.0]})
+    encoder = fitted(table)
+    x = encoder.inputs(table)
+    assert x[:, 1].tolist() == [0, 0, 1, 0, 0]
+    assert x[2, 0] == 0  # the median 4 is the mean here
+    assert "age (1)" in encoder.notes[0]
+
+
+def test_missing_categories_are_a_level_of_their_own() -> None:
+    table = pd.DataFrame({"job": ["cook", None, "baker"]})
+    assert fitted(table).inputs(table).tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def test_words_among_numbers_have_inputs_of_their_own() -> None:
+    table = pd.DataFrame({"age": [*map(str, range(19)), "unknown"]})
+    encoder = fitted(table)
+    assert encoder.columns[0].kind == "number"
+    x = encoder.inputs(table)
+    assert x[:, 1].tolist() == [0] * 19 + [1]
+    assert x[19, 0] == 0  # 9 is both median and mean
+    # With too many words, they are categories.
+    mixed = pd.DataFrame({"age": ["1", "2", "old", "young"]})
+    assert fitted(mixed).columns[0].kind == "category"
+
+
+def test_dates_are_day_month_and_weekday() -> None:
+    table = pd.DataFrame({"born": ["1970-01-01", "1970-01-02", None]})
+    column = fitted(table).columns[0]
+    assert column.kind == "date"
+    assert column.gaps
+    assert np.array(column.fill).tolist() == [0.5, 1.0, 3.5]
+    stamps = pd.DataFrame({"born": pd.to_datetime(table["born"])})
+    np.testing.assert_array_equal(fitted(stamps).inputs(stamps), fitted(table).inputs(table))
+
+
+def test_truth_as_text_is_boolean() -> None:
+    table = pd.DataFrame({"member": ["True", "false", None]})
+    assert fitted(table).inputs(table).tolist() == [[1, 0], [0, 0], [0.5, 1]]
+
+
+def test_very_many_categories_are_hashed_the_same_way_everywhere() -> None:
+    table = pd.DataFrame({"zip": [f"z{number}" for number in range(600)] * 2})
+    encoder = fitted(table)
+    assert encoder.width == BUCKETS
+    x = encoder.inputs(table)
+    assert (x.sum(axis=1) == 1).all()
+    assert x[0].argmax() == 120  # of 'z0', in every process
+    assert "zip (600)" in encoder.notes[0]
+
+
+def test_texts_that_all_differ_are_left_out() -> None:
+    table = pd.DataFrame({"id": [f"z{number}" for number in range(600)], "age": range(600)})
+    encoder = fitted(table)
+    assert encoder.width == 1
+    assert encoder.notes == ("columns whose values all differ, left out: they identify rows: id",)
+
+
+def test_blanks_around_texts_do_not_count() -> None:
+    table = pd.DataFrame({"job": ["cook ", "cook", " baker"]})
+    assert fitted(table).inputs(table).tolist() == [[0, 1], [0, 1], [1, 0]]
+
+
+def test_other_tables_are_checked() -> None:
+    table = pd.DataFrame({"age": [1, 2, 3], "job": ["a", "b", "a"], "ok": [True, False, True]})
+    encoder = fitted(table)
+    other = pd.DataFrame({"age": [1, np.nan], "job": ["c", None], "ok": [True, True]})
+    notes = encoder.check(other)
+    assert len(notes) == 3
+    assert "'age' has 1 missing" in notes[0]
+    assert "median" in notes[0]
+    assert "'c'" in " ".join(notes)
+    assert encoder.inputs(other)[:, 2:].tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(DataError, match="no column 'ok'") as caught:
+        encoder.check(pd.DataFrame({"age": ["1", "old"], "job": ["a", "b"]}))
+    assert "1 value(s) that are no numbers, such as 'old', in row 2" in str(caught.value)
+
+
+def test_an_encoder_is_kept_without_pickle() -> None:
+    table = pd.DataFrame({"age": [1.5, None], "job": ["a", "é\n|"], "day": ["2020-01-01", None]})
+    encoder = fitted(table)
+    again = unpack(pack(encoder))
+    assert again == encoder
+    np.testing.assert_array_equal(again.inputs(table), encoder.inputs(table))
+
+
+def test_unusable_columns_are_named() -> None:
+    assert feature_mistakes(pd.Series([None, None], name="a"))
+    assert "infinite" in feature_mistakes(pd.Series([1.0, np.inf], name="a"))[0]
+    long = pd.Series([f"{number} {'word ' * 20}" for number in range(600)], name="bio")
+    assert "`text`" in feature_mistakes(long)[0]
