@@ -172,6 +172,30 @@ def last_linear(net: nn.Module) -> nn.Linear:
     return layers[-1]
 
 
+@torch.no_grad()
+def grow_outputs(net: nn.Module, classes: int, seed: int) -> None:
+    """Give the linear layer defined last outputs for further classes; the others stay.
+
+    Parameters
+    ----------
+    net : Module
+        Changed in place.
+    classes : int
+        Number of outputs, at least as many as there are.
+    seed : int
+        Of the new weights.
+    """
+    head = last_linear(net)
+    known = head.out_features
+    with seeded(seed):
+        fresh = nn.Linear(head.in_features, classes, bias=head.bias is not None)
+    fresh.to(head.weight)
+    head.weight = nn.Parameter(torch.cat([head.weight, fresh.weight[known:]]))
+    if head.bias is not None:
+        head.bias = nn.Parameter(torch.cat([head.bias, fresh.bias[known:]]))
+    head.out_features = classes
+
+
 def with_last(net: nn.Module, layer: nn.Module) -> nn.Module:
     """Put another layer in the place of the linear layer defined last; return the net.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
 from faircil.learners.base import (
     Batch,
@@ -99,6 +99,12 @@ class LogitAdjustment(Replay):
         super().__init__(net, settings, generators)
         device = next(net.parameters()).device
         self.log_prior = torch.zeros((), device=device)  # (classes,) from the first task on
+
+    def grow(self, classes: int) -> None:
+        """Make room; new classes have no frequency before their task begins."""
+        super().grow(classes)
+        if self.log_prior.ndim:
+            self.log_prior = pad(self.log_prior, (0, classes - len(self.log_prior)))
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Compute the training frequency of each class."""

@@ -137,6 +137,17 @@ class BalancedReplay(Replay):
         self.classes = last_linear(net).out_features
         self.unbalanced: dict[str, Tensor] | None = None  # last layer before it is trained again
 
+    def grow(self, classes: int) -> None:
+        """Make room, in the last layer as it was before it was trained again, too."""
+        super().grow(classes)
+        self.classes = classes
+        if self.unbalanced is not None:
+            grown = last_linear(self.net).state_dict()
+            self.unbalanced = {
+                name: torch.cat([before, grown[name][len(before) :]])
+                for name, before in self.unbalanced.items()
+            }
+
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Go on from the last layer as the task before has left it."""
         if self.unbalanced is not None:

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from faircil.buffer import ReplayBuffer as ReplayBuffer
 from faircil.compute import Generators as Generators, chunk_size, map_chunks, thread_safe
 from faircil.moments import PassRecord as PassRecord
+from faircil.nets import grow_outputs
 from faircil.options import (
     BufferOptions as BufferOptions,
     Count as Count,
@@ -151,6 +152,17 @@ class Learner:
             momentum=self.settings.momentum,
             fused=True,
         )
+
+    def grow(self, classes: int) -> None:
+        """Make room for further classes, between two tasks; what is known stays as it is.
+
+        Parameters
+        ----------
+        classes : int
+            Number of classes, at least as many as there are.
+        """
+        seed = int(torch.randint(2**62, (), generator=self.generators.method))
+        grow_outputs(self.net, classes, seed)
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Start a task with a new optimizer; return its training data.

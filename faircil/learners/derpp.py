@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
+from torch.nn.functional import mse_loss, pad
 
 from faircil.learners.base import (
     Batch,
@@ -51,6 +51,12 @@ class DarkReplay(Replay):
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
         self.targets: Tensor | None = None  # (m, classes), one row per buffer sample
+
+    def grow(self, classes: int) -> None:
+        """Make room; stored logits of classes that were unknown then are 0."""
+        super().grow(classes)
+        if self.targets is not None:
+            self.targets = pad(self.targets, (0, classes - self.targets.shape[1]))
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Use the net's logits as targets, for the whole buffer or for its new samples only."""

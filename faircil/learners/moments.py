@@ -137,6 +137,16 @@ class FeatureNet(nn.Module):
         scores: Tensor = self.head(self.features(x))
         return scores.masked_fill(~self.seen, -torch.inf)
 
+    def grow(self, classes: int) -> None:
+        """Make room for further classes, which are not seen yet."""
+        known = len(self.seen)
+        self.seen = torch.cat([self.seen, self.seen.new_zeros(classes - known)])
+        head = nn.Linear(self.head.in_features, classes, bias=False).to(self.head.weight)
+        nn.init.zeros_(head.weight)
+        with torch.no_grad():
+            head.weight[:known] = self.head.weight
+        self.head = head
+
     def show(self, classes: Integers, head: Tensor) -> None:
         """Take the columns of a head, (d, C), as the weights of these classes."""
         with torch.no_grad():
@@ -176,6 +186,14 @@ class Moments(Learner):
         self.rows_at_choice = 0  # when the penalty was chosen
         self.temperature = 1.0
         self.told_of_copies = False
+
+    def grow(self, classes: int) -> None:
+        """Make room for further classes."""
+        self.classes = classes
+        if self.moments is None:
+            super().grow(classes)
+        else:
+            self.net.grow(classes)
 
     def training_epochs(self, epochs: int) -> int:
         """Train the net on the first task if its activations are to be features."""
