@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -184,40 +184,82 @@ def read_stream(config: RunConfig, seed: int) -> TaskStream:
     return stream
 
 
+@dataclass(frozen=True)
+class DataShape:
+    """What a learner has to know of the data before its first task.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the data.
+    inputs : int
+        Number of inputs of a sample.
+    class_names : tuple of str
+        Classes that are known by now.
+    image : tuple of int or None
+        Channels, height and width, if inputs are images.
+    """
+
+    name: str
+    inputs: int
+    class_names: tuple[str, ...]
+    image: tuple[int, int, int] | None = None
+
+    @classmethod
+    def of(cls, stream: TaskStream) -> DataShape:
+        """Return that of a stream; its first sample tells the number of inputs."""
+        inputs = stream.tasks[0].train.x[0].numel()
+        return cls(stream.name, inputs, stream.class_names, stream.image)
+
+
 def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
-    """Make the state of a run before its first task.
+    """Make the state of a run before its first task, with notes on its data.
 
     Parameters
     ----------
     config : RunConfig
     seed : int
     stream : TaskStream
-        Its first sample tells the size of the net.
+    device : torch.device
+        Where the net is.
+    """
+    state = new_state(config, seed, DataShape.of(stream), device)
+    quota = config.settings.training.buffer_size if LEARNERS[config.method].replays else 0
+    state.notes[:0] = [*stream.notes, *small_groups(stream, quota)]
+    return state
+
+
+def new_state(config: RunConfig, seed: int, shape: DataShape, device: torch.device) -> RunState:
+    """Make a learner that has learned nothing.
+
+    Parameters
+    ----------
+    config : RunConfig
+    seed : int
+    shape : DataShape
     device : torch.device
         Where the net is.
     """
     settings = config.settings
     generators = Generators.from_seed(seed)
-    net = _build_net(config, stream, generators.init_seed).to(device)
+    net = _build_net(config, shape, generators.init_seed).to(device)
     learner = LEARNERS[config.method](net, settings.learner, generators)
-    learner.measure, learner.lam = _measure(config, stream), settings.weights.lam
-    learner.image = stream.image
-    buffer_size = settings.training.buffer_size
-    quota = buffer_size if LEARNERS[config.method].replays else 0
+    learner.measure, learner.lam = measure_of(config, shape.class_names), settings.weights.lam
+    learner.image = shape.image
     return RunState(
         learner,
-        ReplayBuffer(buffer_size),
+        ReplayBuffer(settings.training.buffer_size),
         generators,
-        notes=[*stream.notes, *small_groups(stream, quota), *_measure_notes(config, learner)],
+        notes=_measure_notes(config, learner),
     )
 
 
-def _measure(config: RunConfig, stream: TaskStream) -> Measure:
+def measure_of(config: RunConfig, class_names: Sequence[str]) -> Measure:
     """Return the measure of a run, with the favoured classes by number if it needs any."""
     measure = find_measure(config.measure)
     if not measure.needs_favoured:
         return measure
-    number = {name: label for label, name in enumerate(stream.class_names)}
+    number = {name: label for label, name in enumerate(class_names)}
     unknown = [name for name in config.favoured if name not in number]
     raise_all([unknown_name("class", name, number) for name in unknown])
     return measure.favouring([number[name] for name in config.favoured])
@@ -235,13 +277,13 @@ def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
     ]
 
 
-def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
+def _build_net(config: RunConfig, shape: DataShape, seed: int) -> nn.Module:
     """Make the net of a run: an MLP, a convolutional net, or the encoder of its texts."""
     text = config.text
     if text is not None and text.finetune:
         return TextNet(
             kept_encoder(text.encoder),
-            stream.n_classes,
+            len(shape.class_names),
             seed=seed,
             pooling=text.pool,
             token_budget=text.token_budget,
@@ -250,11 +292,10 @@ def _build_net(config: RunConfig, stream: TaskStream, seed: int) -> nn.Module:
         )
     training = config.settings.training
     if training.net == "mlp":
-        n_inputs = stream.tasks[0].train.x[0].numel()
-        return build_mlp(n_inputs, stream.n_classes, training.hidden, seed)
-    if stream.image is None:
+        return build_mlp(shape.inputs, len(shape.class_names), training.hidden, seed)
+    if shape.image is None:
         raise UsageError(
-            f"`net=conv` is for images, and the data '{stream.name}' is not known to be images; "
+            f"`net=conv` is for images, and the data '{shape.name}' is not known to be images; "
             "use `net=mlp`, or a dataset of images"
         )
-    return build_conv(stream.image, stream.n_classes, training.hidden, seed)
+    return build_conv(shape.image, len(shape.class_names), training.hidden, seed)
