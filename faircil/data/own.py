@@ -98,7 +98,7 @@ class OwnData:
     path : str
         A ``.csv`` or ``.tsv`` file with a header row, maybe gzipped, a ``.parquet`` file, or an
         ``.npz`` archive with an array (n,) per column; a numeric array ``x`` (n, d) becomes d
-        columns ``x_0``, ``x_1``, ….
+        columns ``x_0``, ``x_1``, …. Empty: a table in memory, of which this gives the roles.
     label : str
         Column of the class.
     sensitive : tuple of str

@@ -310,7 +310,7 @@ def resolve(
     return RunConfig(
         dataset=dataset or (own.name if own else ""),
         own=own,
-        data_sha256=_digest(Path(own.path)) if own else None,
+        data_sha256=_digest(Path(own.path)) if own and own.path else None,
         method=method,
         weighting=weighting,
         measure=measure,

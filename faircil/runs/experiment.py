@@ -256,7 +256,7 @@ def run(
         for number in range(len(state.per_task), len(stream.tasks)):
             _refuse_unknown(config, state.learner, stream.tasks[number])
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
-            _learn_task(config, state, train.to(device), listener, at_epoch_end)
+            learn_task(config, state, train.to(device), listener, at_epoch_end)
             if held_out is not None:
                 state.held_out.append(held_out.to(device))
             tests = [task.test.to(device) for task in stream.tasks[: number + 1]]
@@ -288,14 +288,27 @@ def _refuse_unknown(config: RunConfig, learner: Learner, task: Task) -> None:
         refuse_unknown(task.test, f"post-processing by {config.postprocess}")
 
 
-def _learn_task(
+def learn_task(
     config: RunConfig,
     state: RunState,
     train: Samples,
-    listener: Listener,
-    at_epoch_end: Callable[[], None],
+    listener: Listener = lambda _: None,
+    at_epoch_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train on one task, epoch by epoch, and keep a part of it in the buffer."""
+    """Train on one task, epoch by epoch, and keep a part of it in the buffer.
+
+    Parameters
+    ----------
+    config : RunConfig
+    state : RunState
+        Between two tasks, or in the middle of this one.
+    train : Samples
+        Training data of the task, on the device of the learner.
+    listener : callable
+        Called after every epoch.
+    at_epoch_end : callable
+        Called after that.
+    """
     learner = state.learner
     task = state.task = _begin_task(config, state, train) if state.task is None else state.task
     trained = learner.training_epochs(config.settings.training.epochs)
@@ -312,8 +325,7 @@ def _learn_task(
         if task.epoch == trained:
             _show_average(task, learner)
             passed = learner.learn(task.material.current)
-            number = len(state.per_task) + 1
-            state.notes += [f"task {number}: {note}" for note in passed.notes]
+            state.notes += [f"task {state.tasks + 1}: {note}" for note in passed.notes]
         else:
             average = _average(config, task, learner, trained)
             with nullcontext() if traits.large else one_thread():
@@ -323,7 +335,7 @@ def _learn_task(
         task.epoch += 1
         task.weights = None if result is None else result.weights
         record = EpochRecord(
-            task=len(state.per_task) + 1,
+            task=state.tasks + 1,
             epoch=task.epoch,
             samples=len(task.material.current),
             trained=len(selection.index),
@@ -346,6 +358,7 @@ def _learn_task(
     state.buffer = learner.remember(train, task.weights, state.buffer)
     learner.end_task(state.buffer)
     state.task = None
+    state.tasks += 1
 
 
 def _begin_task(config: RunConfig, state: RunState, train: Samples) -> TaskInProgress:

@@ -100,6 +100,8 @@ class RunState:
     generators : Generators
     task : TaskInProgress or None
         None between two tasks.
+    tasks : int
+        Tasks that were learned.
     seen : dict
         ``{(y,): n}`` or ``{(y, z): n}``, training samples of the tasks so far.
     held_out : list of Samples
@@ -114,6 +116,7 @@ class RunState:
     buffer: ReplayBuffer
     generators: Generators
     task: TaskInProgress | None = None
+    tasks: int = 0
     seen: dict[tuple[int, ...], int] = field(default_factory=dict)
     held_out: list[Samples] = field(default_factory=list)
     per_task: list[TaskMetrics] = field(default_factory=list)

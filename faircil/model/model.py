@@ -1,0 +1,320 @@
+"""A model: a learner with the names of its classes and groups, which goes on learning.
+
+A run measures a method over a whole stream. A model has no stream: rows come when they come, with
+classes and attribute values that may be new, and in between it predicts. What is learned at once is
+a *lesson*, a task of a run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from faircil.compute import exact_convolutions
+from faircil.data.features import TableEncoder
+from faircil.data.stream import Integers, all_finite
+from faircil.errors import DataError, UsageError
+from faircil.learners import LEARNERS
+from faircil.learners.base import PassRecord
+from faircil.learners.moments import Moments
+from faircil.results.record import EpochRecord
+from faircil.runs.config import RunConfig
+from faircil.runs.experiment import learn_task
+from faircil.runs.state import DataShape, RunState, measure_of, new_state
+from faircil.samples import Samples, group_counts, refuse_unknown
+
+Floats32 = NDArray[np.float32]
+Floats64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """Rows of a class with one attribute value; the value is None where it is unknown."""
+
+    label: str
+    value: str | None
+    rows: int
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a model learned, or forgot, at once.
+
+    Parameters
+    ----------
+    at : str
+        When, in UTC.
+    rows : int
+        Negative if they were forgotten.
+    new_classes : tuple of str
+    groups : tuple of GroupRows
+        What the rows were.
+    seconds : float
+    notes : tuple of str
+    passed : PassRecord or None
+        Weights and losses of all groups afterwards, of a method that learns in one pass.
+    """
+
+    at: str
+    rows: int
+    new_classes: tuple[str, ...]
+    groups: tuple[GroupRows, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    passed: PassRecord | None = None
+
+
+@dataclass
+class Model:
+    """A learner with the names that its numbers stand for.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Method, measure and settings; ``own`` has the roles of columns.
+    seed : int
+    labels : list
+        Classes as the user has them, by number: texts, integers, floats or booleans.
+    values : list of str
+        Attribute values by number.
+    encoder : TableEncoder or None
+        How the columns of a table become inputs; None: inputs are given.
+    image : tuple of int or None
+        Channels, height and width, if inputs are images.
+    inputs : int
+        Number of inputs of a row; 0 before the first lesson.
+    state : RunState or None
+        The learner, and what it keeps; None before the first lesson.
+    lessons : list of Lesson
+    """
+
+    config: RunConfig
+    seed: int = 0
+    labels: list[Hashable] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    encoder: TableEncoder | None = None
+    image: tuple[int, int, int] | None = None
+    inputs: int = 0
+    state: RunState | None = None
+    lessons: list[Lesson] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes by number."""
+        return tuple(map(str, self.labels))
+
+    @property
+    def learner(self) -> Any:
+        """The learner; an error before the first lesson."""
+        return self._learned().learner
+
+    @property
+    def seen(self) -> list[GroupRows]:
+        """Rows of every group that were learned and not forgotten."""
+        return self._groups(self._learned().seen)
+
+    @property
+    def rows_kept(self) -> int:
+        """Rows of data that the model holds: those of the replay buffer."""
+        samples = self._learned().buffer.samples
+        return 0 if samples is None else len(samples)
+
+    def _learned(self) -> RunState:
+        if self.state is None:
+            raise UsageError("the model has learned nothing yet; let it learn rows first")
+        return self.state
+
+    def learn(
+        self,
+        x: Floats32,
+        labels: Sequence[Hashable],
+        values: Sequence[str | None] | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        listener: Callable[[EpochRecord], None] = lambda _: None,
+    ) -> Lesson:
+        """Learn rows; classes and attribute values may be new.
+
+        Nothing changes if that fails.
+
+        Parameters
+        ----------
+        x : ndarray of float32, shape (n, d)
+        labels : sequence, length n
+            Classes.
+        values : sequence of str or None, length n, optional
+            Attribute values, None where they are unknown; no attribute by default.
+        device : torch.device or str
+            Where the learner is; a model stays where it began.
+        listener : callable
+            Called after every epoch.
+        """
+        start = time.perf_counter()
+        after = self._with_names(labels, values)
+        samples = after._samples(x, labels, values)
+        known = len(self.labels)
+        if after.state is None:
+            after._check_first()
+            shape = DataShape(self.config.dataset, samples.x[0].numel(), after.names, self.image)
+            after.inputs = shape.inputs
+            after.state = new_state(self.config, self.seed, shape, torch.device(device))
+        else:
+            # Learners change in place: the copy is what is lost if something fails.
+            after.state = deepcopy(after.state)
+            if len(after.labels) > known:
+                after.state.learner.grow(len(after.labels))
+            after.state.learner.measure = measure_of(self.config, after.names)
+        state = after.state
+        place = next(state.learner.net.parameters()).device
+        records: list[EpochRecord] = []
+
+        def heard(event: Any) -> None:
+            if isinstance(event, EpochRecord):
+                records.append(event)
+                listener(event)
+
+        notes = len(state.notes)
+        with threadpool_limits(1, user_api="blas"), exact_convolutions():
+            learn_task(self.config, state, samples.to(place), heard)
+        lesson = Lesson(
+            at=_now(),
+            rows=len(samples),
+            new_classes=after.names[known:],
+            groups=tuple(after._groups(group_counts(samples))),
+            seconds=time.perf_counter() - start,
+            notes=tuple(state.notes[notes:]),
+            passed=records[-1].passed if records else None,
+        )
+        state.epochs.clear()
+        self._become(after, lesson)
+        return lesson
+
+    def forget(
+        self, x: Floats32, labels: Sequence[Hashable], values: Sequence[str | None] | None = None
+    ) -> Lesson:
+        """Remove rows that were learned: the model is then the one that never saw them.
+
+        Parameters
+        ----------
+        x, labels, values
+            As they were learned.
+        """
+        start = time.perf_counter()
+        state = self._learned()
+        if not isinstance(state.learner, Moments):
+            raise UsageError(
+                f"method '{self.config.method}' cannot forget rows: what it learned from them is "
+                "in its weights; method 'moments' can"
+            )
+        unknown = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        if unknown:
+            raise DataError(
+                f"class(es) {', '.join(map(str, unknown))} were never learned, so nothing of them "
+                "can be forgotten; nothing was changed"
+            )
+        samples = self._samples(x, labels, values)
+        state = deepcopy(state)
+        assert isinstance(state.learner, Moments)
+        passed = state.learner.forget(samples)
+        for key, count in group_counts(samples).items():
+            state.seen[key] -= count
+        after = replace(self, state=state)
+        lesson = Lesson(
+            at=_now(),
+            rows=-len(samples),
+            new_classes=(),
+            groups=tuple(self._groups(group_counts(samples))),
+            seconds=time.perf_counter() - start,
+            passed=passed,
+        )
+        self._become(after, lesson)
+        return lesson
+
+    def probabilities(self, x: Floats32) -> Floats64:
+        """Return the probability of each class, (n, classes), of inputs (n, d)."""
+        scores = self._learned().learner.scores(self._checked(x))
+        found: Floats64 = scores.double().softmax(dim=1).cpu().numpy()
+        return found
+
+    def predict(self, x: Floats32) -> Integers:
+        """Return the number of the most likely class of inputs (n, d), (n,)."""
+        found: Integers = self._learned().learner.predict(self._checked(x)).cpu().numpy()
+        return found
+
+    def _checked(self, x: Floats32) -> torch.Tensor:
+        if x.ndim != 2 or x.shape[1] != self.inputs:
+            raise DataError(
+                f"the inputs have shape {x.shape}, and the model was fitted with {self.inputs} "
+                "inputs a row; give the same columns"
+            )
+        place = next(self._learned().learner.net.parameters()).device
+        inputs = torch.from_numpy(np.ascontiguousarray(x)).to(place)
+        if not all_finite(inputs):
+            raise DataError("the inputs have NaN or infinite values; replace or remove these rows")
+        return inputs
+
+    def _with_names(self, labels: Sequence[Hashable], values: Sequence[str | None] | None) -> Model:
+        """Return the model with new classes and attribute values at the end of the lists."""
+        new_labels = sorted(set(labels) - set(self.labels), key=_order)
+        new_values = sorted({value for value in values or () if value is not None} - {*self.values})
+        return replace(self, labels=[*self.labels, *new_labels], values=[*self.values, *new_values])
+
+    def _samples(
+        self,
+        x: Floats32,
+        labels: Sequence[Hashable],
+        values: Sequence[str | None] | None,
+    ) -> Samples:
+        """Return rows with numbers for names."""
+        number = {label: place for place, label in enumerate(self.labels)}
+        y = torch.tensor([number[label] for label in labels], dtype=torch.int64)
+        z = None
+        if values is not None:
+            code = {value: place for place, value in enumerate(self.values)}
+            z = torch.tensor([-1 if v is None else code.get(v, -1) for v in values])
+        inputs = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+        if self.state is not None:
+            inputs = self._checked(inputs.numpy()).cpu()
+        elif not all_finite(inputs):
+            raise DataError("the inputs have NaN or infinite values; replace or remove these rows")
+        samples = Samples(inputs, y, z)
+        if not LEARNERS[self.config.method].learner.takes_unknown:
+            refuse_unknown(samples, f"training with the method '{self.config.method}'")
+        return samples
+
+    def _check_first(self) -> None:
+        if len(self.labels) < 2:
+            raise DataError(
+                f"the first rows are all of class '{self.names[0]}'; at least two classes are "
+                "needed to begin with"
+            )
+
+    def _groups(self, counts: dict[tuple[int, ...], int]) -> list[GroupRows]:
+        def value(key: tuple[int, ...]) -> str | None:
+            return self.values[key[1]] if len(key) > 1 and key[1] >= 0 else None
+
+        return [GroupRows(self.names[key[0]], value(key), n) for key, n in sorted(counts.items())]
+
+    def _become(self, after: Model, lesson: Lesson) -> None:
+        self.labels, self.values, self.state = after.labels, after.values, after.state
+        self.inputs = after.inputs
+        self.lessons.append(lesson)
+
+
+def _order(label: Any) -> tuple[str, Any]:
+    """Return a key that sorts labels of any types."""
+    number = isinstance(label, int | float | np.number)
+    return ("", label) if number else (type(label).__name__, str(label))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
