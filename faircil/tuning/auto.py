@@ -18,11 +18,17 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from faircil.data.splits import validation_stream
+from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError, collecting, raise_all
+from faircil.moments import PassRecord
 from faircil.report import format_value
 from faircil.results.folder import read_epochs
-from faircil.results.record import RunSummary, over_seeds
+from faircil.results.record import RunSummary, over_seeds, summarise_run
 from faircil.runs.config import Part, RunConfig
+from faircil.runs.experiment import run
 from faircil.runs.state import read_stream
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
@@ -157,7 +163,11 @@ def trials_of(make: Maker) -> Trials:
     make : callable
         Makes the run of a candidate; it raises if the user asked for what the candidate cannot do.
     """
-    stream = read_stream(make(MOMENTS, "validation"), SEED)
+    return trials_on(make, read_stream(make(MOMENTS, "validation"), SEED))
+
+
+def trials_on(make: Maker, stream: TaskStream) -> Trials:
+    """Return the runs that a choice needs on a stream whose test rows are held-out ones."""
     suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
     rows = sum(len(task.test) for task in stream.tasks)
     seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(ENOUGH / rows)))
@@ -178,7 +188,44 @@ def choose(make: Maker, finish: Finish) -> Choice:
     return decide(make, trials, finish(trials.works))
 
 
-def decide(make: Maker, trials: Trials, outcomes: Sequence[Outcome]) -> Choice:
+def choose_in_memory(make: Maker, stream: TaskStream, device: torch.device | str = "cpu") -> Choice:
+    """Choose a method for a stream in memory; nothing is written.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the run of a candidate.
+    stream : TaskStream
+        Held-out training rows take the place of its test rows.
+    device : torch.device or str
+        Where candidates learn.
+    """
+    trials = trials_on(make, validation_stream(stream, SEED))
+    outcomes, last = [], {}
+    for work in trials.works:
+        held_out = validation_stream(stream, work.seed)
+        try:
+            result = run(work.config, work.seed, stream=held_out, device=device)
+        except FaircilError as error:
+            outcomes.append(Outcome(work, None, str(error)))
+            continue
+        summary = summarise_run(result, Path(), "")
+        last[id(summary)] = result.epochs[-1].passed
+        outcomes.append(Outcome(work, summary))
+    return decide(make, trials, outcomes, lambda run: last[id(run)])
+
+
+def last_pass(run: RunSummary) -> PassRecord | None:
+    """Read what a method that learns in one pass recorded of the last task of a run."""
+    return read_epochs(Path(run.dir))[-1].passed
+
+
+def decide(
+    make: Maker,
+    trials: Trials,
+    outcomes: Sequence[Outcome],
+    passed: Callable[[RunSummary], PassRecord | None] = last_pass,
+) -> Choice:
     """Choose the best candidate by its runs on held-out rows.
 
     Parameters
@@ -187,6 +234,8 @@ def decide(make: Maker, trials: Trials, outcomes: Sequence[Outcome]) -> Choice:
     trials : Trials
     outcomes : sequence of Outcome
         Of ``trials.works``.
+    passed : callable
+        Returns what a run recorded of its last task.
     """
     objective = parse_objective(usual_objective(trials.configs[0].measure))
     each, rows = iter(outcomes), trials.rows * len(trials.seeds)
@@ -202,7 +251,7 @@ def decide(make: Maker, trials: Trials, outcomes: Sequence[Outcome]) -> Choice:
         raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
     ranked = sorted(known, key=lambda one: -_score(one, objective))
     chosen, reason = ranked[0].candidate, _why(ranked, objective, rows)
-    if (chance := chance_of(ranked[0])) is not None and chance > CHANCE:
+    if (chance := chance_of(ranked[0], passed)) is not None and chance > CHANCE:
         chosen = with_equal_groups(chosen)
         reason += (
             "; there is no measurable unfairness to mend here: groups that the measure compares "
@@ -249,12 +298,14 @@ def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[Run
     return configs
 
 
-def chance_of(tried: Tried) -> float | None:
+def chance_of(
+    tried: Tried, passed: Callable[[RunSummary], PassRecord | None] = last_pass
+) -> float | None:
     """Return how likely the differences of the groups are by chance, the least over the runs.
 
     None if the method does not know.
     """
-    found = [read_epochs(Path(run.dir))[-1].passed for run in tried.runs]
+    found = [passed(run) for run in tried.runs]
     known = [one.chance for one in found if one is not None and one.chance is not None]
     return min(known, default=None)
 

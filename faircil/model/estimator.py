@@ -1,0 +1,307 @@
+"""A scikit-learn classifier that learns new classes fairly, whenever they come."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.own import OwnData
+from faircil.errors import DataError, FaircilError, raise_all
+from faircil.model.choosing import choose_config
+from faircil.model.model import Floats32, Floats64, Model
+from faircil.model.saved import load_model, save_model
+from faircil.runs.config import RunConfig, resolve
+
+UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
+
+
+class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that keeps learning: new classes at any time, without unfair forgetting.
+
+    Parameters
+    ----------
+    method : str
+        ``auto``: chosen on held-out rows of the first call of ``fit`` or ``partial_fit``, as
+        ``faircil run`` does; or a learner by name, such as ``moments``, ``er`` or ``fsw``.
+    measure : str, optional
+        Fairness measure; by default ``eo`` with sensitive features, else ``eer``.
+    lam : float, optional
+        Weight of the mean loss against the disparity; by default that of the method.
+    settings : mapping, optional
+        Further settings by name, such as ``{"width": 1000}``; see ``faircil list settings``.
+    weighting : str, optional
+        Sample weighting of a replay method, such as ``fsw``.
+    random_state : int, RandomState or None
+    device : str
+        Where the learner is: ``cpu``, ``cuda``.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Classes seen so far, sorted.
+    model_ : Model
+        What was learned.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the rows were a data frame.
+    """
+
+    encoder_: TableEncoder | None
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        measure: str | None = None,
+        lam: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        weighting: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.method = method
+        self.measure = measure
+        self.lam = lam
+        self.settings = settings
+        self.weighting = weighting
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:  # noqa: N803
+        """Learn from nothing.
+
+        Parameters
+        ----------
+        X : array-like or data frame, shape (n, features)
+            Numbers; in a data frame also text, dates, booleans and gaps.
+        y : array-like, shape (n,)
+            Classes.
+        sensitive_features : array-like or data frame, shape (n,) or (n, attributes), optional
+            Several attributes are combined. Missing values are people of an unknown group.
+        """
+        for name in ("model_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        return self._learn(X, y, sensitive_features, first=True)
+
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        classes: Any = None,
+        *,
+        sensitive_features: Any = None,
+    ) -> Self:
+        """Learn further rows, one task of class-incremental learning; classes may be new.
+
+        Parameters
+        ----------
+        X, y, sensitive_features
+            As for :meth:`fit`.
+        classes : array-like, optional
+            Not needed, since classes may come at any time; checked against ``y`` if given.
+        """
+        if classes is not None:
+            others = set(np.asarray(y).tolist()) - set(np.asarray(classes).tolist())
+            if others:
+                raise ValueError(f"y has classes {sorted(others, key=str)} that `classes` lacks")
+        return self._learn(X, y, sensitive_features, first=not hasattr(self, "model_"))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Return the most likely class of each row, (n,)."""
+        check_is_fitted(self)
+        with _as_value_error():
+            numbers = self.model_.predict(self._inputs(X))
+        labels = np.array(self.model_.labels)
+        return labels[numbers]
+
+    def predict_proba(self, X: Any) -> Floats64:  # noqa: N803
+        """Return the probability of each class of ``classes_``, (n, classes)."""
+        check_is_fitted(self)
+        with _as_value_error():
+            found = self.model_.probabilities(self._inputs(X))
+        order = [self.model_.labels.index(label) for label in self.classes_.tolist()]
+        return found[:, order]
+
+    def forget(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:  # noqa: N803
+        """Remove rows that were learned: the model is then the one that never saw them.
+
+        Only method ``moments`` can do that. Rows must be given as they were learned.
+        """
+        check_is_fitted(self)
+        with _as_value_error():
+            self.model_.forget(
+                self._inputs(X), _labels(y), _values(sensitive_features, len(_labels(y)))
+            )
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write what was learned to a folder, without pickle; :meth:`load` reads it."""
+        check_is_fitted(self)
+        save_model(self.model_, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "cpu") -> Self:
+        """Read what :meth:`save` or ``faircil fit`` wrote."""
+        model = load_model(Path(path), device)
+        found = cls(
+            model.config.method,
+            measure=model.config.measure,
+            weighting=model.config.weighting,
+            device=device,
+        )
+        found._take(model)
+        return found
+
+    def _learn(self, X: Any, y: Any, sensitive: Any, *, first: bool) -> Self:  # noqa: N803
+        labels = _labels(y)
+        values = _values(sensitive, len(labels))
+        with _as_value_error():
+            x = self._fitted_inputs(X, y) if first else self._inputs(X)
+            if len(x) != len(labels):
+                raise DataError(f"X has {len(x)} rows and y has {len(labels)}; give as many")
+            model = self._begun(x, labels, values, sensitive) if first else self.model_
+            model.learn(x, labels, values, device=self.device)
+        self._take(model)
+        return self
+
+    def _take(self, model: Model) -> None:
+        self.model_ = model
+        self.encoder_ = model.encoder
+        self.classes_ = np.sort(np.array(model.labels))
+        if not hasattr(self, "n_features_in_"):
+            columns = None if model.encoder is None else model.encoder.names
+            self.n_features_in_ = model.inputs if columns is None else len(columns)
+            if columns is not None:
+                self.feature_names_in_ = np.array(columns, dtype=object)
+
+    def _begun(
+        self,
+        x: Floats32,
+        labels: list[Hashable],
+        values: list[str | None] | None,
+        sensitive: Any,
+    ) -> Model:
+        """Return a model that has learned nothing, with the method chosen if that is wanted."""
+        own = OwnData(path="", label="class", sensitive=attribute_names(sensitive))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        config = choose_config(self._config, own, self.method, x, labels, values, self.device)
+        return Model(config, seed, encoder=self.encoder_)
+
+    def _config(self, own: OwnData, method: str, weighting: str | None, *more: str) -> RunConfig:
+        given = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
+        return resolve(
+            own=own,
+            method=method,
+            weighting=weighting or self.weighting,
+            measure=self.measure,
+            overrides=[*more, *(f"{name}={_written(value)}" for name, value in given.items())],
+        )
+
+    def _fitted_inputs(self, X: Any, y: Any) -> Floats32:  # noqa: N803
+        """Decide how columns become inputs, and return those of the rows."""
+        check_classification_targets(y)
+        table = _as_table(X)
+        if table is None:
+            self.encoder_ = None
+            return self._numbers(X, reset=True)
+        raise_all([m for name in table for m in feature_mistakes(table[name])], DataError)
+        rows = np.arange(len(table))
+        self.encoder_ = fit_encoder(table, rows, rows)
+        self.feature_names_in_ = np.array(table.columns, dtype=object)
+        self.n_features_in_ = table.shape[1]
+        return self.encoder_.inputs(table)
+
+    def _inputs(self, X: Any) -> Floats32:  # noqa: N803
+        """Return the inputs of rows, by what was decided when the first ones came."""
+        table = _as_table(X)
+        if self.encoder_ is None:
+            return self._numbers(X, reset=False)
+        if table is None:
+            values = check_array(X, dtype=None, ensure_all_finite=False)
+            if values.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"X has {values.shape[1]} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
+            table = pd.DataFrame(values, columns=self.feature_names_in_)
+        self.encoder_.check(table)
+        return self.encoder_.inputs(table)
+
+    def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
+        found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)
+        return found
+
+
+def attribute_names(sensitive: Any) -> tuple[str, ...]:
+    """Return the names of sensitive attributes; columns without a name are numbered."""
+    if sensitive is None:
+        return ()
+    table = _as_table(sensitive)
+    if table is not None:
+        return tuple(map(str, table.columns))
+    name = getattr(sensitive, "name", None)
+    width = 1 if np.ndim(sensitive) == 1 else np.shape(sensitive)[1]
+    if name is not None and width == 1:
+        return (str(name),)
+    return tuple(UNNAMED.format(number) for number in range(width))
+
+
+def _as_table(values: Any) -> pd.DataFrame | None:
+    """Return a data frame of pandas; None if it is none of any library."""
+    if isinstance(values, pd.DataFrame):
+        return values
+    to_pandas = getattr(values, "to_pandas", None)  # polars, pyarrow
+    if callable(to_pandas) and np.ndim(values) == 2:
+        found: pd.DataFrame = to_pandas()
+        return found
+    return None
+
+
+def _labels(y: Any) -> list[Hashable]:
+    """Return classes as Python's own values."""
+    found: list[Hashable] = column_or_1d(y, warn=True).tolist()
+    return found
+
+
+def _values(sensitive: Any, rows: int) -> list[str | None] | None:
+    """Return attribute values as texts, several combined, None where one is missing."""
+    if sensitive is None:
+        return None
+    table = _as_table(sensitive)
+    table = pd.DataFrame(sensitive) if table is None else table
+    if len(table) != rows:
+        raise ValueError(f"sensitive_features has {len(table)} rows and y has {rows}; give as many")
+    columns = [table[name].astype(object).tolist() for name in table]
+    return [
+        None if any(pd.isna(value) for value in row) else " × ".join(map(str, row))
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    """Raise faircil's errors as scikit-learn's users expect them."""
+    try:
+        yield
+    except FaircilError as error:
+        raise ValueError(str(error)) from error
