@@ -162,9 +162,9 @@ def exact_convolutions() -> Iterator[None]:
         yield
 
 
-def chunk_size(device: torch.device) -> int:
+def chunk_size(device: torch.device, on_cpu: int = CHUNK) -> int:
     """Return the number of rows per chunk."""
-    return CHUNK if device.type == "cpu" else LARGE_CHUNK
+    return on_cpu if device.type == "cpu" else LARGE_CHUNK
 
 
 def chunks_of(n: int, size: int) -> list[slice]:

@@ -160,6 +160,7 @@ class Moments(Learner):
     options = MomentsOptions
     one_pass = True
     graphable = False
+    chunk = 512  # features are wider than activations usually are
     follows = MEASURES
     takes_unknown = True
 
@@ -218,8 +219,17 @@ class Moments(Learner):
         if evening is None or not len(evening.criterion.matrix):
             return last
         criterion = evening.criterion
-        with torch.no_grad():
-            bound, further = proven_bound(evening), evened_further(evening)
+        bound, further = 0.0, evening
+
+        def look(proof: bool) -> None:
+            nonlocal bound, further
+            if proof:
+                bound = proven_bound(evening)
+            else:
+                further = evened_further(evening)
+
+        with torch.no_grad():  # the longer first
+            map_tasks(look, (False, True), threads=evening.problem.moments.threaded)
         here, there = (criterion.losses_of(one.after) for one in (evening, further))
         price = Price(
             largest=criterion.combine == "largest",

@@ -28,7 +28,9 @@ from faircil.compute import chunks_of, map_chunks, map_tasks
 from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, rows_of_groups, unique_rows
 
-PANEL = 512
+PANEL = 256
+THREADED = 512  # features from which threads share a pass over the sums
+SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
 Key = tuple[int, ...]  # class and attribute values
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
@@ -131,6 +133,11 @@ class GroupMoments:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def threaded(self) -> bool:
+        """Whether a pass over the sums is worth several threads."""
+        return self.device.type == "cpu" and self.width >= THREADED
+
     def add(self, samples: Samples, features: FeatureMap) -> None:
         """Add rows: one pass over them."""
         self.seen.add(samples)
@@ -173,14 +180,19 @@ class GroupMoments:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
         total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
         parts = torch.split(weights, [len(block) for block in self.second])
-        for block, part in zip(self.second, parts, strict=True):
-            total.addmv_(block.T, part)
+        size = SLICE if self.device.type == "cpu" else len(total)
+
+        def add(place: slice) -> None:
+            for block, part in zip(self.second, parts, strict=True):
+                total[place].addmv_(block[:, place].T, part)
+
+        map_chunks(add, len(total), size, threads=self.threaded)
         return self.panels.unpacked(total)
 
     def traces(self, matrix: Tensor) -> Tensor:
         """Return ``tr(matrix · S_c)`` of a symmetric matrix for each cell, (cells,)."""
         flat = self.panels.doubled(matrix)
-        return torch.cat([block @ flat for block in self.second])
+        return torch.cat(map_tasks(lambda block: block @ flat, self.second, threads=self.threaded))
 
     def squares(self, x: Tensor) -> Tensor:
         """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""
@@ -201,7 +213,7 @@ class GroupMoments:
         map_tasks(
             lambda place: self.panels.add_products(found[place], flats[chosen[place]], x),
             range(len(chosen)),
-            threads=self.device.type == "cpu" and self.width >= PANEL,
+            threads=self.threaded,
         )
         return found
 
