@@ -207,11 +207,24 @@ def map_tasks(
 
     with one_thread() as allowed:
         helpers = min(allowed, len(tasks)) - 1
+        if helpers > 0:
+            _outside.set(1)  # all threads are taken; the block before ends what is set here
         waiting = [_pool(helpers).submit(take_tasks) for _ in range(helpers)]
         take_tasks()
         for helper in waiting:
             helper.result()
     return results  # type: ignore[return-value]
+
+
+def share_tasks(
+    work: Callable[[Task], Result], tasks: Sequence[Task], *, threads: bool
+) -> list[Result]:
+    """Do as :func:`map_tasks`, with the threads that were allowed before :func:`one_thread`.
+
+    For large passes among small operations, which run on one thread.
+    """
+    with many_threads():
+        return map_tasks(work, tasks, threads=threads)
 
 
 @cache

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from faircil.compute import chunks_of, map_chunks, map_tasks
+from faircil.compute import chunks_of, map_chunks, map_tasks, share_tasks
 from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, rows_of_groups, unique_rows
 
@@ -186,13 +186,14 @@ class GroupMoments:
             for block, part in zip(self.second, parts, strict=True):
                 total[place].addmv_(block[:, place].T, part)
 
-        map_chunks(add, len(total), size, threads=self.threaded)
+        share_tasks(add, chunks_of(len(total), size), threads=self.threaded)
         return self.panels.unpacked(total)
 
     def traces(self, matrix: Tensor) -> Tensor:
         """Return ``tr(matrix · S_c)`` of a symmetric matrix for each cell, (cells,)."""
         flat = self.panels.doubled(matrix)
-        return torch.cat(map_tasks(lambda block: block @ flat, self.second, threads=self.threaded))
+        found = share_tasks(lambda block: block @ flat, self.second, threads=self.threaded)
+        return torch.cat(found)
 
     def squares(self, x: Tensor) -> Tensor:
         """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""
@@ -210,7 +211,7 @@ class GroupMoments:
                 self.panels.add_products(out, block, x)
             return found
         flats = self._cells()
-        map_tasks(
+        share_tasks(
             lambda place: self.panels.add_products(found[place], flats[chosen[place]], x),
             range(len(chosen)),
             threads=self.threaded,

@@ -30,7 +30,7 @@ With many groups and classes, products of (G, d, C) numbers do not fit. Beyond `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -38,7 +38,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from faircil.compute import chunks_of, map_tasks, one_thread
+from faircil.compute import chunks_of, one_thread, share_tasks
 from faircil.errors import DataError
 from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
@@ -181,18 +181,20 @@ class RidgeProblem:
 
     def solve(self, weights: Floats, *, slopes: bool = True) -> RidgeSolution:
         """Return the solution for weights, (G,), with the losses and, if asked, their slopes."""
+        many = self.moments.width >= WIDE or not self.whole
+        with nullcontext() if many else one_thread():
+            return self._solve(weights, slopes)
+
+    def _solve(self, weights: Floats, with_slopes: bool) -> RidgeSolution:
         size = self.size
         w = torch.tensor(weights, dtype=size.dtype, device=size.device)
         per_row = w / size
-        matrix = self._matrix(weights, per_row)
-        with self._steady():
-            factor = cholesky(matrix)
-            head = torch.cholesky_solve(self.target(per_row).T, factor)
-        del matrix
+        factor = cholesky(self._matrix(weights, per_row))
+        head = torch.cholesky_solve(self.target(per_row).T, factor)
         inverse = inverse_of(factor, threads=self.moments.threaded)
         leverage = per_row * self._by_group(self.moments.traces(inverse)) / size
         del inverse
-        squares, variance, loss_slopes, pairs = self._looked_at(w, head, factor, slopes)
+        squares, variance, slopes, pairs = self._looked_at(w, head, factor, with_slopes)
         each = torch.arange(len(size), device=size.device)
         losses = squares - 2 * (self.first @ head)[each, self.label] / size + 1
         spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
@@ -204,13 +206,9 @@ class RidgeProblem:
             losses=_floats(losses).clip(min=0),
             leverage=_floats(leverage).clip(0, LARGEST),
             errors=_floats((shared / size).sqrt()),
-            loss_slopes=_floats(loss_slopes),
+            loss_slopes=_floats(slopes),
             leverage_slopes=_floats(spread),
         )
-
-    def _steady(self) -> AbstractContextManager[object]:
-        """Let operations whose threads wait for each other have several if that is worth it."""
-        return nullcontext() if self.moments.width >= WIDE or not self.whole else one_thread()
 
     def target(self, per_row: Tensor) -> Tensor:
         """Return ``Bᵀ``, (C, d), for weights of the rows of each group, (G,)."""
@@ -252,8 +250,7 @@ class RidgeProblem:
         slopes, pairs = (torch.full((groups, groups), torch.nan).to(size) for _ in range(2))
         known = seen = head @ self.columns
         if with_slopes:
-            with self._steady():
-                probes = torch.linalg.solve_triangular(factor.T, self.probes, upper=True)
+            probes = torch.linalg.solve_triangular(factor.T, self.probes, upper=True)
             known = torch.cat([seen, probes], dim=1)
         totals, pair_totals = torch.zeros_like(size), torch.zeros_like(size)
         # What the sums over all groups are compared with, see `_between`.
@@ -261,22 +258,21 @@ class RidgeProblem:
         for part in self.parts:
             products = self._products(known, part).div_(size[part, None, None])
             on_head, on_probes = products[:, :, :k], products[:, :, k:]
-            with self._steady():
-                if self.whole:
-                    squares[part] = (on_head * head).sum(dim=(1, 2))
-                variance[part] = self._variance(head, on_head, part)
-                if not with_slopes:
-                    continue
-                mean = (self.first[part] / size[part, None])[:, :, None]
-                rest = torch.baddbmm(on_head, mean, self.columns[self.label[part], None], beta=-1)
-                here = part[:, None], part[None, :]
-                slopes[here] = -2 * self._inner(factor, rest)
-                pairs[here] = self._inner(factor, on_probes) / PROBES
-                if solved is not None:
-                    totals[part] = -2 * self.penalty * (rest * solved[:, :k]).sum(dim=(1, 2))
-                    pair_totals[part] = (on_probes * (probes - self.penalty * solved[:, k:])).sum(
-                        dim=(1, 2)
-                    ) / PROBES
+            if self.whole:
+                squares[part] = (on_head * head).sum(dim=(1, 2))
+            variance[part] = self._variance(head, on_head, part)
+            if not with_slopes:
+                continue
+            mean = (self.first[part] / size[part, None])[:, :, None]
+            rest = torch.baddbmm(on_head, mean, self.columns[self.label[part], None], beta=-1)
+            here = part[:, None], part[None, :]
+            slopes[here] = -2 * self._inner(factor, rest)
+            pairs[here] = self._inner(factor, on_probes) / PROBES
+            if solved is not None:
+                totals[part] = -2 * self.penalty * (rest * solved[:, :k]).sum(dim=(1, 2))
+                pair_totals[part] = (on_probes * (probes - self.penalty * solved[:, k:])).sum(
+                    dim=(1, 2)
+                ) / PROBES
         if solved is not None:
             slopes = self._between(slopes, w, totals)
             pairs = self._between(pairs, w, pair_totals)
@@ -384,8 +380,8 @@ def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
             panel[:, : rows.stop - own.start].addmm_(here[:, : own.stop - own.start].T, here)
         found[own.stop :, own] = panel[:, own.stop - own.start :].T
 
-    map_tasks(invert, range(len(blocks)), threads=True)
-    map_tasks(multiply, range(len(blocks)), threads=True)
+    share_tasks(invert, range(len(blocks)), threads=True)
+    share_tasks(multiply, range(len(blocks)), threads=True)
     return found
 
 
