@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -223,7 +223,7 @@ def share_tasks(
 
     For large passes among small operations, which run on one thread.
     """
-    with many_threads():
+    with many_threads() if threads else nullcontext():
         return map_tasks(work, tasks, threads=threads)
 
 
