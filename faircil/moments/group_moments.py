@@ -32,6 +32,7 @@ PANEL = 256
 THREADED = 512  # features from which threads share a pass over the sums
 SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 Key = tuple[int, ...]  # class and attribute values
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
@@ -274,6 +275,16 @@ class GroupMoments:
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
         map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
+
+
+def penalties_for(moments: GroupMoments) -> list[float]:
+    """Return the relative penalties to choose from: those above the rounding of the sums.
+
+    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    A smaller penalty could not even keep the matrix positive definite.
+    """
+    rounding = torch.finfo(moments.dtype).eps * moments.width
+    return [penalty for penalty in PENALTIES if penalty > rounding]
 
 
 class SeenRows:

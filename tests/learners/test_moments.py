@@ -13,8 +13,9 @@ import torch
 
 from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.learners.moments import PENALTIES, SPENT, Moments, MomentsOptions
-from faircil.moments.evening import equal_shares
+from faircil.learners.moments import SPENT, Moments, MomentsOptions
+from faircil.moments.criterion import equal_shares
+from faircil.moments.group_moments import PENALTIES
 from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig, resolve

@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 from faircil.errors import DataError
 from faircil.moments import group_moments, ridge
 from faircil.moments.classifiers import best_temperature, fit_temperature, left_out_draws
-from faircil.moments.evening import equal_shares
+from faircil.moments.criterion import equal_shares
 from faircil.moments.ridge import RidgeProblem, inverse_of
 from moment_data import (
     SIZES,
