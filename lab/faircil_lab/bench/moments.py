@@ -178,7 +178,7 @@ def measure_removal(workload: MomentsWorkload, removed: int, repeats: int) -> Re
     """Remove rows, others each time, and learn the rest anew, in turns."""
     (train,) = replace(workload, tasks=1).stream()
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(1))
-    parts = iter(order.split(removed))
+    parts = iter(torch.split(order, removed))
     learner = workload.learner()
     learner.learn(train)
     rest = train.take(order[removed:])
@@ -193,8 +193,8 @@ def measure_removal(workload: MomentsWorkload, removed: int, repeats: int) -> Re
 
 def learning_table(costs: Sequence[LearningCost]) -> Table:
     """Make a table of streams, a row for each."""
-    header = ("classes", "groups", "second moments", "tasks", "sums", "weights")
-    header += ("solutions", "objective", "peak memory")
+    header = ["classes", "groups", "second moments", "tasks", "sums", "weights"]
+    header += ["solutions", "objective", "peak memory"]
     return table_of("Many groups", header, map(_learning_texts, costs))
 
 
