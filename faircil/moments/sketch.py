@@ -41,7 +41,7 @@ MEMORY = 2**31  # bytes of exact second moments at most, where their size is not
 COMPRESSED = 3 * 2**29  # and of compressed ones, which leaves room to solve for many groups
 TRACED = 512  # rows whose products with a matrix stay in cache
 LEAST = 50  # directions of a cell; instead of fewer, there are fewer features
-SOLVING = 8  # matrices (d, d) that a solution takes beside the moments
+SOLVING = 10  # matrices (d, d) that two solutions at once take beside the moments
 
 
 @dataclass
