@@ -28,11 +28,10 @@ from faircil.learners.base import (
 )
 from faircil.moments import GroupChange, Price
 from faircil.moments.classifiers import discriminants, fit_temperature, lda, nearest_mean
+from faircil.moments.criterion import Blocks, Criterion, grouped, groups_of, shares_of
 from faircil.moments.evening import (
     MOST,
     TOLERANCE,
-    Blocks,
-    Criterion,
     Evening,
     even_out,
     evened_further,
@@ -41,12 +40,13 @@ from faircil.moments.evening import (
 from faircil.moments.features import (
     Activations,
     FeatureMap,
+    FeatureNet,
     Patches,
     RandomRelu,
     Raw,
     Trained,
 )
-from faircil.moments.group_moments import GroupMoments, Key
+from faircil.moments.group_moments import GroupMoments, Key, penalties_for
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
@@ -54,7 +54,6 @@ from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
 
 BY_MEANS = ("nearest-mean", "lda")
-PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
 FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
@@ -113,39 +112,6 @@ class MomentsOptions(Options):
         return value
 
 
-class FeatureNet(nn.Module):
-    """Fixed features and a linear head over all classes.
-
-    Parameters
-    ----------
-    features : Module
-        Maps inputs to features, (n, d).
-    classes : int
-    """
-
-    seen: Tensor
-
-    def __init__(self, features: FeatureMap, classes: int) -> None:
-        super().__init__()
-        self.features = features
-        self.head = nn.Linear(features.width, classes, bias=False)
-        nn.init.zeros_(self.head.weight)
-        self.register_buffer("seen", torch.zeros(classes, dtype=torch.bool))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return scores, (n, classes); −inf for classes that were not seen."""
-        scores: Tensor = self.head(self.features(x))
-        return scores.masked_fill(~self.seen, -torch.inf)
-
-    def show(self, classes: Integers, head: Tensor) -> None:
-        """Take the columns of a head, (d, C), as the weights of these classes."""
-        with torch.no_grad():
-            chosen = torch.tensor(classes, device=self.seen.device)
-            self.head.weight.zero_()
-            self.head.weight.index_copy_(0, chosen, head.T.to(self.head.weight.dtype))
-            self.seen.fill_(False).index_fill_(0, chosen, True)
-
-
 class Moments(Learner):
     """Sum the moments of each group in one pass, and solve for weights that even their losses.
 
@@ -160,6 +126,7 @@ class Moments(Learner):
     options = MomentsOptions
     one_pass = True
     graphable = False
+    chunk = 512  # features are wider than activations usually are
     follows = MEASURES
     takes_unknown = True
 
@@ -218,8 +185,17 @@ class Moments(Learner):
         if evening is None or not len(evening.criterion.matrix):
             return last
         criterion = evening.criterion
-        with torch.no_grad():
-            bound, further = proven_bound(evening), evened_further(evening)
+        bound, further = 0.0, evening
+
+        def look(proof: bool) -> None:
+            nonlocal bound, further
+            if proof:
+                bound = proven_bound(evening)
+            else:
+                further = evened_further(evening)
+
+        with torch.no_grad():  # the longer first
+            map_tasks(look, (False, True), threads=evening.problem.moments.threaded)
         here, there = (criterion.losses_of(one.after) for one in (evening, further))
         price = Price(
             largest=criterion.combine == "largest",
@@ -420,50 +396,3 @@ class Moments(Learner):
         return plan.made_to_fit(
             self.settings.rank, free_memory(train.x.device), fixed=wanted is not None
         )
-
-
-def penalties_for(moments: GroupMoments) -> list[float]:
-    """Return the relative penalties to choose from: those above the rounding of the sums.
-
-    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
-    A smaller penalty could not even keep the matrix positive definite.
-    """
-    rounding = torch.finfo(moments.dtype).eps * moments.width
-    return [penalty for penalty in PENALTIES if penalty > rounding]
-
-
-def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:
-    """Return the groups in order, and the group of each cell that has rows."""
-    cells = [key if by_attribute else key[:1] for key in moments.keys]
-    keys = sorted(set(cells))
-    return keys, [keys.index(key) for key in cells]
-
-
-def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
-    """Return p, (G,): equal over classes, and over the groups of a class with a known attribute.
-
-    Groups without one count by their part of the rows of the class.
-    """
-    share: Floats = groups.size / np.bincount(label, groups.size)[label]
-    rest = np.ones(label.max() + 1)
-    unknown = np.setdiff1d(np.arange(len(label)), known)
-    np.subtract.at(rest, label[unknown], share[unknown])
-    share /= len(rest)
-    _, index, number = np.unique(label[known], return_inverse=True, return_counts=True)
-    share[known] = rest[label[known]] / (len(rest) * number[index])
-    return share
-
-
-def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:
-    """Describe groups of cells as a measure needs them."""
-    size: Integers = np.bincount(group, moments.count).astype(np.int64)
-    attribute = np.array([key[1:] or (0,) for key in keys], dtype=np.int64)
-    same = (attribute[:, None, :] == attribute[None, :, :]).all(axis=2)
-    return Groups(
-        label=np.array([key[0] for key in keys], dtype=np.int64),
-        attribute=attribute[:, 0] if attribute.shape[1] == 1 else attribute,
-        current=np.ones(len(keys), dtype=bool),
-        size=size,
-        seen=size,
-        seen_with_attribute=same @ size,
-    )

@@ -24,12 +24,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from faircil.compute import chunks_of, map_chunks, map_tasks
+from faircil.compute import chunks_of, map_chunks, map_tasks, share_tasks
 from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, rows_of_groups, unique_rows
 
-PANEL = 512
+PANEL = 256
+THREADED = 512  # features from which threads share a pass over the sums
+SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 Key = tuple[int, ...]  # class and attribute values
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
@@ -131,6 +134,11 @@ class GroupMoments:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def threaded(self) -> bool:
+        """Whether a pass over the sums is worth several threads."""
+        return self.device.type == "cpu" and self.width >= THREADED
+
     def add(self, samples: Samples, features: FeatureMap) -> None:
         """Add rows: one pass over them."""
         self.seen.add(samples)
@@ -173,14 +181,20 @@ class GroupMoments:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
         total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
         parts = torch.split(weights, [len(block) for block in self.second])
-        for block, part in zip(self.second, parts, strict=True):
-            total.addmv_(block.T, part)
+        size = SLICE if self.device.type == "cpu" else len(total)
+
+        def add(place: slice) -> None:
+            for block, part in zip(self.second, parts, strict=True):
+                total[place].addmv_(block[:, place].T, part)
+
+        share_tasks(add, chunks_of(len(total), size), threads=self.threaded)
         return self.panels.unpacked(total)
 
     def traces(self, matrix: Tensor) -> Tensor:
         """Return ``tr(matrix · S_c)`` of a symmetric matrix for each cell, (cells,)."""
         flat = self.panels.doubled(matrix)
-        return torch.cat([block @ flat for block in self.second])
+        found = share_tasks(lambda block: block @ flat, self.second, threads=self.threaded)
+        return torch.cat(found)
 
     def squares(self, x: Tensor) -> Tensor:
         """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""
@@ -198,10 +212,10 @@ class GroupMoments:
                 self.panels.add_products(out, block, x)
             return found
         flats = self._cells()
-        map_tasks(
+        share_tasks(
             lambda place: self.panels.add_products(found[place], flats[chosen[place]], x),
             range(len(chosen)),
-            threads=self.device.type == "cpu" and self.width >= PANEL,
+            threads=self.threaded,
         )
         return found
 
@@ -261,6 +275,16 @@ class GroupMoments:
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
         map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
+
+
+def penalties_for(moments: GroupMoments) -> list[float]:
+    """Return the relative penalties to choose from: those above the rounding of the sums.
+
+    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    A smaller penalty could not even keep the matrix positive definite.
+    """
+    rounding = torch.finfo(moments.dtype).eps * moments.width
+    return [penalty for penalty in PENALTIES if penalty > rounding]
 
 
 class SeenRows:

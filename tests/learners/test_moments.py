@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.learners.moments import PENALTIES, SPENT, Moments, MomentsOptions
-from faircil.moments.evening import equal_shares
+from faircil.learners.moments import SPENT, Moments, MomentsOptions
+from faircil.moments.criterion import equal_shares
+from faircil.moments.group_moments import PENALTIES
 from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig, resolve
@@ -95,6 +97,14 @@ def test_a_class_can_be_forgotten_whole() -> None:
     learner.forget(second.take(second.y == label))
     assert learner.logits(first.x)[:, label].eq(-torch.inf).all()
     assert not learner.predict(first.x).eq(label).any()
+
+
+def test_one_pass_makes_no_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # torch imports so much with its first optimizer that it takes longer than a small run.
+    monkeypatch.setattr(torch.optim, "SGD", None)
+    learner, first = learner_of(**EXACT), tasks()[0]
+    learner.begin_task(first, ReplayBuffer(0))
+    learner.learn(first)
 
 
 def test_nothing_learned_nothing_to_forget() -> None:

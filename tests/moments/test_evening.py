@@ -7,14 +7,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from faircil.moments.evening import (
-    Blocks,
-    Criterion,
-    equal_shares,
-    even_out,
-    evened_further,
-    proven_bound,
-)
+from faircil.moments.criterion import Blocks, Criterion, equal_shares
+from faircil.moments.evening import even_out, evened_further, proven_bound
 from faircil.moments.ridge import RidgeProblem
 from faircil.samples import Samples
 from faircil.weighting.groups import Floats, Groups

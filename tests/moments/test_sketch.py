@@ -160,7 +160,7 @@ def test_a_width_that_is_not_given_shrinks_to_the_memory(
 
 def test_what_cannot_fit_is_refused_with_what_would() -> None:
     with pytest.raises(
-        UsageError, match=r"100,000 features need 671 GiB .* 20 groups .* 8 GiB are free; up to"
+        UsageError, match=r"100,000 features need 745 GiB .* 20 groups .* 8 GiB are free; up to"
     ) as caught:
         Plan(100_000, 20).made_to_fit("full", 2**33, fixed=True)
     exact, compressed = (

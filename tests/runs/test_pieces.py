@@ -32,7 +32,7 @@ def test_only_the_chosen_pieces_belong_to_a_run() -> None:
     modules = modules_of(small_config("agem", measure="eer"))
     assert {
         "faircil.runs.experiment", "faircil.runs.state", "faircil.learners.base",
-        "faircil.learners.agem", "faircil.data.images", "faircil.data.stream", "faircil.samples",
+        "faircil.learners.replay", "faircil.data.images", "faircil.data.stream", "faircil.samples",
         "faircil.weighting.measures", "faircil.weighting.solver.exact", "faircil.metrics",
     } <= modules  # fmt: skip
     others = {"faircil.learners.icarl", "faircil.data.bios", "faircil.weighting.solver.first_order"}
