@@ -35,6 +35,11 @@ class Dataset:
     manual_files : ManualFiles or None
         Files that the user has to provide. Without these and without a source, the dataset is
         embedded in its code.
+    base : str or None
+        The dataset that it is a variant of: its shipped settings are those of that one.
+    arrange : callable or None
+        Maps the stream of tasks and the seed to the stream that a learner meets: rows that come in
+        other tasks, classes that come back. None: the stream as it is.
     """
 
     load: Loaded[Callable[[int], Parts]] = Loaded()
@@ -44,6 +49,8 @@ class Dataset:
     classes_per_task: int = 2
     texts: bool = False
     manual_files: ManualFiles | None = None
+    base: str | None = None
+    arrange: Callable[[TaskStream, int], TaskStream] | None = None
 
     @property
     def folder(self) -> str | None:
@@ -161,7 +168,7 @@ def load_dataset(
         classes_per_task or row.classes_per_task,
         shuffled_classes(n_classes, seed) if shuffle_classes else None,
     )
-    return TaskStream(
+    stream = TaskStream(
         name,
         cut_into_tasks(parts.train, parts.test, tasks),
         parts.class_names,
@@ -172,3 +179,4 @@ def load_dataset(
         parts.copies,
         parts.image,
     )
+    return stream if row.arrange is None else row.arrange(stream, seed)

@@ -285,7 +285,9 @@ def resolve(
         mistakes += attribute_mistakes("post-processing, which `held_out` is for,", dataset, own)
     texts = has_texts(dataset, own)
     given = parse_overrides(overrides, method, mistakes, texts=texts)
-    values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
+    row = DATASETS.get(dataset or "")
+    shipped_for = (row.base if row else None) or dataset  # a variant has the settings of its base
+    values = shipped_settings(shipped_for, method, weighting, measure, texts=texts, given=given)
     values.update(given)
     if own and (named := fields_of(DataSettings).keys() & values.keys()):
         mistakes.append(
@@ -364,6 +366,8 @@ def pieces_of(config: RunConfig) -> list[object]:
     ]
     if (rule := getattr(config.settings.learner, "buffer_rule", None)) is not None:
         pieces.append(RULES[rule])
+    if config.own is None and (arrange := DATASETS[config.dataset].arrange) is not None:
+        pieces.append(arrange)
     if config.postprocess != "none":
         pieces.append(POSTPROCESSES[config.postprocess])
     for name, metric in METRICS.items():  # every run has all of them
