@@ -72,12 +72,13 @@ class DarkReplay(Replay):
         """Add samples of each group; stored logits need all old ones to stay where they are."""
         after, old = super().remember(train, weights, buffer), buffer.samples
         assert after.samples is not None
-        if self.settings.logits == "stored" and old is not None:
-            if not torch.equal(after.samples.take(slice(len(old))).x, old.x):
-                raise DataError(
-                    "classes came back whose new samples replace others in the buffer, and "
-                    "`logits=stored` keeps the logits of those; use `logits=task-end`"
-                )
+        if self.settings.logits == "task-end" or old is None:
+            return after
+        if not torch.equal(after.samples.take(slice(len(old))).x, old.x):
+            raise DataError(
+                "classes came back whose new samples replace others in the buffer, and "
+                "`logits=stored` keeps the logits of those; use `logits=task-end`"
+            )
         return after
 
     def loss(self, batch: Batch) -> Tensor:

@@ -29,7 +29,8 @@ from faircil.compute import chunks_of, map_chunks, map_tasks
 from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
-PANEL = 512
+PANEL = 256
+SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
 Key = tuple[int, ...]  # class and attribute values
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
@@ -200,14 +201,22 @@ class GroupMoments:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
         total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
         parts = torch.split(weights, [len(block) for block in self.second])
-        for block, part in zip(self.second, parts, strict=True):
-            total.addmv_(block.T, part)
+        on_cpu = self.device.type == "cpu"
+
+        def add(place: slice) -> None:
+            for block, part in zip(self.second, parts, strict=True):
+                total[place].addmv_(block[:, place].T, part)
+
+        map_chunks(add, len(total), SLICE if on_cpu else len(total), threads=on_cpu)
         return self.panels.unpacked(total)
 
     def traces(self, matrix: Tensor) -> Tensor:
         """Return ``tr(matrix · S_c)`` of a symmetric matrix for each cell, (cells,)."""
         flat = self.panels.doubled(matrix)
-        return torch.cat([block @ flat for block in self.second])
+        found = map_tasks(
+            lambda block: block @ flat, self.second, threads=self.device.type == "cpu"
+        )
+        return torch.cat(found)
 
     def squares(self, x: Tensor) -> Tensor:
         """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""

@@ -366,8 +366,6 @@ def pieces_of(config: RunConfig) -> list[object]:
     ]
     if (rule := getattr(config.settings.learner, "buffer_rule", None)) is not None:
         pieces.append(RULES[rule])
-    if config.own is None and (arrange := DATASETS[config.dataset].arrange) is not None:
-        pieces.append(arrange)
     if config.postprocess != "none":
         pieces.append(POSTPROCESSES[config.postprocess])
     for name, metric in METRICS.items():  # every run has all of them
