@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,11 @@ class Dataset:
     manual_files: ManualFiles | None = None
     base: str | None = None
     arrange: Callable[[TaskStream, int], TaskStream] | None = None
+
+    def variant(self, base: str, **changes: Any) -> Dataset:
+        """Return a variant of this dataset, whose name is ``base``."""
+        # Reading `load` as an attribute would import it.
+        return replace(self, load=vars(self)["load"], base=base, **changes)
 
     @property
     def folder(self) -> str | None:

@@ -181,10 +181,9 @@ class Variant:
 
     def of(self, base: str) -> Dataset:
         """Return the variant of a dataset."""
-        return replace(
-            DATASETS[base],
+        return DATASETS[base].variant(
+            base,
             summary=f"{base}: {self.words}",
-            base=base,
             arrange=self.arrange,
             classes_per_task=self.classes_per_task,
         )

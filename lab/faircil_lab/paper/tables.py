@@ -314,8 +314,8 @@ STREAMS_TABLE = ComparisonTable(
         *(Pair(NARROW_MOMENTS.name, other.name) for other in REPLAYING),
         *(Pair(one.name, NARROW_MOMENTS.name) for one in (*FADING, *AGAINST_NOISE)),
     ),
-    "Each dataset first as it is, two classes per task and clean labels, then changed in one thing. "
-    "*Drift*: half of the training data comes as ever, in five tasks; then every class comes back "
+    "Each dataset first as it is, two classes per task and right labels, then changed in one "
+    "thing. *Drift*: half of the training data comes as ever, in five tasks; then every class comes back "
     "in five more, upside down, and is tested on that from then on. `decay` is what earlier rows of"
     " a group (class and attribute value) count once a task brings new rows of it. *Other tasks*: "
     "so many samples of each class come in any of the other tasks; a class is tested from its own "
