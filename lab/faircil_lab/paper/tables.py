@@ -315,17 +315,17 @@ STREAMS_TABLE = ComparisonTable(
         *(Pair(one.name, NARROW_MOMENTS.name) for one in (*FADING, *AGAINST_NOISE)),
     ),
     "Each dataset first as it is, two classes per task and right labels, then changed in one "
-    "thing. *Drift*: half of the training data comes as ever, in five tasks; then every class comes back "
-    "in five more, upside down, and is tested on that from then on. `decay` is what earlier rows of"
-    " a group (class and attribute value) count once a task brings new rows of it. *Other tasks*: "
-    "so many samples of each class come in any of the other tasks; a class is tested from its own "
-    "task on, and may be predicted earlier. *Wrong labels*: any other class is as likely; a sample"
-    " comes in the task of its label and keeps its attribute value, and test labels are right. "
-    "*Chunks without borders*: classes fade in and out one after the other, two at a time, and a "
-    "learner is given 25 equal chunks, each of them as if it were a task; a class is tested from "
-    "the chunk with its first sample on. `accuracy` and disparity are means over the evaluations "
-    "after each task or chunk, `final_accuracy` and `worst_group` are of the final model. Distorted"
-    " copies of a digit come in the same task with the same label. Replay keeps 32 samples of each "
-    "group, a random draw from all that it saw of the group. All settings are the shipped ones of "
-    "the dataset, with 400 features. " + " ".join((EER_NOTE, EO_NOTE)),
+    "thing. *Drift*: half of the training data comes as ever, in five tasks; then every class "
+    "comes back in five more, upside down, and is tested on that from then on. `decay` is what "
+    "earlier rows of a group (class and attribute value) count once a task brings new rows of it. "
+    "*Other tasks*: so many samples of each class come in any of the other tasks; a class is "
+    "tested from its own task on, and may be predicted earlier. *Wrong labels*: any other class is"
+    " as likely; a sample comes in the task of its label and keeps its attribute value, and test "
+    "labels are right. *Chunks without borders*: classes fade in and out one after the other, two "
+    "at a time, and a learner is given 25 equal chunks, each of them as if it were a task; a class"
+    " is tested from the chunk with its first sample on. `accuracy` and disparity are means over "
+    "the evaluations after each task or chunk, `final_accuracy` and `worst_group` are of the final"
+    " model. Distorted copies of a digit come in the same task with the same label. Replay keeps "
+    "32 samples of each group, a random draw from all that it saw of the group. All settings are "
+    "the shipped ones of the dataset, with 400 features. " + " ".join((EER_NOTE, EO_NOTE)),
 )
