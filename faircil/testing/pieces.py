@@ -286,7 +286,8 @@ def check_buffer_rule(rule: str | BufferRule | RuleFunction) -> None:
 
 
 def _samples(stream: TaskStream) -> list[Samples]:
-    return list(chain.from_iterable((task.train, task.test) for task in stream.tasks))
+    parts = chain.from_iterable((task.train, task.test) for task in stream.tasks)
+    return [samples for samples in parts if len(samples)]
 
 
 def shares_out_its_classes(name: str) -> None:
