@@ -157,7 +157,7 @@ class BalancedReplay(Replay):
         assert added.samples is not None
         _, group = unique_rows(added.samples.keys())
         rows = in_turn(group, self.generators.buffer)[:size].sort().values
-        return ReplayBuffer(buffer.quota, added.samples.take(rows))
+        return replace(added, quota=buffer.quota, samples=added.samples.take(rows))
 
     def end_task(self, buffer: ReplayBuffer) -> None:
         """Train the last layer on the buffer, which already contains the task."""

@@ -24,6 +24,7 @@ from faircil.learners.base import (
     PassRecord,
     Positive,
     Samples,
+    Share,
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
@@ -96,6 +97,9 @@ class MomentsOptions(Options):
     """differences of this many standard errors are left as they are"""
     arithmetic: Literal["float32", "float64"] = "float32"
     """of the moments and their solution"""
+    decay: Share = 1.0
+    """what earlier rows of a group count, by what they did, once a task brings new rows of it; for
+    classes that come back changed. Rows of such groups cannot be removed then"""
 
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod
@@ -140,7 +144,7 @@ class Moments(Learner):
         self.evening: Evening | None = None
         self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
         self.ridge = 0.0
-        self.rows_at_choice = 0  # when the penalty was chosen
+        self.rows_at_choice = 0.0  # when the penalty was chosen
         self.temperature = 1.0
         self.told_of_copies = False
 
@@ -169,8 +173,12 @@ class Moments(Learner):
             self.plan = self._planned(train)
             with torch.no_grad():
                 self._begin(self._features(train), train.x.device)
-        record = self._change(lambda moments: moments.add(train, self.net.features))
-        return replace(record, notes=self._notes(train))
+
+        def add(moments: GroupMoments) -> None:
+            moments.fade(train, self.settings.decay)
+            moments.add(train, self.net.features)
+
+        return replace(self._change(add), notes=self._notes(train))
 
     def forget(self, rows: Samples) -> PassRecord:
         """Remove rows that were learned: the solution is then the one that never saw them.

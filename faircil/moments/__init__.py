@@ -25,7 +25,7 @@ class GroupChange:
     attribute : tuple of int
         Attribute values; empty if groups are classes. A negative one is unknown.
     samples : int
-        Seen so far.
+        Seen so far; those that have decayed by what they still count, rounded.
     weight : float
         By the weight that it would have if all groups of a class counted equally.
     before, after : float

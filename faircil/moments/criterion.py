@@ -234,7 +234,8 @@ def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], li
 
 def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:
     """Describe groups of cells as a measure needs them."""
-    size: Integers = np.bincount(group, moments.count).astype(np.int64)
+    # With decay, rows are counted by their weights; the newest make it at least one.
+    size: Integers = np.bincount(group, moments.count).round().astype(np.int64)
     attribute = np.array([key[1:] or (0,) for key in keys], dtype=np.int64)
     same = (attribute[:, None, :] == attribute[None, :, :]).all(axis=2)
     return Groups(

@@ -9,7 +9,8 @@ A *cell* is a class with the values of the sensitive attributes. With features Ï
   sum over cells is a single pass over memory.
 
 All of them are sums over rows. So the order of rows, batches, tasks and workers does not matter,
-and what is removed leaves no trace but rounding.
+and what is removed leaves no trace but rounding. Rows that came earlier may count less: n, s and S
+are then weighted sums, and n is no whole number.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch.nn.functional import pad
 
 from faircil.compute import chunks_of, map_chunks, map_tasks, share_tasks
 from faircil.errors import DataError, UsageError
-from faircil.samples import Samples, rows_of_groups, unique_rows
+from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256
 THREADED = 512  # features from which threads share a pass over the sums
@@ -126,10 +127,11 @@ class GroupMoments:
     def __post_init__(self) -> None:
         self.panels = Panels(self.width)
         self.keys: list[Key] = []
-        self.count: list[int] = []
+        self.count: list[float] = []
         self.first: list[Tensor] = []  # (d,) each
         self.second: list[Tensor] = []  # blocks of cells that were new together, (cells, size)
         self.seen = SeenRows()
+        self.faded: set[Key] = set()  # cells with rows that count less than others
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -152,10 +154,34 @@ class GroupMoments:
         DataError
             If some of the rows were never added with this class and these attribute values, or
             are removed already; then nothing changes.
+        UsageError
+            If earlier rows of their cells count less than later ones.
         """
+        faded = self.faded.intersection(group_counts(samples))
+        if faded:
+            raise UsageError(
+                f"rows of the groups {', '.join(map(str, sorted(faded)))} (class, attribute "
+                "values) cannot be removed: their earlier rows count less than later ones, by an "
+                "age that is not kept; learn with `decay=1` to remove rows later"
+            )
         self.seen.remove(samples)
         self._sum(samples, features, sign=-1)
         self._close()
+
+    def fade(self, samples: Samples, factor: float) -> None:
+        """Let rows that are there count ``factor`` times what they did, in the cells of samples.
+
+        Cells that get no new row stay as they are: there is nothing to take their place.
+        """
+        if factor == 1:
+            return
+        new = group_counts(samples)
+        for place, key in enumerate(self.keys):
+            if key in new:
+                self.faded.add(key)
+                self._fade_second(place, factor)
+                self.count[place] *= factor
+                self.first[place] *= factor
 
     def merge(self, other: GroupMoments) -> None:
         """Add the sums of other rows, made with the same features."""
@@ -170,6 +196,7 @@ class GroupMoments:
                 "exact and the others compressed; make all of them in the same way"
             )
         self.seen.merge(other.seen)
+        self.faded |= other.faded
         self._open([key for key in other.keys if key not in self.keys])
         for theirs, key in enumerate(other.keys):
             place = self.keys.index(key)
@@ -245,6 +272,10 @@ class GroupMoments:
     def _merge_second(self, cell: int, other: GroupMoments, theirs: int) -> None:
         """Add the second moments of another cell, before n and s change."""
         self._cells()[cell].add_(other._cells()[theirs].to(self.device))
+
+    def _fade_second(self, cell: int, factor: float) -> None:
+        """Multiply the second moments of a cell."""
+        self._cells()[cell].mul_(factor)
 
     def _close(self) -> None:
         """Drop cells without rows."""

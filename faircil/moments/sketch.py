@@ -170,7 +170,19 @@ class SketchedMoments(GroupMoments):
         self._add_rows(cell, rows, first / other.count[theirs], other.count[theirs])
         self.shed[cell] += other.shed[theirs]
 
-    def _add_rows(self, cell: int, centred: Tensor, mean: Tensor, number: int) -> None:
+    def _fade_second(self, cell: int, factor: float) -> None:
+        """Multiply S̃ of a cell by a factor, and that of no other.
+
+        Its part t_c/t of E shrinks. E is then ``t'/t`` times what it was, and ``t_j/t' · t'/t``
+        leaves every other cell its part. The bound holds as well: both sides shrink alike.
+        """
+        self.rows[cell] = self.rows[cell] * factor**0.5
+        whole = sum(self.shed)
+        self.shed[cell] *= factor
+        if whole:
+            self.rest *= sum(self.shed) / whole
+
+    def _add_rows(self, cell: int, centred: Tensor, mean: Tensor, number: float) -> None:
         """Add ``number`` rows, given by their mean and rows with their centred second moments."""
         before = self.count[cell]
         if before:

@@ -60,13 +60,16 @@ def _process(
     notes: dict[str, None] = {}
     for saved in tasks:
         fair = fair_predictions(saved.probabilities, saved.sensitive, epsilon, run.seed)
+        # As in the run: without new classes in every task, forgetting is not defined.
+        followed = per_task and len(np.unique(saved.task)) == len(per_task) + 1
+        before = per_task[-1] if followed else None
         per_task.append(
             evaluate(
                 saved.y_true,
                 fair.y_pred,
                 task=saved.task,
                 sensitive=saved.sensitive,
-                before=per_task[-1] if per_task else None,
+                before=before,
                 favoured=favoured,
             )
         )

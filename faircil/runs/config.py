@@ -285,7 +285,9 @@ def resolve(
         mistakes += attribute_mistakes("post-processing, which `held_out` is for,", dataset, own)
     texts = has_texts(dataset, own)
     given = parse_overrides(overrides, method, mistakes, texts=texts)
-    values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
+    row = DATASETS.get(dataset or "")
+    shipped_for = (row.base if row else None) or dataset  # a variant has the settings of its base
+    values = shipped_settings(shipped_for, method, weighting, measure, texts=texts, given=given)
     values.update(given)
     if own and (named := fields_of(DataSettings).keys() & values.keys()):
         mistakes.append(

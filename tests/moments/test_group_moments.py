@@ -158,6 +158,54 @@ def test_nothing_can_be_removed_from_nothing() -> None:
         GroupMoments(WIDTH).remove(grouped_samples().take(slice(2)), features)
 
 
+def test_faded_rows_count_by_their_age_and_only_where_new_ones_came() -> None:
+    oldest, older = grouped_samples(), grouped_samples({(0, 0): 8, (1, 1): 5}, seed=1)
+    newest = grouped_samples({(0, 0): 3}, seed=2)
+    moments = moments_of(oldest)
+    for part in (older, newest):
+        moments.fade(part, 0.25)
+        moments.add(part, features)
+    weight = {(0, 0): (1 / 16, 1 / 4, 1), (1, 1): (1 / 4, 1, 0)}
+    for key, (n, first, second) in dense(moments).items():
+        parts = [dense(moments_of(part)).get(key) for part in (oldest, older, newest)]
+        pairs = [
+            (w, part) for w, part in zip(weight.get(key, (1, 0, 0)), parts, strict=True) if part
+        ]
+        assert n == sum(w * part[0] for w, part in pairs)
+        torch.testing.assert_close(first, sum(w * part[1] for w, part in pairs), **SAME)
+        torch.testing.assert_close(second, sum(w * part[2] for w, part in pairs), **SAME)
+
+
+def test_without_decay_not_a_bit_changes() -> None:
+    samples, more = grouped_samples(), grouped_samples(seed=1)
+    moments, plain = moments_of(samples), moments_of(samples, more)
+    moments.fade(more, 1.0)
+    moments.add(more, features)
+    for mine, theirs in zip(dense(moments).values(), dense(plain).values(), strict=True):
+        assert all(
+            torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+            for a, b in zip(mine, theirs, strict=True)
+        )
+    assert not moments.faded
+
+
+def test_rows_of_faded_groups_are_not_removed_and_others_are() -> None:
+    samples, more = grouped_samples(), grouped_samples({(0, 0): 4}, seed=1)
+    moments, other = moments_of(samples), GroupMoments(WIDTH, torch.float64)
+    moments.fade(more, 0.5)
+    moments.add(more, features)
+    before = dense(moments)[0, 0][1].clone()
+    with pytest.raises(UsageError, match=r"groups \(0, 0\) .* cannot be removed.*`decay=1`"):
+        moments.remove(samples, features)
+    assert torch.equal(dense(moments)[0, 0][1], before)
+    whole = samples.take((samples.keys() == torch.tensor([2, 1])).all(dim=1))
+    moments.remove(whole, features)
+    assert (2, 1) not in moments.keys
+    other.merge(moments)
+    with pytest.raises(UsageError, match="cannot be removed"):
+        other.remove(more, features)
+
+
 def test_moments_of_other_features_are_not_merged() -> None:
     with pytest.raises(UsageError, match=r"7 features in torch\.float32 cannot be merged"):
         GroupMoments(WIDTH, torch.float64).merge(GroupMoments(WIDTH))

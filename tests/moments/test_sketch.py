@@ -171,3 +171,17 @@ def test_what_cannot_fit_is_refused_with_what_would() -> None:
     assert Plan(exact, 20).needed <= 2**33 < Plan(exact + 1, 20).needed
     assert Plan(compressed, 20, rank=LEAST).needed <= 2**33
     assert compressed > exact
+
+
+def test_a_cell_that_fades_leaves_the_others_as_they_are() -> None:
+    parts = [grouped_samples(seed=seed) for seed in range(3)]
+    sketch = sketch_of(2, *parts)
+    before, bounds = matrices(sketch), sketch.bounds
+    some = parts[0].take((parts[0].keys() == torch.tensor([1, 0])).all(dim=1))
+    sketch.fade(some, 0.25)
+    factor = torch.ones(len(sketch), dtype=torch.float64)
+    factor[sorted(sketch.keys).index((1, 0))] = 0.25
+    torch.testing.assert_close(matrices(sketch), factor[:, None, None] * before, **SAME)
+    place = sketch.keys.index((1, 0))
+    torch.testing.assert_close(sketch.bounds[place], 0.25 * bounds[place])
+    assert sketch.count[place] == 0.25 * 3 * SIZES[1, 0]

@@ -55,6 +55,7 @@ EXHIBITS: dict[str, Exhibit] = {
     "tsne": Tsne(),
     # Pages without a counterpart in the paper.
     "moments": MOMENTS_TABLE,
+    "streams": tables.STREAMS_TABLE,
     "methods": METHODS_TABLE,
     "chosen-settings": ChosenSettings(),
     "biographies": BIOGRAPHIES,
