@@ -258,11 +258,12 @@ def settle(
     chosen : dict
         How it was chosen, for JSON; empty if the user named everything.
     """
-    from faircil.runs.config import resolve
+    from faircil.runs.config import has_texts, resolve
     from faircil.tuning import auto
     from faircil.tuning.record import target_outcome
 
     own = own_data(arguments, mistakes)
+    texts = has_texts(arguments.dataset, own)
     arguments.method = arguments.method or (auto.AUTO if arguments.target is None else "moments")
     configure = partial(
         resolve,
@@ -276,6 +277,7 @@ def settle(
         epsilon=arguments.epsilon,
         held_out=arguments.held_out,
         evaluate_on=arguments.evaluate_on,
+        other_methods=(auto.AUTO,),
     )
     if arguments.method == auto.AUTO:
 
@@ -283,7 +285,7 @@ def settle(
             return configure(
                 method=candidate.method,
                 weighting=candidate.weighting,
-                overrides=[*candidate.overrides, *arguments.set],
+                overrides=auto.settings_for(candidate, arguments.set, texts=texts),
                 evaluate_on=part,
             )
 
@@ -291,6 +293,9 @@ def settle(
         with collecting(mistakes):
             auto.check(make)
         raise_all(list(dict.fromkeys(mistakes)))
+        if not arguments.quiet:
+            for sentence in auto.partly_used(arguments.set, texts=texts):
+                say(f"note: {sentence}")
         choice = choose_method(make, arguments, device)
         return choice.config, {"choice": auto.as_document(choice)}
     request = target_request(arguments, own, seeds, mistakes)
@@ -358,8 +363,10 @@ def target_request(
     seeds: Sequence[int],
     mistakes: list[str],
 ) -> TuneRequest | None:
-    """Return the search for a target, checked; None without one."""
+    """Return the search for a target, checked; None without one, or for an unknown method."""
+    from faircil.learners import ALIASES, LEARNERS
     from faircil.runs.config import checked_measure
+    from faircil.tuning.objective import parse_target
     from faircil.tuning.request import TuneRequest
     from faircil.tuning.tune import check_requests
 
@@ -369,6 +376,10 @@ def target_request(
         mistakes.append(
             "--target is judged without post-processing; leave out --postprocess and --held-out"
         )
+    if arguments.method not in (*LEARNERS, *ALIASES):  # an error when the run is put together
+        with collecting(mistakes):
+            parse_target(arguments.target)
+        return None
     request = TuneRequest(
         dataset=arguments.dataset or "",
         own=own,

@@ -143,6 +143,16 @@ class Learner:
         self.old: tuple[int, ...] = ()  # classes of earlier tasks
         self.new: tuple[int, ...] = ()  # classes of the current task that did not occur before
 
+    @classmethod
+    def why_unused(cls, settings: Options, name: str) -> str | None:
+        """Say why a setting of the run has no effect with these own settings; None if it has one.
+
+        Asked for settings of the learner, of training and of the weighting, by name. A user who
+        gives one without effect is told so.
+        """
+        del settings, name
+        return None
+
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Create the optimizer of a task."""
         return torch.optim.SGD(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -19,6 +20,7 @@ from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
+from faircil.runs.settings import TrainingSettings, unused_settings
 from faircil.samples import Samples, concatenate
 from faircil.testing.learners import (
     LearnerCase,
@@ -523,3 +525,32 @@ def test_classifiers_by_class_means_have_the_same_features_and_no_weights(classi
 def test_settings_without_effect_are_refused(given: str, allowed: bool) -> None:
     with nullcontext() if allowed else pytest.raises(UsageError, match="does not use it"):
         resolve(dataset="toy-groups", method="moments", overrides=given.split())
+
+
+def test_settings_without_effect_have_none() -> None:
+    config = small_config("moments", attribute=True, group_weights="group", features="raw")
+    settings = config.settings
+    changed = settings.model_copy(
+        update={
+            "learner": settings.learner.model_copy(update={"lr": 3.0, "momentum": 0.1, "width": 7}),
+            "training": TrainingSettings(
+                epochs=7, batch_size=5, memory_batch_size=2, hidden=(4,), buffer_size=2,
+                keep="draw", average_last=1.0, round=True,
+            ),
+            "weights": replace(settings.weights, lam=9.0, alpha=0.3, granularity="group"),
+        }
+    )  # fmt: skip
+    before, after = settings.flat(), changed.flat()
+    unused = unused_settings("moments", settings.learner, before)
+    assert {name for name in before if before[name] != after[name]} <= unused.keys()
+    assert unused.keys() >= {"lr", "epochs", "net", "solver", "lam", "width", "keep"}
+    assert not unused.keys() & {"features", "ridge", "certainty", "class_order"}
+    results = [
+        run(one, 0, stream=small_stream(attribute=True))
+        for one in (config, config.model_copy(update={"settings": changed}))
+    ]
+    assert results[0].per_task == results[1].per_task
+    first, second = (result.epochs[-1].passed for result in results)
+    assert first is not None
+    assert second is not None
+    assert first.groups == second.groups
