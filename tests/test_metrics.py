@@ -23,6 +23,7 @@ from faircil.metrics import (
     evaluate,
     forgetting,
 )
+from faircil.testing import check_metric
 
 quick = settings(deadline=None, max_examples=60)
 
@@ -322,3 +323,8 @@ def test_samples_of_unknown_value_count_for_their_class_and_for_no_group(rows, s
     assert found.groups == rest.groups
     for name in (*compared, "balanced_accuracy", "worst_group"):
         assert found.values[name] == rest.values[name]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_keeps_the_contract(name: str) -> None:
+    check_metric(name)

@@ -85,11 +85,10 @@ def test_an_own_metric_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) 
     config = small_config("er")
     before = code_digest(config)
     mine = replace(METRICS["accuracy"], of=lambda counts: 0.5)
-    monkeypatch.setitem(METRICS, "mine", mine)  # type: ignore[arg-type]
-    assert code_digest(config) != before
+    with METRICS.temporarily("mine", mine):
+        assert code_digest(config) != before
     shown = replace(METRICS["accuracy"], title="another title")
-    monkeypatch.undo()
-    monkeypatch.setitem(METRICS, "accuracy", shown)  # type: ignore[arg-type]
+    monkeypatch.setitem(METRICS._built_in, "accuracy", shown)
     assert code_digest(config) == before
 
 
