@@ -111,6 +111,6 @@ def planes_of(config: RunConfig, run: RunSummary) -> list[Plane]:
     x = np.concatenate([task.test.x.numpy() for task in stream.tasks])
     if x.ndim != 2 or x.shape[1] != 2:
         return []
-    y_true, y_pred = read_final_predictions(Path(run.dir))
-    right = np.array(y_true) == np.array(y_pred)
-    return [Plane(f"{config.label} after the last task, seed {run.seed}", x, y_true, right)]
+    final = read_final_predictions(Path(run.dir))
+    right = np.array(final.y_true) == np.array(final.y_pred)
+    return [Plane(f"{config.label} after the last task, seed {run.seed}", x, final.y_true, right)]

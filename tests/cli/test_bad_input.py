@@ -89,6 +89,8 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--held-out", "-1"], "--held-out is -1, expected a number of samples, 0 for none"),
         ([*TOY, "--method", "joint", "--weighting", "fsw"], "it trains on all data at once"),
         ([*TOY, "--method", "finetune", "--weighting", "balanced"], "it keeps no buffer"),
+        ([*TOY, "--abstain", "1"], "--abstain is 1, expected a share between 0 and 1, e.g. 0.1"),
+        ([*TOY, "--abstain", "0.1", "--evaluate-on", "validation"], "--abstain needs predictions"),
         ([*TOY, "--device", "tpu"], "unknown device 'tpu'; use auto, cpu, cuda or cuda:N"),
         ([*TOY, "--device", "meta"], "device 'meta' is not supported"),
         ([*TOY, "--label", "job"], "--label: for your own data, given with --data FILE"),
