@@ -154,7 +154,7 @@ def test_eo_gap_is_exactly_twice_eo_for_two_values(rows):
     assert eo_gap(y, p, z > 0) == (None if half is None else 2 * half)
 
 
-@quick
+@settings(quick, max_examples=20)  # fairlearn takes its time
 @given(binary)
 def test_fairlearn_agrees_on_two_classes(rows):
     y, p, z = columns(rows)

@@ -27,7 +27,7 @@ PIECES = {
 }
 RUN = (
     "--dataset rings --method smooth-replay --weighting fsw --measure old-new "
-    "--set loss=brier solver=scipy buffer_rule=herding epochs=2 hidden=8"
+    "--set loss=brier solver=scipy buffer_rule=herding epochs=1 hidden=8"
 )
 
 

@@ -74,6 +74,7 @@ def small_config(
         "memory_batch_size": 16,
         "buffer_size": 6,
         "tau": 1.0,
+        "width": 20,
         **settings,
     }
     learner = ALIASES[method][0] if method in ALIASES else method

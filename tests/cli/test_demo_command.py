@@ -21,7 +21,8 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve = faircil.runs.config.resolve
 
     def short(method: str, **given: str) -> RunConfig:
-        return resolve(method=method, overrides=["epochs=1"] * (method != "moments"), **given)  # type: ignore[arg-type]
+        small = "width=20" if method == "moments" else "epochs=1"
+        return resolve(method=method, overrides=[small], **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(faircil.runs.config, "resolve", short)
 

@@ -259,9 +259,10 @@ class Calibration(WithoutRuns):
             if (problem := problem_of(found)) is not None:
                 return [], problem
             values = values_of(found)
-            for kind in values[0].kinds:
-                several = f"{method}, {kind}" if len(values[0].kinds) > 1 else method
-                rows.append(Row(several, tuple(one.kinds[kind] for one in values)))
+            kinds = [kind for kind in (FITTED, PLAIN) if kind in values[0].kinds]
+            for kind in kinds:
+                name = f"{method}, {kind}" if len(kinds) > 1 else method
+                rows.append(Row(name, tuple(one.kinds[kind] for one in values)))
         return rows, None
 
 
