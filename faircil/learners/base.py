@@ -152,6 +152,16 @@ class Learner:
         """The optimizer of the task, made when it is needed: learning in one pass needs none."""
         return self.new_optimizer()
 
+    @classmethod
+    def why_unused(cls, settings: Options, name: str) -> str | None:
+        """Say why a setting of the run has no effect with these own settings; None if it has one.
+
+        Asked for settings of the learner, of training and of the weighting, by name. A user who
+        gives one without effect is told so.
+        """
+        del settings, name
+        return None
+
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Create the optimizer of a task."""
         return torch.optim.SGD(

@@ -65,6 +65,8 @@ SPENT = 4  # solutions after a removal at most: with the shares, the present wei
 # Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
+# What training of the net on the first task depends on.
+OF_THE_NET = {"lr", "momentum", "epochs", "batch_size", "net", "hidden", "average_last"}
 
 
 class MomentsOptions(Options):
@@ -147,6 +149,24 @@ class Moments(Learner):
         self.rows_at_choice = 0.0  # when the penalty was chosen
         self.temperature = 1.0
         self.told_of_copies = False
+
+    @classmethod
+    def why_unused(cls, settings: Options, name: str) -> str | None:
+        """Name what makes a setting useless: it trains nothing, or chooses no weights."""
+        assert isinstance(settings, MomentsOptions)
+        if name == "lam":
+            if settings.classifier in BY_MEANS:
+                return f"it chooses no weights with classifier={settings.classifier}"
+            fixed = f"its weights are fixed with group_weights={settings.group_weights}"
+            return None if settings.group_weights == "fair" else fixed
+        if name == "width":
+            raw = "features=raw are as many as the inputs"
+            return raw if settings.features == "raw" else None
+        if name in OF_THE_NET:
+            untrained = f"it trains no net with features={settings.features} (trained: it does)"
+            return None if settings.features == "trained" else untrained
+        own = name in cls.options.model_fields
+        return None if own else "it keeps no buffer and weighs groups, not samples"
 
     def training_epochs(self, epochs: int) -> int:
         """Train the net on the first task if its activations are to be features."""

@@ -150,10 +150,14 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions for the test samples of all seen classes after a task; all arrays (n,)."""
+    """Predictions for the test samples of all seen classes after a task; all arrays (n,).
+
+    ``probability`` is that of the predicted class.
+    """
 
     y_true: NDArray[np.int64]
     y_pred: NDArray[np.int64]
+    probability: NDArray[np.float32]
     sensitive: NDArray[np.int64] | None
     task: NDArray[np.int64]
 

@@ -69,6 +69,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
     predictions = Predictions(
         y_true=np.concatenate(labels),
         y_pred=y_pred,
+        probability=scores.softmax(dim=1).float().cpu().numpy()[np.arange(len(y_pred)), y_pred],
         sensitive=sensitive,
         task=np.repeat(np.arange(len(labels)), [len(part) for part in labels]),
     )

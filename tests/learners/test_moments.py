@@ -23,6 +23,7 @@ from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
+from faircil.runs.settings import TrainingSettings, unused_settings
 from faircil.samples import Samples, concatenate
 from faircil.testing.learners import (
     LearnerCase,
@@ -600,3 +601,32 @@ def test_rows_of_a_class_that_has_decayed_are_not_removed() -> None:
     with pytest.raises(UsageError, match=r"cannot be removed: .* learn with `decay=1`"):
         learner.forget(back.take(slice(2)))
     learner.forget(second.take(slice(3)))
+
+
+def test_settings_without_effect_have_none() -> None:
+    config = small_config("moments", attribute=True, group_weights="group", features="raw")
+    settings = config.settings
+    changed = settings.model_copy(
+        update={
+            "learner": settings.learner.model_copy(update={"lr": 3.0, "momentum": 0.1, "width": 7}),
+            "training": TrainingSettings(
+                epochs=7, batch_size=5, memory_batch_size=2, hidden=(4,), buffer_size=2,
+                keep="draw", average_last=1.0, round=True,
+            ),
+            "weights": replace(settings.weights, lam=9.0, alpha=0.3, granularity="group"),
+        }
+    )  # fmt: skip
+    before, after = settings.flat(), changed.flat()
+    unused = unused_settings("moments", settings.learner, before)
+    assert {name for name in before if before[name] != after[name]} <= unused.keys()
+    assert unused.keys() >= {"lr", "epochs", "net", "solver", "lam", "width", "keep"}
+    assert not unused.keys() & {"features", "ridge", "certainty", "class_order"}
+    results = [
+        run(one, 0, stream=small_stream(attribute=True))
+        for one in (config, config.model_copy(update={"settings": changed}))
+    ]
+    assert results[0].per_task == results[1].per_task
+    first, second = (result.epochs[-1].passed for result in results)
+    assert first is not None
+    assert second is not None
+    assert first.groups == second.groups
