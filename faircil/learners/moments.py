@@ -100,8 +100,9 @@ class MomentsOptions(Options):
     arithmetic: Literal["float32", "float64"] = "float32"
     """of the moments and their solution"""
     decay: Share = 1.0
-    """what earlier rows of a group count, by what they did, once a task brings new rows of it; for
-    classes that come back changed. Rows of such groups cannot be removed then"""
+    """what earlier rows of a group count, by what they did, once a task brings as many new ones;
+    with fewer, they lose less. For classes that come back changed; rows of such groups cannot be
+    removed then"""
 
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod

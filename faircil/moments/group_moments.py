@@ -171,17 +171,20 @@ class GroupMoments:
     def fade(self, samples: Samples, factor: float) -> None:
         """Let rows that are there count ``factor`` times what they did, in the cells of samples.
 
-        Cells that get no new row stay as they are: there is nothing to take their place.
+        That much where as many new rows come as are there; with fewer, m of them for n that are
+        there, it is ``factor^(m/n)``: a few rows do not take the place of many. Cells that get no
+        new row stay as they are.
         """
         if factor == 1:
             return
         new = group_counts(samples)
         for place, key in enumerate(self.keys):
             if key in new:
+                own = factor ** min(1.0, new[key] / self.count[place])
                 self.faded.add(key)
-                self._fade_second(place, factor)
-                self.count[place] *= factor
-                self.first[place] *= factor
+                self._fade_second(place, own)
+                self.count[place] *= own
+                self.first[place] *= own
 
     def merge(self, other: GroupMoments) -> None:
         """Add the sums of other rows, made with the same features."""

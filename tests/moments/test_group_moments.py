@@ -165,15 +165,25 @@ def test_faded_rows_count_by_their_age_and_only_where_new_ones_came() -> None:
     for part in (older, newest):
         moments.fade(part, 0.25)
         moments.add(part, features)
-    weight = {(0, 0): (1 / 16, 1 / 4, 1), (1, 1): (1 / 4, 1, 0)}
-    for key, (n, first, second) in dense(moments).items():
-        parts = [dense(moments_of(part)).get(key) for part in (oldest, older, newest)]
-        pairs = [
-            (w, part) for w, part in zip(weight.get(key, (1, 0, 0)), parts, strict=True) if part
-        ]
-        assert n == sum(w * part[0] for w, part in pairs)
-        torch.testing.assert_close(first, sum(w * part[1] for w, part in pairs), **SAME)
-        torch.testing.assert_close(second, sum(w * part[2] for w, part in pairs), **SAME)
+    alone = [dense(moments_of(part)) for part in (oldest, older, newest)]
+    for key, found in dense(moments).items():
+        # The factor is .25 if as many rows come as are there; fewer take less away.
+        parts = [part[key] for part in alone if key in part]
+        expected = parts[0]
+        for part in parts[1:]:
+            factor = 0.25 ** min(1.0, part[0] / expected[0])
+            expected = tuple(factor * a + b for a, b in zip(expected, part, strict=True))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), **SAME)
+
+
+def test_a_few_rows_do_not_take_the_place_of_many() -> None:
+    many, one = grouped_samples({(0, 0): 100}), grouped_samples({(0, 0): 1}, seed=1)
+    moments = moments_of(many)
+    moments.fade(one, 0.1)
+    assert moments.count == [pytest.approx(100 * 0.1**0.01)]
+    moments.fade(grouped_samples({(0, 0): 500}, seed=2), 0.1)
+    assert moments.count == [pytest.approx(10 * 0.1**0.01)]
 
 
 def test_without_decay_not_a_bit_changes() -> None:

@@ -346,7 +346,7 @@ STREAMS_TABLE = ComparisonTable(
     "Each dataset first as it is, two classes per task and right labels, then changed in one "
     "thing. *Drift*: half of the training data comes as ever, in five tasks; then every class "
     "comes back in five more, upside down, and is tested on that from then on. `decay` is what "
-    "earlier rows of a group (class and attribute value) count once a task brings new rows of it. "
+    "earlier rows of a group (class and attribute value) count once a task brings as many new rows of it. "
     "*Other tasks*: so many samples of each class come in any of the other tasks; a class is "
     "tested from its own task on, and may be predicted earlier. *Wrong labels*: any other class is"
     " as likely; a sample comes in the task of its label and keeps its attribute value, and test "
