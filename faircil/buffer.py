@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from faircil.errors import DataError, UsageError
 from faircil.registry import Loaded, Registry, summary_of
-from faircil.samples import Samples, concatenate, rows_of_groups
+from faircil.samples import Samples, concatenate, group_counts, rows_of_groups
 from faircil.weighting.groups import find_groups
 
 
@@ -122,21 +122,27 @@ RULES: Registry[BufferRule] = Registry("buffer rule", "faircil.buffers", as_buff
 class ReplayBuffer:
     """Samples of past tasks, at most ``quota`` of each group (class × attribute value).
 
+    If samples of a group come in several tasks, new ones take the place of old ones, so many that
+    the buffer of the group stays a random draw from all that were seen of it.
+
     Parameters
     ----------
     quota : int
         Samples per group.
     samples : Samples or None
         None before the first task has ended.
+    seen : mapping
+        ``{(y, z, ...): n}``, samples of each group that :meth:`with_task` was given.
     """
 
     quota: int
     samples: Samples | None = None
+    seen: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
     def with_samples(self, new: Samples) -> ReplayBuffer:
         """Return the buffer with given samples added."""
         samples = new if self.samples is None else concatenate([self.samples, new])
-        return ReplayBuffer(self.quota, samples)
+        return replace(self, samples=samples)
 
     def with_task(
         self,
@@ -165,13 +171,43 @@ class ReplayBuffer:
         weights = weights.to(train.y.device)
         membership = find_groups(train, None, by_attribute=train.z is not None)
         every = cache(_no_features if features is None else features)
+        counts = group_counts(train)  # in the order of the groups
+        kept, places = self._room_for(counts, generator)
 
-        def chosen(rows: Tensor) -> Tensor:
+        def chosen(rows: Tensor, most: int) -> Tensor:
             group = Candidates(train, rows, weights[rows], self.quota, every, generator)
-            return rows[_checked(order(group), group)[: self.quota]]
+            return rows[_checked(order(group), group)[:most]]
 
         groups = rows_of_groups(membership.current, len(membership.groups))
-        return self.with_samples(train.take(torch.cat([chosen(rows) for rows in groups])))
+        new = train.take(torch.cat(list(map(chosen, groups, places))))
+        seen = {key: self.seen.get(key, 0) + n for key, n in counts.items()}
+        return replace(self, samples=kept, seen={**self.seen, **seen}).with_samples(new)
+
+    def _room_for(
+        self, counts: Mapping[tuple[int, ...], int], generator: torch.Generator
+    ) -> tuple[Samples | None, list[int]]:
+        """Return what stays beside new samples of some groups, and the places for each group.
+
+        Of all samples of a group seen so far, ``quota`` are drawn: those among the new ones are
+        the places for these, and so many of the others stay.
+        """
+        places = [self.quota] * len(counts)
+        if self.samples is None:
+            return None, places
+        there, keys = group_counts(self.samples), self.samples.keys().cpu()
+        stays = torch.ones(len(keys), dtype=torch.bool)
+        for number, (key, new) in enumerate(counts.items()):
+            if key not in there:
+                continue
+            before = max(self.seen.get(key, 0), there[key])
+            drawn = torch.randperm(before + new, generator=generator)[: self.quota]
+            places[number] = int((drawn >= before).sum())
+            rows = (keys == torch.tensor(key)).all(dim=1).nonzero().flatten()
+            order = torch.randperm(len(rows), generator=generator)
+            stays[rows[order[len(drawn) - places[number] :]]] = False
+        if stays.all():
+            return self.samples, places
+        return self.samples.take(stays.to(self.samples.y.device)), places
 
 
 def _no_features() -> Tensor:

@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -162,9 +162,9 @@ def exact_convolutions() -> Iterator[None]:
         yield
 
 
-def chunk_size(device: torch.device) -> int:
+def chunk_size(device: torch.device, on_cpu: int = CHUNK) -> int:
     """Return the number of rows per chunk."""
-    return CHUNK if device.type == "cpu" else LARGE_CHUNK
+    return on_cpu if device.type == "cpu" else LARGE_CHUNK
 
 
 def chunks_of(n: int, size: int) -> list[slice]:
@@ -207,11 +207,24 @@ def map_tasks(
 
     with one_thread() as allowed:
         helpers = min(allowed, len(tasks)) - 1
+        if helpers > 0:
+            _outside.set(1)  # all threads are taken; the block before ends what is set here
         waiting = [_pool(helpers).submit(take_tasks) for _ in range(helpers)]
         take_tasks()
         for helper in waiting:
             helper.result()
     return results  # type: ignore[return-value]
+
+
+def share_tasks(
+    work: Callable[[Task], Result], tasks: Sequence[Task], *, threads: bool
+) -> list[Result]:
+    """Do as :func:`map_tasks`, with the threads that were allowed before :func:`one_thread`.
+
+    For large passes among small operations, which run on one thread.
+    """
+    with many_threads() if threads else nullcontext():
+        return map_tasks(work, tasks, threads=threads)
 
 
 @cache

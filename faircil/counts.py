@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, UsageError, raise_all
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,6 +32,32 @@ class GroupAccuracy:
     attribute: int
     n: int
     accuracy: float
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is answered of some samples if predictions that are not certain enough are withheld.
+
+    Parameters
+    ----------
+    label, attribute : int or None
+        The group; None: all classes, or all attribute values.
+    n : int
+        Samples.
+    accuracy : float
+        On all of them.
+    answered : int
+        Those whose prediction is certain enough.
+    answered_accuracy : float or None
+        On these; None without any.
+    """
+
+    label: int | None
+    attribute: int | None
+    n: int
+    accuracy: float
+    answered: int
+    answered_accuracy: float | None
 
 
 @dataclass(frozen=True)
@@ -177,6 +203,85 @@ def count(
         before=before,
         favoured=None if favoured is None else np.isin(classes, list(favoured)),
     )
+
+
+def certain_enough(probability: ArrayLike, abstain: float) -> NDArray[np.bool_]:
+    """Tell which predictions are answered if the least certain are withheld.
+
+    Parameters
+    ----------
+    probability : array of float, shape (n,)
+        Of the predicted class.
+    abstain : float
+        Share of the predictions to withhold, from 0 to below 1. Fewer are where several are as
+        certain as the last that is answered: the order of samples does not decide.
+    """
+    values = np.asarray(probability, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not ((values >= 0) & (values <= 1)).all():
+        raise DataError(
+            f"probability has shape {values.shape}, expected a number from 0 to 1 for each sample"
+        )
+    if not 0 <= abstain < 1:
+        raise UsageError(f"`abstain` is {abstain:g}, expected a share from 0 to below 1")
+    answered = len(values) - int(abstain * len(values))
+    least: float = np.sort(values)[-answered]
+    return values >= least
+
+
+def answers_by_group(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    probability: ArrayLike,
+    abstain: float,
+    sensitive: ArrayLike | None = None,
+) -> tuple[Answers, ...]:
+    """Return how many predictions are answered, and how well, of all samples and of each group.
+
+    Parameters
+    ----------
+    y_true, y_pred : array of int, shape (n,)
+        True and predicted classes.
+    probability, abstain
+        See :func:`certain_enough`.
+    sensitive : array of int, shape (n,), optional
+        Attribute values; without them a group is a class.
+
+    Returns
+    -------
+    tuple of Answers
+        First those of all samples, then of each group, by class and value.
+
+    Examples
+    --------
+    >>> whole, *groups = answers_by_group([0, 0, 1, 1], [0, 1, 1, 1], [0.9, 0.4, 0.8, 0.7], 0.25)
+    >>> whole.answered, whole.answered_accuracy, [group.answered for group in groups]
+    (3, 1.0, [1, 2])
+    """
+    given = {"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive}
+    arrays = _checked({name: np.asarray(a) for name, a in given.items() if a is not None})
+    kept = certain_enough(probability, abstain)
+    true, value = arrays["y_true"], arrays.get("sensitive")
+    if kept.shape != true.shape:
+        raise DataError(
+            f"probability has shape {kept.shape} and y_true {true.shape}, expected the same"
+        )
+    right = true == arrays["y_pred"]
+
+    def answers(label: int | None, attribute: int | None, part: NDArray[np.bool_]) -> Answers:
+        there = part & kept
+        accuracy = float(right[there].mean()) if there.any() else None
+        n, answered = int(part.sum()), int(there.sum())
+        return Answers(label, attribute, n, float(right[part].mean()), answered, accuracy)
+
+    found = [answers(None, None, np.ones(len(true), dtype=bool))]
+    for label in np.unique(true).tolist():
+        own = true == label
+        if value is None:
+            found.append(answers(label, None, own))
+            continue
+        known = np.unique(value[own & (value >= 0)]).tolist()
+        found += [answers(label, one, own & (value == one)) for one in known]
+    return tuple(found)
 
 
 def share(part: Integers, whole: Integers) -> Floats:

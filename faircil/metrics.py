@@ -23,6 +23,7 @@ from faircil.counts import (
     deviations,
 )
 from faircil.errors import DataError
+from faircil.registry import Registry
 
 
 def accuracy(y_true: ArrayLike, y_pred: ArrayLike, task: ArrayLike) -> float:
@@ -317,7 +318,7 @@ class Metric:
 
 SHARE = (0.0, 1.0)
 # In the order in which people read them.
-METRICS: dict[str, Metric] = {
+_BUILT_IN = {
     "accuracy": Metric(
         accuracy_of,
         "accuracy",
@@ -421,6 +422,16 @@ METRICS: dict[str, Metric] = {
         limits=(None, None),
     ),
 }
+
+
+def as_metric(piece: object) -> Metric:
+    """Return a row of :data:`METRICS`; a bare function lacks the words to show it."""
+    if not isinstance(piece, Metric):
+        raise TypeError(f"expected a Metric, with its title and summary, got {piece!r}")
+    return piece
+
+
+METRICS: Registry[Metric] = Registry("metric", "faircil.metrics", as_metric, _BUILT_IN)
 
 
 @dataclass(frozen=True)

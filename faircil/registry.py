@@ -1,9 +1,9 @@
 """Registries of components: built-in, registered by a call, and from installed packages.
 
-A piece is a measure, a learner, a dataset, a rule of the buffer, a loss or a solver. Each kind has
-one :class:`Registry` beside its built-in pieces, and everything that takes a name looks there: the
-command line, configurations, tuning. Another package adds pieces by entry points of the group that
-:data:`KINDS` names; a notebook adds them with :func:`register`.
+A piece is a measure, a metric, a learner, a dataset, a rule of the buffer, a loss or a solver. Each
+kind has one :class:`Registry` beside its built-in pieces, and everything that takes a name looks
+there: the command line, configurations, tuning. Another package adds pieces by entry points of the
+group that :data:`KINDS` names; a notebook adds them with :func:`register`.
 """
 
 from __future__ import annotations
@@ -189,6 +189,11 @@ class Registry(Mapping[str, Row]):
         finally:
             self.remove(name)
 
+    @property
+    def added(self) -> Mapping[str, Row]:
+        """The rows that :meth:`add` has added, by name."""
+        return dict(self._added)
+
     def _made(self, name: str, piece: object) -> Row:
         try:
             return self._row_of(piece)
@@ -249,7 +254,7 @@ def _entry_points(group: str) -> Mapping[str, list[EntryPoint]]:
 class Kind:
     """Where the pieces of a kind are: the entry point group, and the table as ``module:name``."""
 
-    group: str | None
+    group: str
     registry: str
 
 
@@ -260,21 +265,28 @@ KINDS: dict[str, Kind] = {
     "buffer": Kind("faircil.buffers", "faircil.buffer:RULES"),
     "loss": Kind("faircil.losses", "faircil.weighting.losses:LOSSES"),
     "solver": Kind("faircil.solvers", "faircil.weighting.solver:SOLVERS"),
-    "metric": Kind(None, "faircil.metrics:METRICS"),
+    "metric": Kind("faircil.metrics", "faircil.metrics:METRICS"),
 }
 
 
-def registry_of(kind: str) -> Any:
+def registry_of(kind: str) -> Registry[Any]:
     """Return the registry of a kind, a key of :data:`KINDS`."""
     if kind not in KINDS:
         raise UsageError(unknown_name("kind of piece", kind, KINDS))
-    return load_reference(KINDS[kind].registry)
+    registry: Registry[Any] = load_reference(KINDS[kind].registry)
+    return registry
+
+
+def added_pieces() -> dict[tuple[str, str], object]:
+    """Return the rows that :func:`register` has added, by kind and name."""
+    return {(kind, name): row for kind in KINDS for name, row in registry_of(kind).added.items()}
 
 
 def register(kind: str, name: str, piece: object) -> None:
     """Add an own piece for the rest of this process, under a name that settings can use.
 
-    Packages add theirs by entry points instead, which the command line finds as well.
+    Processes that a sweep starts know it if they can import it. Packages add theirs by entry points
+    instead, which the command line finds as well.
 
     Parameters
     ----------
@@ -293,10 +305,4 @@ def register(kind: str, name: str, piece: object) -> None:
     True
     >>> MEASURES.remove("mine")
     """
-    table = registry_of(kind)
-    if isinstance(table, Registry):
-        table.add(name, piece)
-    elif name in table:
-        raise UsageError(f"{kind} '{name}' exists already; choose another name")
-    else:
-        table[name] = piece
+    registry_of(kind).add(name, piece)

@@ -45,7 +45,8 @@ from matplotlib.patches import FancyBboxPatch
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # At most.
-MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 130, 50, 50, 25.0
+# The laboratory had 50 before learning from moments, which has three pages and a benchmark.
+MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 130, 54, 50, 25.0
 
 
 @dataclass(frozen=True)

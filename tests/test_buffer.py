@@ -47,6 +47,37 @@ def test_each_group_keeps_its_quota(rule: str) -> None:
     assert len(set(after_one.samples.x.flatten().tolist())) == 13
 
 
+def test_a_group_that_comes_back_keeps_its_quota_drawn_from_all_of_it() -> None:
+    first, second = task({(0,): 30, (1,): 9}), task({(0,): 10, (2,): 3})
+    second = Samples(second.x + 100, second.y)
+    new = []
+    for seed in range(400):
+        one = ReplayBuffer(4).with_task(first, None, generator(seed))
+        two = one.with_task(second, None, generator(seed + 1000))
+        assert one.samples is not None
+        assert two.samples is not None
+        assert group_counts(two.samples) == {(0,): 4, (1,): 4, (2,): 3}
+        kept = set(two.samples.x.flatten().tolist())
+        other = one.samples.x[one.samples.y == 1].flatten().tolist()
+        assert kept.issuperset(other)
+        assert kept <= {*one.samples.x.flatten().tolist(), *second.x.flatten().tolist()}
+        new.append(int((two.samples.x[two.samples.y == 0] >= 100).sum()))
+    # 4 of 40 without replacement, 10 of them new: variance 4·¼·¾·36/39, over 400 draws.
+    deviation = (4 * 0.25 * 0.75 * 36 / 39 / 400) ** 0.5
+    assert sum(new) / 400 == pytest.approx(1.0, abs=4 * deviation)
+    assert two.seen == {(0,): 40, (1,): 9, (2,): 3}
+
+
+def test_a_small_group_that_comes_back_is_filled_up() -> None:
+    buffer = ReplayBuffer(5).with_task(task({(0, 1): 2}), None, generator())
+    buffer = buffer.with_task(task({(0, 1): 2}), None, generator())
+    assert buffer.samples is not None
+    assert len(buffer.samples) == 4
+    buffer = buffer.with_task(task({(0, 1): 20}), None, generator())
+    assert buffer.samples is not None
+    assert len(buffer.samples) == 5
+
+
 def test_without_an_attribute_groups_are_classes() -> None:
     buffer = ReplayBuffer(4).with_task(task({(0,): 10, (1,): 2}), None, generator())
     assert buffer.samples is not None

@@ -12,6 +12,7 @@ from faircil.compute import (
     many_threads,
     map_chunks,
     one_thread,
+    share_tasks,
     thread_safe,
 )
 
@@ -43,6 +44,22 @@ def test_a_large_pass_inside_a_step_gets_back_what_the_step_put_aside() -> None:
     assert found == [1, 3, 1, 3]
     with torch_threads(1), many_threads():
         assert torch.get_num_threads() == 1
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_shared_tasks_use_the_threads_put_aside_unless_others_have_them() -> None:
+    meeting = threading.Barrier(3, timeout=20)  # passes only if three threads are there at once
+
+    def nested(_: int) -> list[int]:
+        meeting.wait()
+        return share_tasks(lambda _: threading.get_ident(), range(3), threads=True)
+
+    with one_thread():
+        found = share_tasks(nested, range(3), threads=True)
+        alone = share_tasks(lambda _: torch.get_num_threads(), range(2), threads=False)
+    assert all(len(set(own)) == 1 for own in found)  # each on the thread of its task
+    assert len({own[0] for own in found}) == 3
+    assert alone == [1, 1]
 
 
 @pytest.mark.parametrize("threads", [True, False])

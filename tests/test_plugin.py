@@ -19,6 +19,7 @@ PIECES = {
     "datasets": "rings",
     "methods": "smooth-replay",
     "measures": "old-new",
+    "metrics": "class_gap",
     "solvers": "scipy",
     "losses": "brier",
     "buffers": "herding",
@@ -26,7 +27,7 @@ PIECES = {
 }
 RUN = (
     "--dataset rings --method smooth-replay --weighting fsw --measure old-new "
-    "--set loss=brier solver=scipy buffer_rule=herding epochs=2 hidden=8"
+    "--set loss=brier solver=scipy buffer_rule=herding epochs=1 hidden=8"
 )
 
 
@@ -78,6 +79,7 @@ from faircil import testing
 
 testing.check_learner("smooth-replay")
 testing.check_measure("old-new")
+testing.check_metric("class_gap")
 testing.check_dataset("rings")
 testing.check_buffer_rule("herding")
 testing.check_loss("brier")
@@ -175,6 +177,7 @@ def test_it_runs_and_is_compared(ended: dict[str, Ended]) -> None:
     for name in ("run", "run other", "compare"):
         assert ended[name].code == 0, ended[name].err
     assert "smooth-replay+fsw" in ended["run"].out
+    assert "class_gap" in ended["run"].out
     assert "smooth-replay+fsw" in ended["compare"].out
     assert "rings" in ended["compare"].out
 

@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from faircil.buffer import Candidates
+from faircil.counts import Counts
 from faircil.data.datasets import Dataset
 from faircil.data.images import toy
 from faircil.data.stream import Part, Parts
+from faircil.errors import UsageError
 from faircil.learners import LEARNERS, Batch, Method
 from faircil.learners.replay import Replay
+from faircil.metrics import METRICS, Metric
 from faircil.options import ReplayOptions
 from faircil.testing import (
     check_buffer_rule,
@@ -24,6 +27,7 @@ from faircil.testing import (
     check_learner,
     check_loss,
     check_measure,
+    check_metric,
     check_solver,
 )
 from faircil.weighting.groups import Floats, Groups
@@ -94,6 +98,31 @@ def test_measures() -> None:
     )
     assert "needs the counts of samples seen so far" in text  # needs_seen is not said
     assert "'dpp' is no metric" in text
+
+
+def test_metrics() -> None:
+    def careless(counts: Counts) -> float:
+        counts.hits[:] += 1
+        return float(counts.hits.sum())
+
+    text = broken_promises(
+        lambda: check_metric(
+            Metric(careless, "", "Hits.", higher_is_better=True, compares="group", limits=(0, 1))
+        )
+    )
+    for sentence in (
+        "metric Metric breaks",
+        "two calls differ (one class)",
+        "without the attribute whose values it compares: it gives",
+        "it has no title",
+    ):
+        assert sentence in text
+    wrong = replace(METRICS["accuracy"], higher_is_better=False, compares="class")
+    assert "perfect 1.0, lower better" in broken_promises(lambda: check_metric(wrong))
+    nan = replace(METRICS["accuracy"], of=lambda _: float("nan"))
+    assert "two calls differ" in broken_promises(lambda: check_metric(nan))
+    with pytest.raises(UsageError, match="expected a Metric"):
+        check_metric(lambda _: 0.5)  # type: ignore[arg-type]
 
 
 def test_losses() -> None:

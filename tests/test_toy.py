@@ -23,7 +23,7 @@ from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.samples import Samples
 
-SEEDS = range(5)
+SEEDS = range(3)
 both_readings = pytest.mark.parametrize("dataset", ["toy", "toy-groups"])
 
 

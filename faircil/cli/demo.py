@@ -114,7 +114,8 @@ def panel_of(config: RunConfig, runs: Sequence[RunSummary]) -> Panel:
     stream = load_stream(config, first.seed)
     x = np.concatenate([task.test.x.numpy() for task in stream.tasks])
     if x.ndim == 2 and x.shape[1] == 2:
-        return Plane(f"{title}, seed {first.seed}", x, *read_final_predictions(Path(first.dir)))
+        final = read_final_predictions(Path(first.dir))
+        return Plane(f"{title}, seed {first.seed}", x, final.y_true, final.y_pred)
     accuracy: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         for group in run.groups or ():

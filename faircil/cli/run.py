@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,6 +207,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run finished seeds again, and replace runs of another configuration in the folder; "
         "files that faircil did not write are never replaced",
     )
+    how.add_argument(
+        "--abstain",
+        type=float,
+        metavar="SHARE",
+        help="show what is left of each group without this share of the final predictions, the "
+        "least certain ones, e.g. 0.1",
+    )
     how.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
@@ -214,8 +222,9 @@ def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.compute import choose_device
-    from faircil.report import seed_table
+    from faircil.report import abstention_table, seed_table
     from faircil.results.folder import seed_folder
+    from faircil.results.processed import abstained
     from faircil.results.record import as_document
     from faircil.sweep.store import Store
     from faircil.sweep.work import Work
@@ -228,6 +237,7 @@ def command(arguments: argparse.Namespace) -> None:
         device = str(choose_device(arguments.device))
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    mistakes += abstain_mistakes(arguments)
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
@@ -235,12 +245,18 @@ def command(arguments: argparse.Namespace) -> None:
         arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet
     )
     runs = run_seeds(config, seeds, folder, options)
+    answers = [] if arguments.abstain is None else abstained(runs, arguments.abstain)
     if arguments.json:
+        if answers:
+            groups = [asdict(one) for one in answers]
+            chosen |= {"abstention": {"share": arguments.abstain, "groups": groups}}
         print(json.dumps(as_document(runs) | chosen, indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
         if not quiet:
             _show_changes(seed_folder(folder, seeds[0]), seeds[0])
+        if answers:
+            show_table(abstention_table(answers, arguments.abstain))
     if not quiet:
         say(f"saved in {folder}")
 
@@ -258,11 +274,12 @@ def settle(
     chosen : dict
         How it was chosen, for JSON; empty if the user named everything.
     """
-    from faircil.runs.config import resolve
+    from faircil.runs.config import has_texts, resolve
     from faircil.tuning import auto
     from faircil.tuning.record import target_outcome
 
     own = own_data(arguments, mistakes)
+    texts = has_texts(arguments.dataset, own)
     arguments.method = arguments.method or (auto.AUTO if arguments.target is None else "moments")
     configure = partial(
         resolve,
@@ -276,6 +293,7 @@ def settle(
         epsilon=arguments.epsilon,
         held_out=arguments.held_out,
         evaluate_on=arguments.evaluate_on,
+        other_methods=(auto.AUTO,),
     )
     if arguments.method == auto.AUTO:
 
@@ -283,7 +301,7 @@ def settle(
             return configure(
                 method=candidate.method,
                 weighting=candidate.weighting,
-                overrides=[*candidate.overrides, *arguments.set],
+                overrides=auto.settings_for(candidate, arguments.set, texts=texts),
                 evaluate_on=part,
             )
 
@@ -291,6 +309,9 @@ def settle(
         with collecting(mistakes):
             auto.check(make)
         raise_all(list(dict.fromkeys(mistakes)))
+        if not arguments.quiet:
+            for sentence in auto.partly_used(arguments.set, texts=texts):
+                say(f"note: {sentence}")
         choice = choose_method(make, arguments, device)
         return choice.config, {"choice": auto.as_document(choice)}
     request = target_request(arguments, own, seeds, mistakes)
@@ -302,6 +323,19 @@ def settle(
     tuned = meet_target(request, arguments, device)
     config = configure(overrides=[*arguments.set, *tuned.best.overrides])
     return config, {"target": target_outcome(tuned)}
+
+
+def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
+    """Say why the share of withheld predictions cannot be used."""
+    share, part = arguments.abstain, arguments.evaluate_on
+    if share is None:
+        return []
+    mistakes = []
+    if not 0 < share < 1:
+        mistakes.append(f"--abstain is {share:g}, expected a share between 0 and 1, e.g. 0.1")
+    if part != "test":
+        mistakes.append("--abstain needs predictions, which a run on validation data does not keep")
+    return mistakes
 
 
 def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
@@ -358,8 +392,10 @@ def target_request(
     seeds: Sequence[int],
     mistakes: list[str],
 ) -> TuneRequest | None:
-    """Return the search for a target, checked; None without one."""
+    """Return the search for a target, checked; None without one, or for an unknown method."""
+    from faircil.learners import ALIASES, LEARNERS
     from faircil.runs.config import checked_measure
+    from faircil.tuning.objective import parse_target
     from faircil.tuning.request import TuneRequest
     from faircil.tuning.tune import check_requests
 
@@ -369,6 +405,10 @@ def target_request(
         mistakes.append(
             "--target is judged without post-processing; leave out --postprocess and --held-out"
         )
+    if arguments.method not in (*LEARNERS, *ALIASES):  # an error when the run is put together
+        with collecting(mistakes):
+            parse_target(arguments.target)
+        return None
     request = TuneRequest(
         dataset=arguments.dataset or "",
         own=own,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,11 @@ class Dataset:
     manual_files : ManualFiles or None
         Files that the user has to provide. Without these and without a source, the dataset is
         embedded in its code.
+    base : str or None
+        The dataset that it is a variant of: its shipped settings are those of that one.
+    arrange : callable or None
+        Maps the stream of tasks and the seed to the stream that a learner meets: rows that come in
+        other tasks, classes that come back. None: the stream as it is.
     """
 
     load: Loaded[Callable[[int], Parts]] = Loaded()
@@ -44,6 +49,13 @@ class Dataset:
     classes_per_task: int = 2
     texts: bool = False
     manual_files: ManualFiles | None = None
+    base: str | None = None
+    arrange: Callable[[TaskStream, int], TaskStream] | None = None
+
+    def variant(self, base: str, **changes: Any) -> Dataset:
+        """Return a variant of this dataset, whose name is ``base``."""
+        # Reading `load` as an attribute would import it.
+        return replace(self, load=vars(self)["load"], base=base, **changes)
 
     @property
     def folder(self) -> str | None:
@@ -161,7 +173,7 @@ def load_dataset(
         classes_per_task or row.classes_per_task,
         shuffled_classes(n_classes, seed) if shuffle_classes else None,
     )
-    return TaskStream(
+    stream = TaskStream(
         name,
         cut_into_tasks(parts.train, parts.test, tasks),
         parts.class_names,
@@ -172,3 +184,4 @@ def load_dataset(
         parts.copies,
         parts.image,
     )
+    return stream if row.arrange is None else row.arrange(stream, seed)

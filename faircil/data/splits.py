@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import torch
@@ -21,7 +22,8 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
     """Hold out part of each group's training data as validation data in place of the test data.
 
     If training samples are copies of an original, whole originals are held out, a share of each
-    class: a copy in training would leak into the validation data.
+    class: a copy in training would leak into the validation data. Rows of a class that come in
+    another task than the one that brings or renews it are all trained on.
 
     Parameters
     ----------
@@ -38,13 +40,15 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
         _, group = unique_rows(keys)
         held_out = torch.from_numpy(draw_test(group.numpy(), share, seed))
         held_out = held_out.repeat_interleave(stream.copies)
-        return Task(task.classes, task.train.take(~held_out), task.train.take(held_out))
+        own = torch.tensor((*task.classes, *task.renewed), dtype=torch.int64)
+        held_out &= torch.isin(task.train.y, own)
+        return replace(task, train=task.train.take(~held_out), test=task.train.take(held_out))
 
     tasks = tuple(map(parted, stream.tasks))
     few = [
         stream.class_names[c]
         for task in tasks
-        for c in task.classes
+        for c in (*task.classes, *task.renewed)
         if c not in task.test.y or c not in task.train.y
     ]
     if few:
@@ -58,16 +62,18 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
 def small_groups(stream: TaskStream, quota: int) -> list[str]:
     """Return notes on groups with no, or fewer training samples than ``quota`` (0: no buffer)."""
     absent, small = [], []
+    counts: Counter[tuple[int, ...]] = Counter()
+    for task in stream.tasks:
+        counts.update(group_counts(task.train))
     for number, task in enumerate(stream.tasks, start=1):
-        counts = group_counts(task.train)
         for c in task.classes:
             for z in range(max(1, len(stream.attribute_values))):
                 name = f"class '{stream.class_names[c]}'"
                 if stream.attribute is None:
-                    count = counts.get((c,), 0)
+                    count = counts[c,]
                 else:
                     name += f" with {stream.attribute} '{stream.attribute_values[z]}'"
-                    count = counts.get((c, z), 0)
+                    count = counts[c, z]
                 if count == 0:
                     absent.append(f"{name} (task {number})")
                 elif count < quota:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from faircil.errors import DataError, raise_all
-from faircil.samples import Samples
+from faircil.samples import Samples, concatenate
 
 Integers = NDArray[np.int64]
 Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
@@ -51,11 +51,25 @@ class Part:
 
 @dataclass(frozen=True)
 class Task:
-    """New classes with their samples."""
+    """New classes with their samples.
+
+    Parameters
+    ----------
+    classes : tuple of int
+        The classes that it brings; none if all of its rows are of classes that are there already.
+    train : Samples
+        Usually of these classes alone. Rows of others may come early or again.
+    test : Samples
+        Of the classes that it brings, and of those that are ``renewed``.
+    renewed : tuple of int
+        Classes of earlier tasks that come back with other data: from now on they are tested on
+        the samples here, and no longer on earlier ones.
+    """
 
     classes: tuple[int, ...]
     train: Samples
     test: Samples
+    renewed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ class TaskStream:
     name : str
         Name of the dataset.
     tasks : tuple of Task
-        No class occurs in two of them.
+        No class is new in two of them.
     class_names : tuple of str
         Name of class 0, 1, ….
     attribute : str or None
@@ -110,12 +124,26 @@ class TaskStream:
             mistakes.append(
                 f"{self.name} has {len(occurrences)} class(es); at least two are needed"
             )
+        known: set[int] = set()
         for number, task in enumerate(self.tasks, start=1):
+            mistakes += [
+                f"class '{self.class_names[c]}' of task {number} is renewed, but no earlier task "
+                "has brought it; name it as a new class"
+                for c in task.renewed
+                if c not in known
+            ]
+            known.update(task.classes)
+            foreign = set(torch.unique(task.test.y).tolist()).difference(task.classes, task.renewed)
+            mistakes += [
+                f"task {number} has test samples of class '{self.class_names[c]}', which it "
+                "neither brings nor renews; put them into the task that does"
+                for c in sorted(foreign)
+            ]
             for part, samples in (("training", task.train), ("test", task.test)):
                 present = set(torch.unique(samples.y).tolist())
                 mistakes += [
                     f"class '{self.class_names[c]}' of task {number} has no {part} sample"
-                    for c in task.classes
+                    for c in (*task.classes, *task.renewed)
                     if c not in present
                 ]
                 if not all_finite(samples.x):
@@ -129,6 +157,30 @@ class TaskStream:
     def n_classes(self) -> int:
         """Number of classes over all tasks, the number of outputs."""
         return len(self.class_names)
+
+    def tests_after(self, number: int) -> list[Samples]:
+        """Return the test samples after ``number`` tasks, by the task that brought their class.
+
+        A class that was renewed is tested on its last samples. Tasks that brought no class have no
+        entry.
+        """
+        tests: list[Samples] = []
+        for task in self.tasks[:number]:
+            own = task.test
+            if task.renewed:
+                back = torch.isin(own.y, torch.tensor(task.renewed))
+                tests = [_renewed(test, own.take(back)) for test in tests]
+                own = own.take(~back)
+            tests += [own] * bool(task.classes)
+        return tests
+
+
+def _renewed(test: Samples, new: Samples) -> Samples:
+    """Put new samples in the place of those of the same classes."""
+    replaced = torch.isin(test.y, new.y)
+    if not replaced.any():
+        return test
+    return concatenate([test.take(~replaced), new.take(torch.isin(new.y, test.y))])
 
 
 def all_finite(x: Tensor) -> bool:

@@ -238,7 +238,7 @@ _BUILT_IN = {
         no_weighting="it weighs its current samples itself, by the losses of their clusters",
     ),
     "agem": Method(
-        f"{_HERE}.agem:AGem",
+        f"{_HERE}.replay:AGem",
         summary="gradients projected so that the loss of a memory batch does not increase",
         source="Chaudhry et al. 2019",
         replays=True,

@@ -22,8 +22,7 @@ from faircil.learners.base import (
     concatenate,
     unique_rows,
 )
-from faircil.learners.fairl import fit_classifier
-from faircil.learners.replay import Replay, SelectsAtTaskStart
+from faircil.learners.replay import Replay, SelectsAtTaskStart, fit_classifier, in_turn
 from faircil.nets import features_of, find_head, last_linear, seeded, traits_of
 
 WARM_UP = 0.1  # factor of the learning rate in the first epoch
@@ -169,7 +168,7 @@ class BalancedReplay(Replay):
         assert added.samples is not None
         _, group = unique_rows(added.samples.keys())
         rows = in_turn(group, self.generators.buffer)[:size].sort().values
-        return ReplayBuffer(buffer.quota, added.samples.take(rows))
+        return replace(added, quota=buffer.quota, samples=added.samples.take(rows))
 
     def end_task(self, buffer: ReplayBuffer) -> None:
         """Train the last layer on the buffer, which already contains the task."""
@@ -187,29 +186,3 @@ class BalancedReplay(Replay):
             tau=0.0,
             passes=self.settings.head_passes,
         )
-
-
-def in_turn(group: Tensor, generator: torch.Generator) -> Tensor:
-    """Return rows in random order such that groups take turns; a group that is used up passes.
-
-    The first m rows are what remains of all of them if, until m are left, a random row of the
-    largest group goes.
-
-    Parameters
-    ----------
-    group : Tensor of int64, shape (n,)
-    generator : torch.Generator
-        On the CPU.
-
-    Returns
-    -------
-    Tensor of int64, shape (n,)
-    """
-    order = torch.randperm(len(group), generator=generator).to(group.device)
-    # Number the rows of each group in this order; then all first rows come first, and so on.
-    by_group = order[torch.argsort(group[order], stable=True)]
-    count = torch.bincount(group)
-    number = torch.empty_like(group)
-    each = torch.arange(len(group), device=group.device)
-    number[by_group] = each - (count.cumsum(0) - count)[group[by_group]]
-    return order[torch.argsort(number[order], stable=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 # With the classes below, what the file of a learner needs, from one place.
 from faircil.buffer import ReplayBuffer as ReplayBuffer
-from faircil.compute import Generators as Generators, chunk_size, map_chunks, thread_safe
+from faircil.compute import CHUNK, Generators as Generators, chunk_size, map_chunks, thread_safe
 from faircil.moments import PassRecord as PassRecord
 from faircil.nets import grow_outputs
 from faircil.options import (
@@ -126,6 +127,8 @@ class Learner:
     follows: ClassVar[Collection[str] | None] = None
     # Whether a task is learned in one pass, by `learn`, instead of or after epochs of steps.
     one_pass: ClassVar[bool] = False
+    # Rows per forward pass on a CPU, so few that their activations stay in cache.
+    chunk: ClassVar[int] = CHUNK
     # Whether samples with an unknown attribute value can be learned.
     takes_unknown: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
@@ -140,9 +143,25 @@ class Learner:
         self.net = net
         self.settings = settings
         self.generators = generators
-        self.optimizer = self.new_optimizer()
+        if not self.one_pass:
+            self.new_optimizer()  # torch imports a lot with the first: that is no part of training
         self.old: tuple[int, ...] = ()  # classes of earlier tasks
         self.new: tuple[int, ...] = ()  # classes of the current task that did not occur before
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer of the task, made when it is needed: learning in one pass needs none."""
+        return self.new_optimizer()
+
+    @classmethod
+    def why_unused(cls, settings: Options, name: str) -> str | None:
+        """Say why a setting of the run has no effect with these own settings; None if it has one.
+
+        Asked for settings of the learner, of training and of the weighting, by name. A user who
+        gives one without effect is told so.
+        """
+        del settings, name
+        return None
 
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Create the optimizer of a task."""
@@ -174,7 +193,7 @@ class Learner:
         buffer : ReplayBuffer
             Buffer of earlier tasks; empty in the first.
         """
-        self.optimizer = self.new_optimizer()
+        vars(self).pop("optimizer", None)
         self.old += self.new
         self.new = tuple(sorted(set(train.y.tolist()) - set(self.old)))
         return Material(train, buffer.samples)
@@ -272,7 +291,7 @@ class Learner:
         """Return :meth:`logits` for any number of inputs, (n, ...)."""
         self.net.eval()
         with torch.no_grad():
-            size, threads = chunk_size(x.device), thread_safe(self.net)
+            size, threads = chunk_size(x.device, self.chunk), thread_safe(self.net)
             parts = map_chunks(lambda rows: self.logits(x[rows]), len(x), size, threads=threads)
             return torch.cat(parts) if parts else self.logits(x)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, pad
 
+from faircil.errors import DataError
 from faircil.learners.base import (
     Batch,
     Generators,
@@ -70,6 +71,21 @@ class DarkReplay(Replay):
                 added = memory.x[len(self.targets) :]
                 self.targets = torch.cat([self.targets, self.scores(added)])
         return material
+
+    def remember(
+        self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
+    ) -> ReplayBuffer:
+        """Add samples of each group; stored logits need all old ones to stay where they are."""
+        after, old = super().remember(train, weights, buffer), buffer.samples
+        assert after.samples is not None
+        if self.settings.logits == "task-end" or old is None:
+            return after
+        if not torch.equal(after.samples.take(slice(len(old))).x, old.x):
+            raise DataError(
+                "classes came back whose new samples replace others in the buffer, and "
+                "`logits=stored` keeps the logits of those; use `logits=task-end`"
+            )
+        return after
 
     def loss(self, batch: Batch) -> Tensor:
         """Compute all terms in one forward pass."""

@@ -25,8 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from faircil.buffer import ReplayBatches
-from faircil.compute import chunk_size, chunks_of, one_thread
+from faircil.compute import chunk_size, chunks_of
 from faircil.learners.base import (
     Batch,
     BufferOptions,
@@ -39,7 +38,7 @@ from faircil.learners.base import (
     Samples,
     TauOptions,
 )
-from faircil.learners.replay import Buffered, replay_loss
+from faircil.learners.replay import Buffered, fit_classifier
 from faircil.nets import (
     MLP,
     build_mlp,
@@ -51,7 +50,6 @@ from faircil.nets import (
 )
 
 DISTORTION = 0.5  # ε²
-BATCH = 64
 
 
 def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tuple[nn.Module, MLP]:
@@ -146,43 +144,6 @@ def same_group(keys: Tensor) -> Tensor:
     """Return whether pairs of samples share a group, (n, n), from keys (n,) or (n, columns)."""
     keys = keys.reshape(len(keys), -1)
     return (keys[:, None] == keys).all(dim=2)
-
-
-def fit_classifier(
-    classifier: nn.Module,
-    current: Samples,
-    memory: Samples | None,
-    generator: torch.Generator,
-    *,
-    lr: float,
-    tau: float,
-    passes: int,
-) -> None:
-    """Train the classifier on the task with Adam, with a memory batch for each current batch.
-
-    Parameters
-    ----------
-    classifier : Module
-        Returns logits; training starts from its current weights.
-    current, memory : Samples, Samples or None
-        Features, (n, d) and (m, d), in place of inputs.
-    generator : torch.Generator
-        For the order of the samples.
-    lr, tau, passes : float, float, int
-        Learning rate, weight of the buffer, and number of passes over the task.
-    """
-    adam = torch.optim.Adam(classifier.parameters(), lr, fused=True)
-    replay = None if memory is None else ReplayBatches(memory, BATCH, generator)
-    with one_thread():
-        for _ in range(passes):
-            order = torch.randperm(len(current), generator=generator).to(current.y.device)
-            for rows in torch.split(order, BATCH):
-                old, old_rows = (None, None) if replay is None else replay.next()
-                batch = Batch(current.take(rows), rows, None, old, old_rows)
-                adam.zero_grad()
-                loss = replay_loss(classifier(batch.x), batch, tau)
-                loss.backward()  # type: ignore[no-untyped-call]
-                adam.step()
 
 
 class FairlOptions(TauOptions, BufferOptions):

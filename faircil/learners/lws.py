@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, pad
 
-from faircil.learners.balanced_buffer import in_turn
 from faircil.learners.base import (
     Batch,
     Count,
@@ -31,6 +30,7 @@ from faircil.learners.base import (
     rows_of_groups,
     unique_rows,
 )
+from faircil.learners.replay import in_turn
 from faircil.nets import build_mlp, features_of, find_head, with_features
 
 ROUNDS = 100  # of k-means at most

@@ -24,15 +24,15 @@ from faircil.learners.base import (
     PassRecord,
     Positive,
     Samples,
+    Share,
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
 from faircil.moments.classifiers import discriminants, fit_temperature, lda, nearest_mean
+from faircil.moments.criterion import Blocks, Criterion, grouped, groups_of, shares_of
 from faircil.moments.evening import (
     MOST,
     TOLERANCE,
-    Blocks,
-    Criterion,
     Evening,
     even_out,
     evened_further,
@@ -41,12 +41,13 @@ from faircil.moments.evening import (
 from faircil.moments.features import (
     Activations,
     FeatureMap,
+    FeatureNet,
     Patches,
     RandomRelu,
     Raw,
     Trained,
 )
-from faircil.moments.group_moments import GroupMoments, Key
+from faircil.moments.group_moments import GroupMoments, Key, penalties_for
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
@@ -54,7 +55,6 @@ from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
 
 BY_MEANS = ("nearest-mean", "lda")
-PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 WIDEST, NARROWEST = 2000, 200
 FILTERS = 64
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
@@ -65,6 +65,8 @@ SPENT = 4  # solutions after a removal at most: with the shares, the present wei
 # Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
+# What training of the net on the first task depends on.
+OF_THE_NET = {"lr", "momentum", "epochs", "batch_size", "net", "hidden", "average_last"}
 
 
 class MomentsOptions(Options):
@@ -97,6 +99,10 @@ class MomentsOptions(Options):
     """differences of this many standard errors are left as they are"""
     arithmetic: Literal["float32", "float64"] = "float32"
     """of the moments and their solution"""
+    decay: Share = 1.0
+    """what earlier rows of a group count, by what they did, once a task brings as many new ones;
+    with fewer, they lose less. For classes that come back changed; rows of such groups cannot be
+    removed then"""
 
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod
@@ -113,49 +119,6 @@ class MomentsOptions(Options):
         return value
 
 
-class FeatureNet(nn.Module):
-    """Fixed features and a linear head over all classes.
-
-    Parameters
-    ----------
-    features : Module
-        Maps inputs to features, (n, d).
-    classes : int
-    """
-
-    seen: Tensor
-
-    def __init__(self, features: FeatureMap, classes: int) -> None:
-        super().__init__()
-        self.features = features
-        self.head = nn.Linear(features.width, classes, bias=False)
-        nn.init.zeros_(self.head.weight)
-        self.register_buffer("seen", torch.zeros(classes, dtype=torch.bool))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return scores, (n, classes); −inf for classes that were not seen."""
-        scores: Tensor = self.head(self.features(x))
-        return scores.masked_fill(~self.seen, -torch.inf)
-
-    def grow(self, classes: int) -> None:
-        """Make room for further classes, which are not seen yet."""
-        known = len(self.seen)
-        self.seen = torch.cat([self.seen, self.seen.new_zeros(classes - known)])
-        head = nn.Linear(self.head.in_features, classes, bias=False).to(self.head.weight)
-        nn.init.zeros_(head.weight)
-        with torch.no_grad():
-            head.weight[:known] = self.head.weight
-        self.head = head
-
-    def show(self, classes: Integers, head: Tensor) -> None:
-        """Take the columns of a head, (d, C), as the weights of these classes."""
-        with torch.no_grad():
-            chosen = torch.tensor(classes, device=self.seen.device)
-            self.head.weight.zero_()
-            self.head.weight.index_copy_(0, chosen, head.T.to(self.head.weight.dtype))
-            self.seen.fill_(False).index_fill_(0, chosen, True)
-
-
 class Moments(Learner):
     """Sum the moments of each group in one pass, and solve for weights that even their losses.
 
@@ -170,6 +133,7 @@ class Moments(Learner):
     options = MomentsOptions
     one_pass = True
     graphable = False
+    chunk = 512  # features are wider than activations usually are
     follows = MEASURES
     takes_unknown = True
 
@@ -183,7 +147,7 @@ class Moments(Learner):
         self.evening: Evening | None = None
         self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
         self.ridge = 0.0
-        self.rows_at_choice = 0  # when the penalty was chosen
+        self.rows_at_choice = 0.0  # when the penalty was chosen
         self.temperature = 1.0
         self.told_of_copies = False
 
@@ -194,6 +158,24 @@ class Moments(Learner):
             super().grow(classes)
         else:
             self.net.grow(classes)
+
+    @classmethod
+    def why_unused(cls, settings: Options, name: str) -> str | None:
+        """Name what makes a setting useless: it trains nothing, or chooses no weights."""
+        assert isinstance(settings, MomentsOptions)
+        if name == "lam":
+            if settings.classifier in BY_MEANS:
+                return f"it chooses no weights with classifier={settings.classifier}"
+            fixed = f"its weights are fixed with group_weights={settings.group_weights}"
+            return None if settings.group_weights == "fair" else fixed
+        if name == "width":
+            raw = "features=raw are as many as the inputs"
+            return raw if settings.features == "raw" else None
+        if name in OF_THE_NET:
+            untrained = f"it trains no net with features={settings.features} (trained: it does)"
+            return None if settings.features == "trained" else untrained
+        own = name in cls.options.model_fields
+        return None if own else "it keeps no buffer and weighs groups, not samples"
 
     def training_epochs(self, epochs: int) -> int:
         """Train the net on the first task if its activations are to be features."""
@@ -220,8 +202,12 @@ class Moments(Learner):
             self.plan = self._planned(train)
             with torch.no_grad():
                 self._begin(self._features(train), train.x.device)
-        record = self._change(lambda moments: moments.add(train, self.net.features))
-        return replace(record, notes=self._notes(train))
+
+        def add(moments: GroupMoments) -> None:
+            moments.fade(train, self.settings.decay)
+            moments.add(train, self.net.features)
+
+        return replace(self._change(add), notes=self._notes(train))
 
     def forget(self, rows: Samples) -> PassRecord:
         """Remove rows that were learned: the solution is then the one that never saw them.
@@ -236,8 +222,17 @@ class Moments(Learner):
         if evening is None or not len(evening.criterion.matrix):
             return last
         criterion = evening.criterion
-        with torch.no_grad():
-            bound, further = proven_bound(evening), evened_further(evening)
+        bound, further = 0.0, evening
+
+        def look(proof: bool) -> None:
+            nonlocal bound, further
+            if proof:
+                bound = proven_bound(evening)
+            else:
+                further = evened_further(evening)
+
+        with torch.no_grad():  # the longer first
+            map_tasks(look, (False, True), threads=evening.problem.moments.threaded)
         here, there = (criterion.losses_of(one.after) for one in (evening, further))
         price = Price(
             largest=criterion.combine == "largest",
@@ -438,50 +433,3 @@ class Moments(Learner):
         return plan.made_to_fit(
             self.settings.rank, free_memory(train.x.device), fixed=wanted is not None
         )
-
-
-def penalties_for(moments: GroupMoments) -> list[float]:
-    """Return the relative penalties to choose from: those above the rounding of the sums.
-
-    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
-    A smaller penalty could not even keep the matrix positive definite.
-    """
-    rounding = torch.finfo(moments.dtype).eps * moments.width
-    return [penalty for penalty in PENALTIES if penalty > rounding]
-
-
-def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:
-    """Return the groups in order, and the group of each cell that has rows."""
-    cells = [key if by_attribute else key[:1] for key in moments.keys]
-    keys = sorted(set(cells))
-    return keys, [keys.index(key) for key in cells]
-
-
-def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
-    """Return p, (G,): equal over classes, and over the groups of a class with a known attribute.
-
-    Groups without one count by their part of the rows of the class.
-    """
-    share: Floats = groups.size / np.bincount(label, groups.size)[label]
-    rest = np.ones(label.max() + 1)
-    unknown = np.setdiff1d(np.arange(len(label)), known)
-    np.subtract.at(rest, label[unknown], share[unknown])
-    share /= len(rest)
-    _, index, number = np.unique(label[known], return_inverse=True, return_counts=True)
-    share[known] = rest[label[known]] / (len(rest) * number[index])
-    return share
-
-
-def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:
-    """Describe groups of cells as a measure needs them."""
-    size: Integers = np.bincount(group, moments.count).astype(np.int64)
-    attribute = np.array([key[1:] or (0,) for key in keys], dtype=np.int64)
-    same = (attribute[:, None, :] == attribute[None, :, :]).all(axis=2)
-    return Groups(
-        label=np.array([key[0] for key in keys], dtype=np.int64),
-        attribute=attribute[:, 0] if attribute.shape[1] == 1 else attribute,
-        current=np.ones(len(keys), dtype=bool),
-        size=size,
-        seen=size,
-        seen_with_attribute=same @ size,
-    )

@@ -1,11 +1,15 @@
-"""Fine-tuning, joint training, experience replay, and base classes of replay methods."""
+"""Fine-tuning, joint training, experience replay, A-GEM, and what replay methods share."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from faircil.buffer import ReplayBatches
+from faircil.compute import one_thread
 from faircil.learners.base import (
     Batch,
     BufferOptions,
@@ -21,6 +25,7 @@ from faircil.learners.base import (
 from faircil.learners.moments import Moments
 from faircil.nets import features_of
 
+BATCH = 64  # of a classifier on fixed features
 GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -161,3 +166,116 @@ def draw_by_share(group: Tensor, shares: Tensor, count: int, generator: torch.Ge
     size = torch.bincount(group, minlength=len(shares))
     place = (size.cumsum(0) - size)[drawn] + (chance[1:] * size[drawn]).long()
     return torch.argsort(group, stable=True)[place]
+
+
+class AGem(Buffered):
+    """Follows the gradient of the current batch, projected against that of a memory batch."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of the current samples; of the memory if there are none."""
+        if len(batch.current) or batch.memory is None:
+            return super().loss(batch)
+        return self._memory_loss(batch.memory)
+
+    def step(self, batch: Batch) -> None:
+        """Update the net along the projected gradient."""
+        if len(batch.current) == 0 or batch.memory is None:
+            super().step(batch)
+            return
+        self.net.train()
+        trained = [p for p in self.net.parameters() if p.requires_grad]
+
+        def gradient_of(loss: Tensor) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+
+        # One after the other: a large net then stores the activations of one loss at a time.
+        gradient = gradient_of(self.loss(batch))
+        reference = gradient_of(self._memory_loss(batch.memory))
+        for parameter, part in zip(trained, project(gradient, reference), strict=True):
+            parameter.grad = part
+        self.optimizer.step()
+
+    def _memory_loss(self, memory: Samples) -> Tensor:
+        return cross_entropy(self.net(memory.x), memory.y)
+
+
+def project(gradient: Sequence[Tensor], reference: Sequence[Tensor]) -> list[Tensor]:
+    """Return the vector closest to a gradient that has a nonnegative product with a reference.
+
+    A step along −g raises the reference's loss, to first order, if ``g·r < 0``. Then the
+    component of g along r is removed: ``g − (g·r / r·r) r``. There is no host synchronisation.
+
+    Parameters
+    ----------
+    gradient, reference : sequence of Tensor
+        g and r, parameter by parameter.
+    """
+    inner, square = (
+        torch.stack([torch.sum(one * r) for one, r in zip(ones, reference, strict=True)]).sum()
+        for ones in (gradient, reference)
+    )
+    share = torch.where(inner < 0, inner / square, 0.0)
+    return [g - share * r for g, r in zip(gradient, reference, strict=True)]
+
+
+def fit_classifier(
+    classifier: nn.Module,
+    current: Samples,
+    memory: Samples | None,
+    generator: torch.Generator,
+    *,
+    lr: float,
+    tau: float,
+    passes: int,
+) -> None:
+    """Train the classifier on the task with Adam, with a memory batch for each current batch.
+
+    Parameters
+    ----------
+    classifier : Module
+        Returns logits; training starts from its current weights.
+    current, memory : Samples, Samples or None
+        Features, (n, d) and (m, d), in place of inputs.
+    generator : torch.Generator
+        For the order of the samples.
+    lr, tau, passes : float, float, int
+        Learning rate, weight of the buffer, and number of passes over the task.
+    """
+    adam = torch.optim.Adam(classifier.parameters(), lr, fused=True)
+    replay = None if memory is None else ReplayBatches(memory, BATCH, generator)
+    with one_thread():
+        for _ in range(passes):
+            order = torch.randperm(len(current), generator=generator).to(current.y.device)
+            for rows in torch.split(order, BATCH):
+                old, old_rows = (None, None) if replay is None else replay.next()
+                batch = Batch(current.take(rows), rows, None, old, old_rows)
+                adam.zero_grad()
+                loss = replay_loss(classifier(batch.x), batch, tau)
+                loss.backward()  # type: ignore[no-untyped-call]
+                adam.step()
+
+
+def in_turn(group: Tensor, generator: torch.Generator) -> Tensor:
+    """Return rows in random order such that groups take turns; a group that is used up passes.
+
+    The first m rows are what remains of all of them if, until m are left, a random row of the
+    largest group goes.
+
+    Parameters
+    ----------
+    group : Tensor of int64, shape (n,)
+    generator : torch.Generator
+        On the CPU.
+
+    Returns
+    -------
+    Tensor of int64, shape (n,)
+    """
+    order = torch.randperm(len(group), generator=generator).to(group.device)
+    # Number the rows of each group in this order; then all first rows come first, and so on.
+    by_group = order[torch.argsort(group[order], stable=True)]
+    count = torch.bincount(group)
+    number = torch.empty_like(group)
+    each = torch.arange(len(group), device=group.device)
+    number[by_group] = each - (count.cumsum(0) - count)[group[by_group]]
+    return order[torch.argsort(number[order], stable=True)]

@@ -3,7 +3,8 @@
 :mod:`~faircil.moments.features` maps inputs to fixed features,
 :mod:`~faircil.moments.group_moments` sums them for each group and :mod:`~faircil.moments.sketch`
 does so in less memory, :mod:`~faircil.moments.ridge` gives the solution for any group weights with
-the loss of every group, and probabilities, and :mod:`~faircil.moments.evening` chooses the weights.
+the loss of every group, and probabilities, :mod:`~faircil.moments.criterion` says what the weights
+minimise, and :mod:`~faircil.moments.evening` chooses them.
 :mod:`~faircil.moments.classifiers` makes other classifiers of the same sums, for comparison. Here
 is what a run keeps of it.
 """
@@ -24,7 +25,7 @@ class GroupChange:
     attribute : tuple of int
         Attribute values; empty if groups are classes. A negative one is unknown.
     samples : int
-        Seen so far.
+        Seen so far; those that have decayed by what they still count, rounded.
     weight : float
         By the weight that it would have if all groups of a class counted equally.
     before, after : float

@@ -30,6 +30,7 @@ from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad
 from faircil.compute import CHUNK, chunks_of, exact_convolutions, map_chunks
 from faircil.errors import DataError, UsageError
 from faircil.nets import last_linear, with_last
+from faircil.weighting.groups import Integers
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
@@ -316,6 +317,49 @@ class Patches(nn.Module):
 
 
 FeatureMap = Raw | RandomRelu | Trained | Patches | Activations
+
+
+class FeatureNet(nn.Module):
+    """Fixed features and a linear head over all classes.
+
+    Parameters
+    ----------
+    features : Module
+        Maps inputs to features, (n, d).
+    classes : int
+    """
+
+    seen: Tensor
+
+    def __init__(self, features: FeatureMap, classes: int) -> None:
+        super().__init__()
+        self.features = features
+        self.head = nn.Linear(features.width, classes, bias=False)
+        nn.init.zeros_(self.head.weight)
+        self.register_buffer("seen", torch.zeros(classes, dtype=torch.bool))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores, (n, classes); −inf for classes that were not seen."""
+        scores: Tensor = self.head(self.features(x))
+        return scores.masked_fill(~self.seen, -torch.inf)
+
+    def grow(self, classes: int) -> None:
+        """Make room for further classes, which are not seen yet."""
+        known = len(self.seen)
+        self.seen = torch.cat([self.seen, self.seen.new_zeros(classes - known)])
+        head = nn.Linear(self.head.in_features, classes, bias=False).to(self.head.weight)
+        nn.init.zeros_(head.weight)
+        with torch.no_grad():
+            head.weight[:known] = self.head.weight
+        self.head = head
+
+    def show(self, classes: Integers, head: Tensor) -> None:
+        """Take the columns of a head, (d, C), as the weights of these classes."""
+        with torch.no_grad():
+            chosen = torch.tensor(classes, device=self.seen.device)
+            self.head.weight.zero_()
+            self.head.weight.index_copy_(0, chosen, head.T.to(self.head.weight.dtype))
+            self.seen.fill_(False).index_fill_(0, chosen, True)
 
 
 def with_constant(features: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ A *cell* is a class with the values of the sensitive attributes. With features �
   sum over cells is a single pass over memory.
 
 All of them are sums over rows. So the order of rows, batches, tasks and workers does not matter,
-and what is removed leaves no trace but rounding.
+and what is removed leaves no trace but rounding. Rows that came earlier may count less: n, s and S
+are then weighted sums, and n is no whole number.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from faircil.compute import chunks_of, map_chunks, map_tasks
+from faircil.compute import chunks_of, map_chunks, map_tasks, share_tasks
 from faircil.errors import DataError, UsageError
-from faircil.samples import Samples, rows_of_groups, unique_rows
+from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
-PANEL = 512
+PANEL = 256
+THREADED = 512  # features from which threads share a pass over the sums
+SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 Key = tuple[int, ...]  # class and attribute values
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
@@ -123,13 +127,19 @@ class GroupMoments:
     def __post_init__(self) -> None:
         self.panels = Panels(self.width)
         self.keys: list[Key] = []
-        self.count: list[int] = []
+        self.count: list[float] = []
         self.first: list[Tensor] = []  # (d,) each
         self.second: list[Tensor] = []  # blocks of cells that were new together, (cells, size)
         self.seen = SeenRows()
+        self.faded: set[Key] = set()  # cells with rows that count less than others
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def threaded(self) -> bool:
+        """Whether a pass over the sums is worth several threads."""
+        return self.device.type == "cpu" and self.width >= THREADED
 
     def add(self, samples: Samples, features: FeatureMap) -> None:
         """Add rows: one pass over them."""
@@ -144,10 +154,37 @@ class GroupMoments:
         DataError
             If some of the rows were never added with this class and these attribute values, or
             are removed already; then nothing changes.
+        UsageError
+            If earlier rows of their cells count less than later ones.
         """
+        faded = self.faded.intersection(group_counts(samples))
+        if faded:
+            raise UsageError(
+                f"rows of the groups {', '.join(map(str, sorted(faded)))} (class, attribute "
+                "values) cannot be removed: their earlier rows count less than later ones, by an "
+                "age that is not kept; learn with `decay=1` to remove rows later"
+            )
         self.seen.remove(samples)
         self._sum(samples, features, sign=-1)
         self._close()
+
+    def fade(self, samples: Samples, factor: float) -> None:
+        """Let rows that are there count ``factor`` times what they did, in the cells of samples.
+
+        That much where as many new rows come as are there; with fewer, m of them for n that are
+        there, it is ``factor^(m/n)``: a few rows do not take the place of many. Cells that get no
+        new row stay as they are.
+        """
+        if factor == 1:
+            return
+        new = group_counts(samples)
+        for place, key in enumerate(self.keys):
+            if key in new:
+                own = factor ** min(1.0, new[key] / self.count[place])
+                self.faded.add(key)
+                self._fade_second(place, own)
+                self.count[place] *= own
+                self.first[place] *= own
 
     def merge(self, other: GroupMoments) -> None:
         """Add the sums of other rows, made with the same features."""
@@ -162,6 +199,7 @@ class GroupMoments:
                 "exact and the others compressed; make all of them in the same way"
             )
         self.seen.merge(other.seen)
+        self.faded |= other.faded
         self._open([key for key in other.keys if key not in self.keys])
         for theirs, key in enumerate(other.keys):
             place = self.keys.index(key)
@@ -173,14 +211,20 @@ class GroupMoments:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
         total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
         parts = torch.split(weights, [len(block) for block in self.second])
-        for block, part in zip(self.second, parts, strict=True):
-            total.addmv_(block.T, part)
+        size = SLICE if self.device.type == "cpu" else len(total)
+
+        def add(place: slice) -> None:
+            for block, part in zip(self.second, parts, strict=True):
+                total[place].addmv_(block[:, place].T, part)
+
+        share_tasks(add, chunks_of(len(total), size), threads=self.threaded)
         return self.panels.unpacked(total)
 
     def traces(self, matrix: Tensor) -> Tensor:
         """Return ``tr(matrix · S_c)`` of a symmetric matrix for each cell, (cells,)."""
         flat = self.panels.doubled(matrix)
-        return torch.cat([block @ flat for block in self.second])
+        found = share_tasks(lambda block: block @ flat, self.second, threads=self.threaded)
+        return torch.cat(found)
 
     def squares(self, x: Tensor) -> Tensor:
         """Return ``tr(xᵀ S_c x)`` for x of shape (d, k) and each cell, (cells,)."""
@@ -198,10 +242,10 @@ class GroupMoments:
                 self.panels.add_products(out, block, x)
             return found
         flats = self._cells()
-        map_tasks(
+        share_tasks(
             lambda place: self.panels.add_products(found[place], flats[chosen[place]], x),
             range(len(chosen)),
-            threads=self.device.type == "cpu" and self.width >= PANEL,
+            threads=self.threaded,
         )
         return found
 
@@ -232,6 +276,10 @@ class GroupMoments:
         """Add the second moments of another cell, before n and s change."""
         self._cells()[cell].add_(other._cells()[theirs].to(self.device))
 
+    def _fade_second(self, cell: int, factor: float) -> None:
+        """Multiply the second moments of a cell."""
+        self._cells()[cell].mul_(factor)
+
     def _close(self) -> None:
         """Drop cells without rows."""
         kept = [n > 0 for n in self.count]
@@ -261,6 +309,16 @@ class GroupMoments:
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
         map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
+
+
+def penalties_for(moments: GroupMoments) -> list[float]:
+    """Return the relative penalties to choose from: those above the rounding of the sums.
+
+    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    A smaller penalty could not even keep the matrix positive definite.
+    """
+    rounding = torch.finfo(moments.dtype).eps * moments.width
+    return [penalty for penalty in PENALTIES if penalty > rounding]
 
 
 class SeenRows:

@@ -33,11 +33,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from faircil.compute import one_thread
+from faircil.compute import chunks_of, one_thread, share_tasks
 from faircil.errors import DataError
 from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
@@ -45,6 +46,7 @@ from faircil.weighting.groups import Floats, Integers
 PROBES = 16
 AT_ONCE = 2**24  # numbers of products with second moments that are kept at the same time
 COLUMNS = 64  # of a head with more classes, where not all products are kept
+BLOCK = 128  # rows and columns of a triangle that are inverted together
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
@@ -190,18 +192,17 @@ class RidgeProblem:
             return self._solve(weights, slopes)
 
     def _solve(self, weights: Floats, with_slopes: bool) -> RidgeSolution:
-        moments, size = self.moments, self.size
+        size = self.size
         w = torch.tensor(weights, dtype=size.dtype, device=size.device)
         per_row = w / size
         factor = cholesky(self._matrix(weights, per_row))
         head = torch.cholesky_solve(self.target(per_row).T, factor)
-        each = torch.arange(len(size), device=size.device)
-        own = (self.first @ head)[each, self.label]
-        losses = (self._by_group(moments.squares(head)) - 2 * own) / size + 1
-        inverse = torch.cholesky_inverse(factor)
-        leverage = per_row * self._by_group(moments.traces(inverse)) / size
+        inverse = inverse_of(factor, threads=self.moments.threaded)
+        leverage = per_row * self._by_group(self.moments.traces(inverse)) / size
         del inverse
-        variance, slopes, pairs = self._looked_at(w, head, factor, with_slopes)
+        squares, variance, slopes, pairs = self._looked_at(w, head, factor, with_slopes)
+        each = torch.arange(len(size), device=size.device)
+        losses = squares - 2 * (self.first @ head)[each, self.label] / size + 1
         spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
         # One row has no spread of its own: a small group borrows that of all groups.
         shared = (size * variance + BORROWED * variance.mean()) / (size + BORROWED)
@@ -234,11 +235,13 @@ class RidgeProblem:
 
     def _looked_at(
         self, w: Tensor, head: Tensor, factor: Tensor, with_slopes: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return what takes products with each S_g.
 
         Returns
         -------
+        squares : Tensor, shape (G,)
+            ``tr(Wᵀ S_g W)/n_g``.
         variance : Tensor, shape (G,)
             Of the loss of a row of each group.
         slopes : Tensor, shape (G, G)
@@ -247,7 +250,9 @@ class RidgeProblem:
             Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; NaN if slopes are not asked for.
         """
         size, groups, k = self.size, len(self), self.columns.shape[1]
-        variance = torch.zeros_like(size)
+        squares, variance = torch.zeros_like(size), torch.zeros_like(size)
+        if not self.whole:  # products may be with combinations of columns
+            squares = self._by_group(self.moments.squares(head)) / size
         slopes, pairs = (torch.full((groups, groups), torch.nan).to(size) for _ in range(2))
         known = seen = head @ self.columns
         if with_slopes:
@@ -259,6 +264,8 @@ class RidgeProblem:
         for part in self.parts:
             products = self._products(known, part).div_(size[part, None, None])
             on_head, on_probes = products[:, :, :k], products[:, :, k:]
+            if self.whole:
+                squares[part] = (on_head * head).sum(dim=(1, 2))
             variance[part] = self._variance(head, on_head, part)
             if not with_slopes:
                 continue
@@ -275,7 +282,7 @@ class RidgeProblem:
         if solved is not None:
             slopes = self._between(slopes, w, totals)
             pairs = self._between(pairs, w, pair_totals)
-        return variance, slopes, pairs
+        return squares, variance, slopes, pairs
 
     def _between(self, within: Tensor, weights: Tensor, totals: Tensor) -> Tensor:
         """Replace the entries between classes, so that ``weightsᵀ · result = totals``, (G, G).
@@ -342,6 +349,46 @@ def cholesky(matrix: Tensor) -> Tensor:
             "penalty; choose a larger `ridge`, such as .01, or fewer features with `width`"
         )
     return factor
+
+
+def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
+    """Return ``(L Lᵀ)⁻¹`` for a lower Cholesky factor L, (d, d).
+
+    With X = L⁻¹ it is XᵀX. Neither blocks of columns of X depend on each other, nor blocks of rows
+    of XᵀX: threads share them without waiting, and the result does not depend on their number.
+    """
+    if not threads:
+        return torch.cholesky_inverse(factor)
+    blocks = chunks_of(len(factor), BLOCK)
+    eye = torch.eye(BLOCK, dtype=factor.dtype)
+    diagonal = [
+        torch.linalg.solve_triangular(
+            factor[k, k], eye[: k.stop - k.start, : k.stop - k.start], upper=False
+        )
+        for k in blocks
+    ]
+    lower, found = (factor.new_zeros(factor.shape) for _ in range(2))
+
+    def invert(number: int) -> None:
+        # X_ij = −X_ii Σ_k L_ik X_kj over j ≤ k < i: each k adds its part to all rows below.
+        column = lower[:, blocks[number]]
+        column[blocks[number]] = diagonal[number]
+        for k, i in pairwise(range(number, len(blocks))):
+            rows, below = blocks[k], blocks[i]
+            column[below.start :].addmm_(factor[below.start :, rows], column[rows], alpha=-1)
+            column[below] = diagonal[i] @ column[below]
+
+    def multiply(number: int) -> None:
+        own = blocks[number]
+        panel = found[own, own.start :]
+        for rows in blocks[number:]:
+            here = lower[rows, own.start : rows.stop]
+            panel[:, : rows.stop - own.start].addmm_(here[:, : own.stop - own.start].T, here)
+        found[own.stop :, own] = panel[:, own.stop - own.start :].T
+
+    share_tasks(invert, range(len(blocks)), threads=True)
+    share_tasks(multiply, range(len(blocks)), threads=True)
+    return found
 
 
 def _signs(rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -31,7 +31,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from faircil.compute import chunks_of
+from faircil.compute import chunks_of, share_tasks
 from faircil.errors import UsageError
 from faircil.moments.group_moments import ROWS, FeatureMap, GroupMoments
 from faircil.samples import Samples
@@ -39,8 +39,9 @@ from faircil.samples import Samples
 SHRUNK = 0.2  # of the kept rows that lose when others are shed
 MEMORY = 2**31  # bytes of exact second moments at most, where their size is not given
 COMPRESSED = 3 * 2**29  # and of compressed ones, which leaves room to solve for many groups
+TRACED = 512  # rows whose products with a matrix stay in cache
 LEAST = 50  # directions of a cell; instead of fewer, there are fewer features
-SOLVING = 8  # matrices (d, d) that a solution takes beside the moments
+SOLVING = 10  # matrices (d, d) that two solutions at once take beside the moments
 
 
 @dataclass
@@ -84,16 +85,33 @@ class SketchedMoments(GroupMoments):
 
     def combined(self, weights: Tensor) -> Tensor:
         """Return ``Σ weights_c S̃_c`` over the cells, (d, d)."""
-        total = self.rest * (weights @ self._parts())
+        total = self.panels.packed(self.rest).mul_(weights @ self._parts())
+        panels = list(self.panels.of(total))
         for cells, rows, cell in self._stacked():
-            total.addmm_((rows * weights[cells][cell, None]).T, rows)
-        return total
+            weighted = rows * weights[cells][cell, None]
+
+            def add(number: int, rows: Tensor = rows, weighted: Tensor = weighted) -> None:
+                columns, panel = panels[number]
+                panel.addmm_(weighted[:, columns].T, rows[:, columns.start :])
+
+            share_tasks(add, range(len(panels)), threads=self.threaded)
+        return self.panels.unpacked(total)
 
     def traces(self, matrix: Tensor) -> Tensor:
         """Return ``tr(matrix · S̃_c)`` of a symmetric matrix for each cell, (cells,)."""
         found = self._parts() * (self.rest * matrix).sum()
+        panels = list(self.panels.of(self.panels.doubled(matrix)))
         for cells, rows, cell in self._stacked():
-            found[cells].index_add_(0, cell, ((rows @ matrix) * rows).sum(dim=1))
+
+            def traced(part: slice, rows: Tensor = rows) -> Tensor:
+                own = rows[part]
+                summed = own.new_zeros(len(own))
+                for columns, panel in panels:
+                    summed += ((own[:, columns.start :] @ panel.T) * own[:, columns]).sum(dim=1)
+                return summed
+
+            parts = share_tasks(traced, chunks_of(len(rows), TRACED), threads=self.threaded)
+            found[cells].index_add_(0, cell, torch.cat(parts))
         return found
 
     def squares(self, x: Tensor) -> Tensor:
@@ -107,9 +125,12 @@ class SketchedMoments(GroupMoments):
         """Return ``S̃_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
         chosen = list(range(len(self)) if cells is None else cells)
         found = self._parts()[chosen, None, None] * (self.rest @ x)
-        for place, cell in enumerate(chosen):
-            rows = self._with_mean(cell)
+
+        def add(place: int) -> None:
+            rows = self._with_mean(chosen[place])
             found[place].addmm_(rows.T, rows @ x)
+
+        share_tasks(add, range(len(chosen)), threads=self.threaded)
         return found
 
     @property
@@ -149,7 +170,19 @@ class SketchedMoments(GroupMoments):
         self._add_rows(cell, rows, first / other.count[theirs], other.count[theirs])
         self.shed[cell] += other.shed[theirs]
 
-    def _add_rows(self, cell: int, centred: Tensor, mean: Tensor, number: int) -> None:
+    def _fade_second(self, cell: int, factor: float) -> None:
+        """Multiply S̃ of a cell by a factor, and that of no other.
+
+        Its part t_c/t of E shrinks. E is then ``t'/t`` times what it was, and ``t_j/t' · t'/t``
+        leaves every other cell its part. The bound holds as well: both sides shrink alike.
+        """
+        self.rows[cell] = self.rows[cell] * factor**0.5
+        whole = sum(self.shed)
+        self.shed[cell] *= factor
+        if whole:
+            self.rest *= sum(self.shed) / whole
+
+    def _add_rows(self, cell: int, centred: Tensor, mean: Tensor, number: float) -> None:
         """Add ``number`` rows, given by their mean and rows with their centred second moments."""
         before = self.count[cell]
         if before:

@@ -12,6 +12,7 @@ from faircil.report.table import (
     TEST as TEST,
     Cell as Cell,
     Table as Table,
+    abstention_table as abstention_table,
     as_markdown as as_markdown,
     change_table as change_table,
     format_value as format_value,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from faircil.counts import ENOUGH
 from faircil.metrics import METRICS, Metric, Part
 from faircil.moments import GroupChange, PassRecord, Price
+from faircil.results.processed import GroupAnswers
 from faircil.results.record import GroupResult, Names, RunSummary
 
 AMONG_BEST = "°"
@@ -333,6 +334,51 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
         *((bound_note(passed.objective, passed.bound),) if passed.bound is not None else ()),
     )
     header = ("group", "training rows", "weight", "loss, equal weights", "loss")
+    return Table(title, header, rows, notes=notes)
+
+
+def abstention_table(found: Sequence[GroupAnswers], abstain: float) -> Table:
+    """Show how many predictions each group loses if uncertain ones are withheld, the most first.
+
+    Parameters
+    ----------
+    found : sequence of GroupAnswers
+        Of all test samples, then of each group.
+    abstain : float
+        Share of the predictions that are withheld.
+    """
+    whole, *groups = found
+    groups.sort(key=lambda one: one.answered)
+    rows = tuple(
+        tuple(
+            map(
+                Cell,
+                (
+                    ", ".join(filter(None, (one.label, one.attribute))) or "all",
+                    f"{one.n:,.0f}",
+                    format_value(one.answered),
+                    format_value(one.accuracy),
+                    format_value(one.answered_accuracy),
+                ),
+            )
+        )
+        for one in (whole, *groups[:MOST_GROUPS])
+    )
+    left = len(groups) - len(rows) + 1
+    judged = [one for one in groups if one.n >= ENOUGH]
+    before = min((one.accuracy for one in judged), default=None)
+    after = min(
+        (one.answered_accuracy for one in judged if one.answered_accuracy is not None),
+        default=None,
+    )
+    notes = (
+        f"worst group: {format_value(before)} of all its rows, {format_value(after)} of the "
+        "answered ones; withholding can widen the difference between groups, so look at both "
+        "columns",
+        *((f"{left:,} further groups lose less",) if left else ()),
+    )
+    header = ("group", "test rows", "answered", "accuracy", "accuracy of the answered")
+    title = f"without the {abstain:.0%} of the predictions that are least certain"
     return Table(title, header, rows, notes=notes)
 
 

@@ -48,7 +48,8 @@ from faircil.results.record import (
     version,
 )
 
-PREDICTION_COLUMNS = ("after_task", "task", "y_true", "y_pred", "attribute")
+PREDICTION_COLUMNS = ("after_task", "task", "y_true", "y_pred", "probability", "attribute")
+DIGITS = 6  # of a probability in a file
 
 
 def tidy_rows(result: RunResult) -> Iterator[dict[str, Any]]:
@@ -88,20 +89,41 @@ def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
             (part.task + 1).tolist(),
             [names.classes[label] for label in part.y_true],
             [names.classes[label] for label in part.y_pred],
+            [round(value, DIGITS) for value in part.probability.tolist()],
         ]
         if part.sensitive is not None:
-            columns.append([names.attribute_values[value] for value in part.sensitive])
+            values = (*names.attribute_values, "")  # the last, at −1, for an unknown value
+            columns.append([values[max(value, -1)] for value in part.sensitive])
         yield from zip(*columns, strict=True)
 
 
-def read_final_predictions(folder: Path) -> tuple[list[str], list[str]]:
-    """Read true and predicted class of every test sample after the last task, by name."""
+@dataclass(frozen=True)
+class FinalPredictions:
+    """Predictions for the n test samples after the last task, classes and values by name.
+
+    ``attribute`` is None without one; an empty name is an unknown value.
+    """
+
+    y_true: list[str]
+    y_pred: list[str]
+    probability: list[float]
+    attribute: list[str] | None
+
+
+def read_final_predictions(folder: Path) -> FinalPredictions:
+    """Read the predictions of the run in ``folder`` after its last task."""
     path = folder / "predictions.csv"
+    check_checksums(folder, [path.name])
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         last = [row for row in rows if row["after_task"] == rows[-1]["after_task"]]
-        return [row["y_true"] for row in last], [row["y_pred"] for row in last]
+        return FinalPredictions(
+            [row["y_true"] for row in last],
+            [row["y_pred"] for row in last],
+            [float(row["probability"]) for row in last],
+            [row["attribute"] for row in last] if "attribute" in last[0] else None,
+        )
     except (OSError, ValueError, LookupError):
         raise damaged(path) from None
 

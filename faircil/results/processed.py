@@ -1,4 +1,4 @@
-"""Finished runs after post-processing: the same metrics, for several ε."""
+"""Finished runs seen otherwise: post-processed with several ε, or without uncertain predictions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from faircil.counts import answers_by_group
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.postprocess.tasks import fair_predictions, measured_gap
-from faircil.results.folder import SavedTask, read_names, read_probabilities
-from faircil.results.record import RunSummary, Values, averages
+from faircil.results.folder import (
+    SavedTask,
+    read_final_predictions,
+    read_names,
+    read_probabilities,
+)
+from faircil.results.record import RunSummary, Values, averages, spread
 
 
 @dataclass(frozen=True)
@@ -60,16 +66,89 @@ def _process(
     notes: dict[str, None] = {}
     for saved in tasks:
         fair = fair_predictions(saved.probabilities, saved.sensitive, epsilon, run.seed)
+        # As in the run: without new classes in every task, forgetting is not defined.
+        followed = per_task and len(np.unique(saved.task)) == len(per_task) + 1
+        before = per_task[-1] if followed else None
         per_task.append(
             evaluate(
                 saved.y_true,
                 fair.y_pred,
                 task=saved.task,
                 sensitive=saved.sensitive,
-                before=per_task[-1] if per_task else None,
+                before=before,
                 favoured=favoured,
             )
         )
         gaps.append(measured_gap(fair.y_pred, saved.sensitive))
         notes |= dict.fromkeys(fair.notes)
     return ProcessedRun(run, epsilon, averages(per_task), float(np.mean(gaps)), tuple(notes))
+
+
+@dataclass(frozen=True)
+class GroupAnswers:
+    """Answers of the final model if its least certain predictions are withheld: means over runs.
+
+    Parameters
+    ----------
+    label : str or None
+        Name of the class; None: all test samples.
+    attribute : str or None
+        Name of the attribute value; None without one.
+    n : float
+        Test samples.
+    accuracy : float
+        On all of them.
+    answered : float
+        Share of them whose prediction is certain enough.
+    answered_accuracy : float or None
+        On these; None where a run has none.
+    """
+
+    label: str | None
+    attribute: str | None
+    n: float
+    accuracy: float
+    answered: float
+    answered_accuracy: float | None
+
+
+def abstained(runs: Sequence[RunSummary], abstain: float) -> list[GroupAnswers]:
+    """Withhold a share of the predictions of each run, whatever their group.
+
+    The threshold follows from the probabilities of the test samples, not from their classes.
+
+    Returns
+    -------
+    list of GroupAnswers
+        First of all test samples, then of each group, by name.
+    """
+    found: dict[tuple[str | None, str | None], list[tuple[int, float, int, float | None]]] = {}
+    for run in runs:
+        final = read_final_predictions(Path(run.dir))
+        classes, codes = np.unique([*final.y_true, *final.y_pred], return_inverse=True)
+        true, predicted = np.split(codes, 2)
+        values: list[str] = sorted({*(final.attribute or ())} - {""})
+        numbers = {name: number for number, name in enumerate(values)} | {"": -1}
+        sensitive = None if final.attribute is None else [numbers[name] for name in final.attribute]
+        for one in answers_by_group(true, predicted, final.probability, abstain, sensitive):
+            label = None if one.label is None else str(classes[one.label])
+            value = None if one.attribute is None else values[one.attribute]
+            row = (one.n, one.accuracy, one.answered, one.answered_accuracy)
+            found.setdefault((label, value), []).append(row)
+    return [_answers(*key, rows) for key, rows in found.items()]
+
+
+def _answers(
+    label: str | None,
+    attribute: str | None,
+    rows: Sequence[tuple[int, float, int, float | None]],
+) -> GroupAnswers:
+    n, accuracy, answered, answered_accuracy = zip(*rows, strict=True)
+    return GroupAnswers(
+        label,
+        attribute,
+        n=float(np.mean(n)),
+        accuracy=float(np.mean(accuracy)),
+        answered=float(np.mean(np.divide(answered, n))),
+        answered_accuracy=spread(answered_accuracy)[0],
+    )

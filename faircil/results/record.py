@@ -150,10 +150,14 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions for the test samples of all seen classes after a task; all arrays (n,)."""
+    """Predictions for the test samples of all seen classes after a task; all arrays (n,).
+
+    ``probability`` is that of the predicted class.
+    """
 
     y_true: NDArray[np.int64]
     y_pred: NDArray[np.int64]
+    probability: NDArray[np.float32]
     sensitive: NDArray[np.int64] | None
     task: NDArray[np.int64]
 
@@ -217,11 +221,13 @@ class RunResult:
 
 
 def accuracy_matrix(per_task: Sequence[TaskMetrics]) -> NDArray[np.float64]:
-    """Return the accuracy of task t after task l in row l, column t; NaN for tasks to come."""
-    n = len(per_task)
-    matrix = np.full((n, n), np.nan)
+    """Return the accuracy of task t after task l in row l, column t; NaN for tasks to come.
+
+    Tasks that bring no class have a row and no column.
+    """
+    matrix = np.full((len(per_task), len(per_task[-1].per_test_task)), np.nan)
     for row, metrics in enumerate(per_task):
-        matrix[row, : row + 1] = metrics.per_test_task
+        matrix[row, : len(metrics.per_test_task)] = metrics.per_test_task
     return matrix
 
 

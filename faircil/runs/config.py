@@ -32,10 +32,11 @@ from faircil.runs.settings import (
     Settings,
     parse_overrides,
     shipped_settings,
+    unused_mistakes,
     validate_settings,
 )
 from faircil.text.encoders import content_digest, find_folder
-from faircil.text.options import TextOptions, unused_mistakes
+from faircil.text.options import TextOptions, encoder_mistakes
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
@@ -57,9 +58,12 @@ def has_texts(dataset: str | None, own: OwnData | None) -> bool:
 
 
 def checked_method_and_weighting(
-    method: str, weighting: str | None, mistakes: list[str]
+    method: str, weighting: str | None, mistakes: list[str], other_methods: Iterable[str] = ()
 ) -> tuple[str, str]:
-    """Resolve aliases; the second is the weighting's name."""
+    """Resolve aliases; the second is the weighting's name.
+
+    ``other_methods`` are names that the caller would have known, for the message.
+    """
     if weighting is not None and weighting not in WEIGHTINGS:
         mistakes.append(unknown_name("weighting", weighting, WEIGHTINGS))
         weighting = None
@@ -73,7 +77,7 @@ def checked_method_and_weighting(
         return learner, implied
     weighting = weighting or "none"
     if method not in LEARNERS:
-        mistakes.append(unknown_name("method", method, [*LEARNERS, *ALIASES]))
+        mistakes.append(unknown_name("method", method, [*other_methods, *LEARNERS, *ALIASES]))
     elif weighting != "none" and (why := LEARNERS[method].no_weighting):
         mistakes.append(f"method '{method}' cannot use weighting '{weighting}': {why}")
     return method, weighting
@@ -256,10 +260,12 @@ def resolve(
     favoured: Sequence[str] = (),
     overrides: Iterable[str] = (),
     mistakes: Iterable[str] = (),
+    other_methods: Iterable[str] = (),
 ) -> RunConfig:
     """Put a run together from names, the shipped table and ``name=value`` overrides.
 
-    All mistakes are reported at once, together with those that the caller has found already.
+    All mistakes are reported at once, together with those that the caller has found already. An
+    unknown method is told the names that the caller knows besides, too.
     """
     mistakes = list(mistakes)
     if dataset is None and own is None:
@@ -271,7 +277,7 @@ def resolve(
         mistakes.append(f"dataset '{dataset}' and own data {own.path} are given; give one of them")
     if dataset is not None and dataset not in DATASETS:
         mistakes.append(unknown_name("dataset", dataset, DATASETS))
-    method, weighting = checked_method_and_weighting(method, weighting, mistakes)
+    method, weighting = checked_method_and_weighting(method, weighting, mistakes, other_methods)
     measure = checked_measure(measure, dataset, own, mistakes)
     mistakes += favoured_mistakes(measure, favoured)
     mistakes += program_mistakes(measure, method, weighting)
@@ -285,7 +291,9 @@ def resolve(
         mistakes += attribute_mistakes("post-processing, which `held_out` is for,", dataset, own)
     texts = has_texts(dataset, own)
     given = parse_overrides(overrides, method, mistakes, texts=texts)
-    values = shipped_settings(dataset, method, weighting, measure, texts=texts, given=given)
+    row = DATASETS.get(dataset or "")
+    shipped_for = (row.base if row else None) or dataset  # a variant has the settings of its base
+    values = shipped_settings(shipped_for, method, weighting, measure, texts=texts, given=given)
     values.update(given)
     if own and (named := fields_of(DataSettings).keys() & values.keys()):
         mistakes.append(
@@ -293,8 +301,10 @@ def resolve(
             "data with `tasks`"
         )
     settings = validate_settings(values, method, measure, mistakes, texts=texts)
+    if settings is not None and method in LEARNERS:
+        mistakes += unused_mistakes(method, settings.learner, given)
     if settings is not None and settings.text is not None and not mistakes:
-        mistakes += unused_mistakes(settings.text, given)
+        mistakes += encoder_mistakes(settings.text, given)
         if settings.text.finetune and LEARNERS[method].one_pass:
             mistakes.append(
                 f"method '{method}' learns in one pass on fixed features and trains no encoder; "

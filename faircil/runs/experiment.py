@@ -49,7 +49,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
     state : RunState
         At the end of a task.
     tests : sequence of Samples
-        Test samples of each task so far.
+        Test samples by task so far, see :meth:`faircil.data.stream.TaskStream.tests_after`.
     """
     start = time.perf_counter()
     scores = torch.cat([state.learner.scores(test.x) for test in tests])
@@ -69,17 +69,21 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
     predictions = Predictions(
         y_true=np.concatenate(labels),
         y_pred=y_pred,
+        probability=scores.softmax(dim=1).float().cpu().numpy()[np.arange(len(y_pred)), y_pred],
         sensitive=sensitive,
         task=np.repeat(np.arange(len(labels)), [len(part) for part in labels]),
     )
     state.predictions.append(predictions)
+    # Forgetting is defined where every task so far has brought classes.
+    followed = state.per_task and len(state.per_task) == len(tests) - 1
+    before = state.per_task[-1] if followed else None
     state.per_task.append(
         evaluate(
             predictions.y_true,
             predictions.y_pred,
             task=predictions.task,
             sensitive=predictions.sensitive,
-            before=state.per_task[-1] if state.per_task else None,
+            before=before,
             favoured=state.learner.measure.favoured,
         )
     )
@@ -259,7 +263,7 @@ def run(
             learn_task(config, state, train.to(device), listener, at_epoch_end)
             if held_out is not None:
                 state.held_out.append(held_out.to(device))
-            tests = [task.test.to(device) for task in stream.tasks[: number + 1]]
+            tests = [test.to(device) for test in stream.tests_after(number + 1)]
             evaluate_task(config, seed, state, tests)
             listener(state.per_task[-1])
         if (passed := state.epochs[-1].passed) is not None:

@@ -156,6 +156,40 @@ def own_settings(method: str) -> list[str]:
     return [name for name in fields_of(LEARNERS[method].options) if name not in fields_of(Options)]
 
 
+def unused_settings(method: str, options: Options, names: Iterable[str]) -> dict[str, str]:
+    """Return the settings that have no effect on a method with these own settings, and why."""
+    learner, known = LEARNERS[method].learner, setting_names(type(options))
+    asked = [name for name in names if name in known and known[name].part != "data"]
+    reasons = {name: learner.why_unused(options, name) for name in asked}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def unused_mistakes(method: str, options: Options, names: Iterable[str]) -> list[str]:
+    """Refuse settings without effect: who gives them expects one."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in unused_settings(method, options, names).items():
+        by_reason.setdefault(reason, []).append(name)
+    return [
+        f"setting {', '.join(some)} has no effect on method '{method}': {reason}; leave it out"
+        for reason, some in by_reason.items()
+    ]
+
+
+def in_effect(overrides: Iterable[str], method: str, *, texts: bool = False) -> list[str]:
+    """Return the ``name=value`` texts of settings that a method has and, together, makes use of."""
+    known = settings_of(method, texts)
+    there = {text: text.partition("=")[0] for text in overrides}
+    there = {text: name for text, name in there.items() if name in known}
+    values = parse_overrides(there, method, [], texts=texts)
+    own = {name: value for name, value in values.items() if known[name].part == "learner"}
+    try:
+        options = LEARNERS[method].options(**own)
+    except ValidationError:
+        return list(there)  # its mistakes are reported when the run is put together
+    unused = unused_settings(method, options, values)
+    return [text for text, name in there.items() if name not in unused]
+
+
 def shipped_settings(
     dataset: str | None,
     method: str,

@@ -5,22 +5,26 @@ A process that dies costs one run, not the sweep.
 
 from __future__ import annotations
 
+import pickle
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 
 import torch
 
 from faircil.compute import choose_device
 from faircil.data.stream import TaskStream
-from faircil.errors import DivergedError, FaircilError, StorageError, SweepError
-from faircil.runs.config import RunConfig, code_digest
+from faircil.errors import DivergedError, FaircilError, StorageError, SweepError, raise_all
+from faircil.registry import added_pieces, register
+from faircil.runs.config import RunConfig, code_digest, pieces_of
 from faircil.runs.state import load_stream
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
@@ -78,6 +82,9 @@ class Answer:
     stop: str | None = None
 
 
+Sent = Mapping[tuple[str, str], bytes]  # registered pieces by kind and name, pickled
+
+
 @dataclass(frozen=True)
 class Place:
     """Where runs are kept and computed.
@@ -92,6 +99,8 @@ class Place:
         Whether a run takes the place of one that cannot be used; else that is its problem.
     command : str or None
         What the user typed; if not given, the ``faircil run`` of each run.
+    pieces : mapping
+        Registered pieces that a process begins with, see :func:`sent_pieces`.
     """
 
     store: Store
@@ -99,6 +108,57 @@ class Place:
     again: bool = False
     replace: bool = True
     command: str | None = None
+    pieces: Sent = field(default_factory=dict)
+
+
+def sent_pieces(works: Iterable[Work]) -> Sent:
+    """Return the registered pieces that runs use, for processes that begin without them.
+
+    A pickle names a function or class by its module, from which the other process imports it.
+
+    Raises
+    ------
+    UsageError
+        If one can be found in no module, as in a notebook.
+    """
+    configs = {work.config.model_dump_json(): work.config for work in works}.values()
+    used = {id(piece) for config in configs for piece in pieces_of(config)}
+    sent: dict[tuple[str, str], bytes] = {}
+    mistakes = []
+    for (kind, name), row in added_pieces().items():
+        if not {id(row), id(getattr(row, "of", None))} & used:  # of a metric, the function
+            continue
+        try:
+            sent[kind, name] = pickle.dumps(row)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            mistakes.append(_unsent(kind, name, "is defined inside a function"))
+        else:
+            if b"__main__" in sent[kind, name] and not _has_file(sys.modules["__main__"]):
+                mistakes.append(_unsent(kind, name, "is defined in a notebook or typed in"))
+    raise_all(mistakes)
+    return sent
+
+
+def _has_file(module: ModuleType) -> bool:
+    """Tell whether a process that is started can import the script that this one runs."""
+    return getattr(module, "__file__", None) is not None or module.__spec__ is not None
+
+
+def _unsent(kind: str, name: str, why: str) -> str:
+    return (
+        f"{kind} '{name}' {why}, where the processes of a sweep cannot find it; define it in a "
+        "module, or in a package with an entry point, or use `jobs=1`"
+    )
+
+
+def _receive_pieces(sent: Sent) -> str | None:
+    """Register what was sent; say what cannot be found, if something cannot."""
+    for (kind, name), pickled in sent.items():
+        try:
+            register(kind, name, pickle.loads(pickled))
+        except Exception as error:  # whatever the import of a user's module raises
+            return f"{_unsent(kind, name, 'cannot be imported')} ({type(error).__name__}: {error})"
+    return None
 
 
 def serve(pipe: Connection, place: Place) -> None:
@@ -106,6 +166,10 @@ def serve(pipe: Connection, place: Place) -> None:
     torch.set_num_threads(1)  # the processes share the cores
     streams = Streams(place.device)
     try:
+        if (problem := _receive_pieces(place.pieces)) is not None:
+            pipe.recv_bytes()
+            pipe.send(Answer(None, problem))
+            return
         while True:
             work: Work = pipe.recv()
             same = work.code == code_digest(work.config)
@@ -237,7 +301,8 @@ def share_work(
     SweepError
         If it cannot go on, as with a full disk; what is finished is kept.
     """
-    bench = Bench(list(works))
+    bench, sent = Bench(list(works)), sent_pieces(works)
+    crews = [replace(crew, place=replace(crew.place, pieces=sent)) for crew in crews]
     with _workers(bench, crews) as workers:
         while busy := _hand_out(bench, workers):
             ready = wait([worker.pipe for worker in busy], timeout=PATIENCE)

@@ -10,5 +10,6 @@ from faircil.testing.pieces import (
     check_dataset as check_dataset,
     check_loss as check_loss,
     check_measure as check_measure,
+    check_metric as check_metric,
     check_solver as check_solver,
 )

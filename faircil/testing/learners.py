@@ -20,7 +20,7 @@ from faircil.nets import build_mlp
 from faircil.results.record import RunResult
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
-from faircil.runs.settings import own_settings
+from faircil.runs.settings import in_effect, settings_of
 from faircil.runs.state import RunState, load_state, save_state
 from faircil.samples import Samples, group_counts
 from faircil.testing.pieces import demand, fulfil, known, promise, title
@@ -62,23 +62,30 @@ def small_config(
     measure: str | None = None,
     **settings: object,
 ) -> RunConfig:
-    """Return settings under which a run on the small stream takes a few hundredths of a second."""
-    values: dict[str, object] = {
+    """Return settings under which a run on the small stream takes a few hundredths of a second.
+
+    Those without effect on the method are left out; a given one that it does not have is an error.
+    """
+    few: dict[str, object] = {
         "epochs": 2,
         "lr": 0.05,
         "hidden": 8,
         "batch_size": 16,
         "memory_batch_size": 16,
         "buffer_size": 6,
-        **({"tau": 1.0} if method in ALIASES or "tau" in own_settings(method) else {}),
+        "tau": 1.0,
+        "width": 20,
         **settings,
     }
+    learner = ALIASES[method][0] if method in ALIASES else method
+    texts = {name: f"{name}={value}" for name, value in few.items()}
+    strange = settings.keys() - settings_of(learner)
     return resolve(
         dataset="toy-groups" if attribute else "toy",
         method=method,
         weighting=weighting,
         measure=measure,
-        overrides=[f"{name}={value}" for name, value in values.items()],
+        overrides=[*in_effect(texts.values(), learner), *(texts[name] for name in strange)],
     )
 
 

@@ -1,12 +1,13 @@
-"""The contracts of measures, datasets, buffer rules, losses and solvers."""
+"""The contracts of measures, metrics, datasets, buffer rules, losses and solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count as numbers
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ import torch
 from torch import Tensor
 
 from faircil.buffer import RULES, BufferRule, ReplayBuffer, RuleFunction
+from faircil.counts import Counts, count
 from faircil.data.datasets import DATASETS, Dataset, load_dataset
 from faircil.data.stream import Parts, TaskStream, shuffled_classes
 from faircil.errors import SolverError
-from faircil.metrics import METRICS
+from faircil.metrics import METRICS, Metric
 from faircil.nets import build_mlp
 from faircil.registry import Registry
 from faircil.samples import Samples, group_counts
@@ -57,7 +59,7 @@ def promise(check: Callable[..., object]) -> str:
     return (check.__doc__ or "").partition("\n")[0].removesuffix(".").lower()
 
 
-_numbers = count(1)
+_numbers = numbers(1)
 
 
 @contextmanager
@@ -148,6 +150,90 @@ MEASURE_CHECKS: tuple[Callable[[Measure], None], ...] = (
     weighs_with_a_measure,
     names_a_metric,
 )
+
+# Metrics.
+
+
+def example_counts(*, perfect: bool = False) -> Iterator[tuple[str, Counts]]:
+    """Yield counts such as runs have, with what is special about them."""
+    rng = np.random.default_rng(0)
+
+    def drawn(classes: int, values: int | None, before: Counts | None = None) -> Counts:
+        y = np.arange(60) % classes
+        z = None if values is None else rng.integers(min(values, 0), max(values, 1), 60)
+        guess = y if perfect else np.where(rng.random(60) < 0.5, y, rng.integers(0, classes, 60))
+        return count(y, guess, task=y // 2, sensitive=z, before=before, favoured=[0])
+
+    yield "one class", drawn(1, 2)
+    yield "two classes", drawn(2, 2)
+    yield "several tasks, without the counts before", drawn(5, 3)
+    yield "several tasks, with the counts before", drawn(6, 3, drawn(4, 3, drawn(2, 3)))
+    yield "no attribute", drawn(4, None)
+    yield "all attribute values unknown", drawn(4, -1)
+    yield "favoured classes unknown", replace(drawn(4, 2), favoured=None)
+
+
+def gives_a_number(row: Metric) -> None:
+    """It gives a finite number within its limits, or None, for any counts, the same each time."""
+    low, high = row.limits
+    for what, counts in example_counts():
+        before = deepcopy(counts)
+        value, again = row.of(counts), row.of(counts)
+        demand(value == again, f"two calls differ ({what}): {value} and {again}")
+        kept = {name: array for name, array in vars(before).items() if name != "before"}
+        same = all(np.array_equal(getattr(counts, name), array) for name, array in kept.items())
+        demand(same, f"it changes the counts ({what})")
+        if value is None:
+            continue
+        demand(isinstance(value, float), f"{value!r} is no float ({what})")
+        demand(np.isfinite(value), f"it gives {value} ({what}); None is for what is undefined")
+        demand(low is None or value >= low, f"it gives {value}, below its limit {low} ({what})")
+        demand(high is None or value <= high, f"it gives {value}, above its limit {high} ({what})")
+
+
+def needs_what_it_compares(row: Metric) -> None:
+    """It is None without the attribute whose values it compares."""
+    for what, counts in example_counts():
+        if row.by_attribute and "attribute" in what:
+            value = row.of(counts)
+            demand(value is None, f"it gives {value} ({what}); compares='{row.compares}' needs it")
+
+
+def perfect_is_best(row: Metric) -> None:
+    """No predictions are better than perfect ones, unless shares of predictions are compared."""
+    if not (row.higher_is_better or row.is_disparity) or row.compares == "value":
+        return
+    pairs = zip(example_counts(), example_counts(perfect=True), strict=True)
+    for (what, counts), (_, perfect) in pairs:
+        value, best = row.of(counts), row.of(perfect)
+        if value is not None and best is not None:
+            better = value > best if row.higher_is_better else value < best
+            better_is = "higher" if row.higher_is_better else "lower"
+            demand(
+                not better, f"wrong ones have {value}, perfect {best}, {better_is} better ({what})"
+            )
+
+
+def can_be_shown(row: Metric) -> None:
+    """It has a title, and a summary that is a sentence without its period."""
+    demand(row.title, "it has no title")
+    demand(row.summary, "it has no summary")
+    demand(not row.summary.endswith("."), "its summary ends with a period")
+
+
+METRIC_CHECKS: tuple[Callable[[Metric], None], ...] = (
+    gives_a_number,
+    needs_what_it_compares,
+    perfect_is_best,
+    can_be_shown,
+)
+
+
+def check_metric(metric: str | Metric) -> None:
+    """Check that a metric keeps its contract."""
+    with known(METRICS, metric) as name:
+        _check(f"metric {title(metric)}", METRIC_CHECKS, METRICS[name])
+
 
 # Losses.
 
@@ -286,19 +372,27 @@ def check_buffer_rule(rule: str | BufferRule | RuleFunction) -> None:
 
 
 def _samples(stream: TaskStream) -> list[Samples]:
-    return list(chain.from_iterable((task.train, task.test) for task in stream.tasks))
+    parts = chain.from_iterable((task.train, task.test) for task in stream.tasks)
+    return [samples for samples in parts if len(samples)]
 
 
 def shares_out_its_classes(name: str) -> None:
-    """Its tasks share out the classes, each with training and test samples."""
-    stream = load_dataset(name, 0)
+    """Its tasks share out the classes, each with training and test samples.
+
+    If rows are arranged anew, those of a class may come in any task; a stream itself checks that
+    each class has some where it is new.
+    """
+    stream, row = load_dataset(name, 0), DATASETS[name]
     classes = list(chain.from_iterable(task.classes for task in stream.tasks))
-    demand(classes == list(range(stream.n_classes)), f"its tasks have the classes {classes}")
+    demand(sorted(classes) == list(range(stream.n_classes)), f"its tasks have classes {classes}")
+    if row.arrange is not None:
+        return
+    demand(classes == sorted(classes), f"its tasks have the classes in the order {classes}")
     for task in stream.tasks:
         same = set(task.classes) == set(task.train.y.tolist()) == set(task.test.y.tolist())
         demand(same, f"a class of {task.classes} lacks training or test samples")
-    sizes = {len(task.classes) for task in stream.tasks[:-1]} or {DATASETS[name].classes_per_task}
-    demand(sizes == {DATASETS[name].classes_per_task}, f"its tasks have {sizes} classes")
+    sizes = {len(task.classes) for task in stream.tasks[:-1]} or {row.classes_per_task}
+    demand(sizes == {row.classes_per_task}, f"its tasks have {sizes} classes")
 
 
 def has_inputs_for_a_net(name: str) -> None:

@@ -57,7 +57,7 @@ class TextOptions(BaseModel):
         return FINE_TUNED if self.finetune else FROZEN
 
 
-def unused_mistakes(options: TextOptions, given: Iterable[str]) -> list[str]:
+def encoder_mistakes(options: TextOptions, given: Iterable[str]) -> list[str]:
     """Name the given settings that have no effect with these options."""
     this, other = ("trained", "frozen") if options.finetune else ("frozen", "trained")
     unused = sorted((FOR_FROZEN if options.finetune else FOR_TRAINED) & set(given))

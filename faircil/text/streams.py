@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from faircil.data.stream import Task, TaskStream
+from faircil.data.stream import TaskStream
 from faircil.errors import UsageError
 from faircil.samples import Samples
 from faircil.text.cache import cache_folder
@@ -81,7 +81,7 @@ def encoded(
     return replace(
         stream,
         tasks=tuple(
-            Task(task.classes, with_inputs(task.train), with_inputs(task.test))
+            replace(task, train=with_inputs(task.train), test=with_inputs(task.test))
             for task in stream.tasks
         ),
         notes=(*stream.notes, *odd_notes(odd, options.max_tokens), *said),

@@ -29,6 +29,7 @@ from faircil.results.folder import read_epochs
 from faircil.results.record import RunSummary, over_seeds, summarise_run
 from faircil.runs.config import Part, RunConfig
 from faircil.runs.experiment import run
+from faircil.runs.settings import in_effect
 from faircil.runs.state import read_stream
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
@@ -285,6 +286,32 @@ def as_document(choice: Choice) -> dict[str, Any]:
             for one in choice.tried
         ],
     }
+
+
+def settings_for(candidate: Candidate, given: Sequence[str], *, texts: bool = False) -> list[str]:
+    """Return the settings of a candidate: its own, then those of the user that it makes use of.
+
+    A net's settings are for the candidates that train one, those of moments for the others. What
+    is of use to none stays, to be refused.
+    """
+
+    def used(one: Candidate) -> list[str]:
+        return in_effect([*one.overrides, *given], one.method, texts=texts)
+
+    mine = used(candidate)
+    others = {text for one in CANDIDATES for text in used(one)}
+    return [*candidate.overrides, *(text for text in given if text in mine or text not in others)]
+
+
+def partly_used(given: Sequence[str], *, texts: bool = False) -> list[str]:
+    """Say which settings of the user are of use to some candidates only, and to which."""
+    said = []
+    for text in given:
+        fitting = [one for one in CANDIDATES if text in settings_for(one, given, texts=texts)]
+        if len(fitting) < len(CANDIDATES):
+            names = ", ".join(one.name for one in fitting)
+            said.append(f"setting {text} is for these candidates only: {names}")
+    return said
 
 
 def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[RunConfig]:

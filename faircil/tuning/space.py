@@ -13,7 +13,14 @@ import numpy as np
 from faircil.errors import UsageError, collecting, raise_all
 from faircil.files import applies, shipped_rows
 from faircil.runs.config import RunConfig, attribute_mistakes, has_attribute
-from faircil.runs.settings import Settings, parse_overrides, settings_of, validate_settings
+from faircil.runs.settings import (
+    Settings,
+    parse_overrides,
+    settings_of,
+    unused_mistakes,
+    unused_settings,
+    validate_settings,
+)
 from faircil.sweep.command import written
 from faircil.tuning.objective import Objective, parse_objective, parse_target, usual_objective
 from faircil.tuning.request import Overrides, Trial, TuneRequest
@@ -85,8 +92,9 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
     values = config.settings.flat()
     for override in (override for axis in space for override in axis.overrides):
         known = parse_overrides([override], config.method, found, texts=config.texts)
-        if known:
-            _validated(config, values | known, found)
+        settings = _validated(config, values | known, found) if known else None
+        if settings is not None:
+            found += unused_mistakes(config.method, settings.learner, known)
     mistakes += dict.fromkeys(found)  # an unknown setting is one mistake, not one for each value
     return space
 
@@ -94,7 +102,12 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
 def _trade_off(config: RunConfig, fixed: set[str], mistakes: list[str]) -> Space:
     """Return the values of the trade-off that a target chooses from."""
     space = tuple(axis for axis in shipped_space(config, target=True) if axis.name == TRADE_OFF)
-    if not space:
+    if unused := unused_settings(config.method, config.settings.learner, [TRADE_OFF]):
+        mistakes.append(
+            f"a target chooses `{TRADE_OFF}`, which has no effect on method '{config.method}' "
+            f"here: {unused[TRADE_OFF]}; leave that setting out, or the target"
+        )
+    elif not space:
         mistakes.append(
             f"a target chooses `{TRADE_OFF}`, the trade-off of fsw and moments, which "
             f"{config.label} does not use; use `method='moments'` or `weighting='fsw'`"
@@ -122,10 +135,11 @@ def shipped_space(config: RunConfig, *, target: bool = False) -> Space:
         if applies(row, key):
             values.update(row["try"])
     known = settings_of(config.method, config.texts)
+    unused = unused_settings(config.method, config.settings.learner, values)
     return tuple(
         Axis(name, tuple(map(written, choices)))
         for name, choices in values.items()
-        if choices and name in known
+        if choices and name in known and name not in unused
     )
 
 

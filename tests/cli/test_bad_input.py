@@ -14,6 +14,8 @@ from faircil.data.sources import SOURCES
 
 RUN = ("run", "--method", "fsw", "--quiet", "--set", "epochs=1")
 TOY = (*RUN, "--dataset", "toy")
+MOMENTS = ("run", "--method", "moments", "--quiet", "--dataset", "toy-groups")
+TARGET = (*MOMENTS, "--target", "eo_gap<=0.05")
 OWN = (*RUN, "--data", "people.csv", "--label", "job")
 
 
@@ -38,6 +40,30 @@ def nothing_is_written(tmp_path: Path) -> object:
         (RUN, "with --dataset (see `faircil list datasets`), or give your own data with --data"),
         ([*RUN, "--dataset", "mnits"], "unknown dataset 'mnits': did you mean 'mnist'?"),
         ([*TOY, "--method", "momnets"], "unknown method 'momnets': did you mean 'moments'?"),
+        ([*TOY, "--method", "atuo"], "unknown method 'atuo': did you mean 'auto'? Known: agem"),
+        ([*MOMENTS, "--set", "lr=1", "tau=2"], "method 'moments' has no setting 'tau'"),
+        (
+            [*MOMENTS, "--set", "lr=1", "epochs=2", "net=conv", "hidden=8"],
+            "setting lr, epochs, net, hidden has no effect on method 'moments': it trains no net "
+            "with features=relu (trained: it does); leave it out",
+        ),
+        (
+            [*MOMENTS, "--set", "features=trained", "buffer_size=9", "keep=all", "alpha=0.1"],
+            "setting buffer_size, keep, alpha has no effect on method 'moments': it keeps no",
+        ),
+        (
+            [*MOMENTS, "--set", "lam=2", "classifier=lda"],
+            "setting lam has no effect on method 'moments': it chooses no weights with "
+            "classifier=lda",
+        ),
+        ([*MOMENTS, "--set", "features=raw", "width=9"], "features=raw are as many as the inputs"),
+        (
+            [*TARGET, "--set", "classifier=nearest-mean"],
+            "a target chooses `lam`, which has no effect on method 'moments' here: it chooses no "
+            "weights with classifier=nearest-mean; leave that setting out, or the target",
+        ),
+        ([*TARGET, "--set", "group_weights=class"], "weights are fixed with group_weights=class"),
+        ([*TARGET, "--method", "err"], "unknown method 'err': did you mean 'er'? Known: agem, au"),
         ([*TOY, "--measure", "eerr"], "unknown measure 'eerr': did you mean 'eer'?"),
         ([*TOY, "--weighting", "rndom"], "unknown weighting 'rndom': did you mean 'random'?"),
         ([*TOY, "--set", "taau=1"], "unknown setting 'taau': did you mean 'tau'?"),
@@ -63,6 +89,8 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--held-out", "-1"], "--held-out is -1, expected a number of samples, 0 for none"),
         ([*TOY, "--method", "joint", "--weighting", "fsw"], "it trains on all data at once"),
         ([*TOY, "--method", "finetune", "--weighting", "balanced"], "it keeps no buffer"),
+        ([*TOY, "--abstain", "1"], "--abstain is 1, expected a share between 0 and 1, e.g. 0.1"),
+        ([*TOY, "--abstain", "0.1", "--evaluate-on", "validation"], "--abstain needs predictions"),
         ([*TOY, "--device", "tpu"], "unknown device 'tpu'; use auto, cpu, cuda or cuda:N"),
         ([*TOY, "--device", "meta"], "device 'meta' is not supported"),
         ([*TOY, "--label", "job"], "--label: for your own data, given with --data FILE"),

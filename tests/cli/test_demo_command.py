@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import faircil.cli.demo
 import faircil.runs.config
 from cli_outcome import Cli
+from faircil.runs.config import RunConfig
 
 DEMO = ("demo", "--seeds", "0", "--out", "shown")
 
@@ -18,7 +18,12 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     toy, digits = faircil.cli.demo.SCENES
     small = (toy, replace(digits, dataset="toy-groups"))
     monkeypatch.setattr(faircil.cli.demo, "SCENES", small)
-    short = partial(faircil.runs.config.resolve, overrides=["epochs=1"])
+    resolve = faircil.runs.config.resolve
+
+    def short(method: str, **given: str) -> RunConfig:
+        small = "width=20" if method == "moments" else "epochs=1"
+        return resolve(method=method, overrides=[small], **given)  # type: ignore[arg-type]
+
     monkeypatch.setattr(faircil.runs.config, "resolve", short)
 
 

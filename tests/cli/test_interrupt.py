@@ -23,6 +23,8 @@ TOY = (
     "out",
     "--seeds",
     "0-1",
+    "--set",
+    "epochs=1",
 )
 
 
@@ -66,7 +68,7 @@ def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c(tmp_path: Path) -> None:
-    done = Command(tmp_path, *TOY, "--set", "epochs=1", prepare=interrupt_seed_1).end()
+    done = Command(tmp_path, *TOY, prepare=interrupt_seed_1).end()
     assert done.code == 130
     assert done.out == ""
     assert "seed 1: task 1/2" in done.err

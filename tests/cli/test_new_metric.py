@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -37,10 +38,13 @@ def class_gap(counts: Counts) -> float:
     return float(accuracies.max() - accuracies.min())
 
 
+CLASS_GAP = Metric(class_gap, "gap between classes", "Best class minus worst", compares="class")
+
+
 @pytest.fixture
-def _added(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Metric(class_gap, "gap between classes", "Best class minus worst", compares="class")
-    monkeypatch.setitem(METRICS, "class_gap", row)
+def _added() -> Iterator[None]:
+    with METRICS.temporarily("class_gap", CLASS_GAP):
+        yield
 
 
 @pytest.mark.usefixtures("_added")
@@ -70,11 +74,10 @@ def test_new_row_is_in_json_files_tables_figures_and_tuning(cli: Cli, tmp_path: 
     assert "Best class minus worst; 0 = fair." in cli("list", "metrics").out
 
 
-def test_run_from_before_the_row_is_read(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_from_before_the_row_is_read(cli: Cli) -> None:
     cli(*RUN, "--out", "out")
-    row = Metric(class_gap, "gap", "Best class minus worst", compares="class")
-    monkeypatch.setitem(METRICS, "class_gap", row)
-    outcome = cli("compare", "out")
+    with METRICS.temporarily("class_gap", CLASS_GAP):
+        outcome = cli("compare", "out")
     assert outcome.code == 0
     assert "class_gap" not in outcome.out
 

@@ -430,3 +430,32 @@ def test_options_of_a_method_need_a_method(cli: Cli) -> None:
     assert outcome.code == 2
     for flag in ("--weighting", "--held-out"):
         assert f"{flag} is for a method that you choose" in outcome.err
+
+
+@pytest.mark.parametrize("command", [TOY, GROUPS])
+def test_what_is_left_without_uncertain_predictions(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    outcome = cli(*command, "--abstain", "0.25", "--json", "--quiet")
+    assert outcome.code == 0
+    found = json.loads(outcome.out)["abstention"]
+    assert found["share"] == 0.25
+    rows = pd.read_csv(tmp_path / "out/seed-0/predictions.csv")
+    last = rows[rows["after_task"] == 2]
+    kept = last["probability"].rank(ascending=False, method="min") <= 0.75 * len(last)
+    right = last["y_true"] == last["y_pred"]
+    by = ["y_true", *(["attribute"] if "attribute" in last else [])]
+    groups = {str(key): part for key, part in last.groupby(by)}
+    assert len(found["groups"]) == len(groups) + 1
+    for one, part in zip(found["groups"], (last, *groups.values()), strict=True):
+        answered = kept[part.index]
+        assert one["n"] == len(part)
+        assert one["answered"] == pytest.approx(answered.mean())
+        assert one["accuracy"] == pytest.approx(right[part.index].mean())
+        if answered.any():
+            accuracy = right[part.index][answered].mean()
+            assert one["answered_accuracy"] == pytest.approx(accuracy)
+    shown = cli(*command, "--abstain", "0.25").out
+    assert "without the 25% of the predictions that are least certain" in shown
+    assert "accuracy of the answered" in shown
+    assert "worst group:" in shown

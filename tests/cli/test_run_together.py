@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from cli_outcome import Cli
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
-from processes import Command, die_with_the_first_run
+from processes import Command, die_with_the_first_run, interrupt_with_the_first_run
 
 TOY = (
     "run",
@@ -89,25 +87,14 @@ def test_a_killed_command_is_continued(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c_with_several_processes(tmp_path: Path) -> None:
-    words = (*TOY, "--set", "epochs=20", "--seeds", "0-5", "--jobs", "2")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "faircil", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "1 of 6 runs" in line:
-            os.kill(process.pid, signal.SIGINT)
-            break
-    out, err = process.communicate()
-    assert process.returncode == 130
-    assert out == ""
-    assert "finished: seed " in err
-    assert "the same command continues with the others" in err
-    assert "Traceback" not in err
+    words = (*TOY, "--seeds", "0-5", "--jobs", "2")
+    done = Command(tmp_path, *words, prepare=interrupt_with_the_first_run).end()
+    assert done.code == 130
+    assert done.out == ""
+    assert "1 of 6 runs" in done.err
+    assert "finished: seed " in done.err
+    assert "the same command continues with the others" in done.err
+    assert "Traceback" not in done.err
     assert seeds_in(tmp_path / "out")
 
 

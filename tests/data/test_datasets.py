@@ -32,8 +32,12 @@ def _files(tiny_files: TinyFiles) -> None:
     """Let every test here read the tiny files."""
 
 
-# Those of other packages, such as the laboratory, are tested there.
-OWN = [name for name in DATASETS if implementation(DATASETS[name]).__module__[:8] == "faircil."]
+# Those of other packages, such as the laboratory, are tested there; so are variants.
+OWN = [
+    name
+    for name, row in DATASETS.items()
+    if row.base is None and implementation(row).__module__[:8] == "faircil."
+]
 every_dataset = pytest.mark.parametrize("name", OWN)
 of_numbers = pytest.mark.parametrize("name", [n for n in OWN if not DATASETS[n].texts])
 

@@ -34,3 +34,14 @@ def test_without_an_attribute_groups_are_classes() -> None:
     stream = TaskStream("mine", (Task((0, 1), samples([0, 0, 1]), samples([0, 1])),), ("a", "b"))
     (note,) = small_groups(stream, 2)
     assert note.endswith(": class 'b' (1, task 1)")
+
+
+def test_samples_that_come_in_other_tasks_count() -> None:
+    tasks = (
+        Task((0,), samples([0, 0, 1]), samples([0])),
+        Task((1,), samples([1, 0]), samples([1])),
+    )
+    stream = TaskStream("mine", tasks, ("a", "b"))
+    assert small_groups(stream, 2) == []
+    (note,) = small_groups(stream, 3)
+    assert note.endswith(": class 'b' (2, task 2)")

@@ -18,7 +18,7 @@ from faircil.samples import Samples
 
 def samples(y: list[int], z: list[int] | None = None, fill: float = 0.0) -> Samples:
     attribute = None if z is None else torch.tensor(z)
-    return Samples(torch.full((len(y), 2), fill), torch.tensor(y), attribute)
+    return Samples(torch.full((len(y), 2), fill), torch.tensor(y, dtype=torch.int64), attribute)
 
 
 def part(y: list[int], z: list[int] | None = None) -> Part:
@@ -104,3 +104,38 @@ def test_a_stream_names_all_its_mistakes_at_once() -> None:
 def test_one_class_is_not_enough() -> None:
     with pytest.raises(DataError, match="mine has 1 class"):
         TaskStream("mine", (Task((0,), samples([0]), samples([0])),), ("a",))
+
+
+def test_a_class_that_comes_back_is_tested_on_its_last_samples() -> None:
+    first = Task((0, 1), samples([0, 1]), samples([0, 1, 1]))
+    second = Task((2,), samples([2, 0]), samples([2, 1], fill=5.0), renewed=(1,))
+    third = Task((), samples([0, 2]), samples([]))
+    with pytest.raises(DataError, match="class 'b' of task 2 has no training sample"):
+        TaskStream("mine", (first, second, third), ("a", "b", "c"))
+    second = Task((2,), samples([2, 1, 0]), second.test, renewed=(1,))
+    stream = TaskStream("mine", (first, second, third), ("a", "b", "c"))
+    assert stream.tests_after(1) == [first.test]
+    old, new = stream.tests_after(2)
+    assert (old.y.tolist(), new.y.tolist()) == ([0, 1], [2])
+    assert old.x[:, 0].tolist() == [0, 5]
+    # The third brings no class, so there is nothing of its own to test.
+    assert [test.y.tolist() for test in stream.tests_after(3)] == [[0, 1], [2]]
+
+
+def test_a_class_is_new_before_it_is_renewed_and_tested_where_it_is_either() -> None:
+    good = samples([0, 1])
+    with pytest.raises(DataError) as caught:
+        TaskStream(
+            "mine",
+            (
+                Task((0,), good, good, renewed=(1,)),
+                Task((1,), good, good),
+            ),
+            ("a", "b"),
+        )
+    assert str(caught.value).splitlines() == [
+        "- class 'b' of task 1 is renewed, but no earlier task has brought it; name it as a new "
+        "class",
+        "- task 2 has test samples of class 'a', which it neither brings nor renews; put them into "
+        "the task that does",
+    ]

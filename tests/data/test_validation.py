@@ -8,7 +8,7 @@ import torch
 from faircil.data.datasets import load_dataset
 from faircil.data.splits import validation_stream
 from faircil.errors import DataError
-from faircil.samples import group_counts
+from faircil.samples import concatenate, group_counts
 from small_runs import ABSENT, FEW, PER_GROUP, small_stream
 
 
@@ -52,3 +52,16 @@ def test_all_copies_of_an_image_are_on_one_side(name: str) -> None:
     assert not train & held_out
     assert len(after.test) == pytest.approx(0.1 * len(before.train), rel=0.05)
     assert set(group_counts(after.test)) == set(group_counts(before.train))
+
+
+def test_rows_of_classes_that_a_task_neither_brings_nor_renews_are_all_trained_on() -> None:
+    stream = small_stream(attribute=False)
+    first, second, third = stream.tasks
+    both = concatenate([second.train, first.train])
+    again = replace(third, classes=(), train=first.train, test=first.test, renewed=first.classes)
+    mixed = replace(stream, tasks=(first, replace(second, train=both), third, again))
+    held_out = validation_stream(mixed, seed=0).tasks
+    assert set(held_out[1].test.y.tolist()) == set(second.classes)
+    assert group_counts(held_out[1].train)[0,] == group_counts(first.train)[0,]
+    assert held_out[3].renewed == first.classes
+    assert set(held_out[3].test.y.tolist()) == set(first.classes)

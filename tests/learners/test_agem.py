@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.agem import project
+from faircil.learners.replay import project
 from faircil.samples import Samples
 from learning import batch_of, gradient, new_learner, parameters, random_samples
 

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.balanced_buffer import BalancedReplay, in_turn
+from faircil.learners.balanced_buffer import BalancedReplay
+from faircil.learners.replay import in_turn
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import Samples, concatenate, group_counts

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from faircil.learners.fairl import fit_classifier
+from faircil.learners.replay import fit_classifier
 from faircil.nets import build_mlp
 from faircil.samples import Samples
 from learning import parameters, random_samples

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from faircil.errors import DataError
 from faircil.learners import Batch
 from faircil.learners.derpp import DarkReplay
 from faircil.runs.experiment import run
@@ -114,3 +117,13 @@ def test_targets_cover_the_buffer_of_a_whole_run(rule: str) -> None:
     stream = small_stream(attribute=True)
     run(small_config("der++", attribute=True, logits=rule), 0, stream=stream, checkpoint=note)
     assert sizes == [(24, 24)] * 2 + [(30, 30)] * 2
+
+
+def test_stored_logits_need_samples_that_stay() -> None:
+    stream = small_stream(attribute=False)
+    first = stream.tasks[0]
+    back = replace(first, classes=(), renewed=first.classes)
+    stream = replace(stream, tasks=(*stream.tasks, back))
+    run(small_config("der++"), 0, stream=stream)
+    with pytest.raises(DataError, match=r"classes came back .*; use `logits=task-end`"):
+        run(small_config("der++", logits="stored"), 0, stream=stream)

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from faircil.compute import Generators
 from faircil.errors import UsageError
 from faircil.learners import LEARNERS, Batch
-from faircil.learners.fairl import Fairl, FairlOptions, fit_classifier
+from faircil.learners.fairl import Fairl, FairlOptions
+from faircil.learners.replay import fit_classifier
 from faircil.samples import Samples
 from learning import batch_of, buffer_of, new_learner, parameters, random_samples
 

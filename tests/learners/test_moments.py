@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
+from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.learners.moments import PENALTIES, SPENT, Moments, MomentsOptions
-from faircil.moments.evening import equal_shares
+from faircil.learners.moments import SPENT, Moments, MomentsOptions
+from faircil.moments.criterion import equal_shares
+from faircil.moments.group_moments import PENALTIES
 from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
+from faircil.runs.settings import TrainingSettings, unused_settings
 from faircil.samples import Samples, concatenate
 from faircil.testing.learners import (
     LearnerCase,
@@ -95,6 +100,14 @@ def test_a_class_can_be_forgotten_whole() -> None:
     learner.forget(second.take(second.y == label))
     assert learner.logits(first.x)[:, label].eq(-torch.inf).all()
     assert not learner.predict(first.x).eq(label).any()
+
+
+def test_one_pass_makes_no_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # torch imports so much with its first optimizer that it takes longer than a small run.
+    monkeypatch.setattr(torch.optim, "SGD", None)
+    learner, first = learner_of(**EXACT), tasks()[0]
+    learner.begin_task(first, ReplayBuffer(0))
+    learner.learn(first)
 
 
 def test_nothing_learned_nothing_to_forget() -> None:
@@ -523,3 +536,97 @@ def test_classifiers_by_class_means_have_the_same_features_and_no_weights(classi
 def test_settings_without_effect_are_refused(given: str, allowed: bool) -> None:
     with nullcontext() if allowed else pytest.raises(UsageError, match="does not use it"):
         resolve(dataset="toy-groups", method="moments", overrides=given.split())
+
+
+def returning() -> list[Samples]:
+    """Two tasks, then a class of the first again, moved."""
+    first, second, _ = tasks()
+    back = first.take(first.y == 0)
+    return [first, second, replace(back, x=back.x + 0.5)]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3, 1.0])
+def test_decay_is_weighted_training_on_all_rows(decay: float) -> None:
+    parts = returning()
+    learner = learner_of(**EXACT, group_weights="class", classifier="ridge", decay=decay)
+    for part in parts:
+        record = learner.learn(part)
+    joint, age = (
+        concatenate(parts),
+        torch.arange(3).repeat_interleave(torch.tensor([*map(len, parts)])),
+    )
+    # Rows of class 0 of the first task are one task old; no other rows have come for the others.
+    weight = torch.where((joint.y == 0) & (age == 0), decay, 1.0).double()
+    _, index = torch.unique(joint.y, return_inverse=True)
+    per_row = weight / torch.bincount(index, weight)[index] / (int(index.max()) + 1)
+    phi = learner.net.features(joint.x).double()
+    target = one_hot(index).double()
+    assert learner.evening is not None
+    penalty = learner.evening.problem.penalty * torch.eye(phi.shape[1]).double()
+    head = torch.linalg.solve(
+        phi.T @ (per_row[:, None] * phi) + penalty, phi.T @ (per_row[:, None] * target)
+    )
+    # Features are float32.
+    torch.testing.assert_close(learner.evening.after.head, head, rtol=1e-5, atol=1e-5)
+    counted = {(group.label, group.attribute): group.samples for group in record.groups}
+    old, new = (int(((part.y == 0) & (part.z == 0)).sum()) for part in (parts[0], parts[2]))
+    assert counted[0, (0,)] == round(decay * old + new)
+
+
+def test_without_decay_not_a_bit_of_the_solution_changes() -> None:
+    heads = []
+    for settings in ({}, {"decay": 1.0}):
+        learner = learner_of(width=40, **settings)
+        for part in returning():
+            learner.learn(part)
+        heads.append(learner.net.head.weight)
+    assert torch.equal(*heads)
+
+
+def test_classes_that_do_not_come_back_do_not_decay() -> None:
+    first, second, third = tasks()
+    one, other = learner_of(width=40), learner_of(width=40, decay=0.1)
+    for task in (first, second, third):
+        one.learn(task)
+        other.learn(task)
+    assert torch.equal(one.net.head.weight, other.net.head.weight)
+    other.forget(second.take(slice(3)))  # no group has faded, so this is exact
+
+
+def test_rows_of_a_class_that_has_decayed_are_not_removed() -> None:
+    first, second, back = returning()
+    learner = learner_of(**EXACT, decay=0.5)
+    for part in (first, second, back):
+        learner.learn(part)
+    with pytest.raises(UsageError, match=r"cannot be removed: .* learn with `decay=1`"):
+        learner.forget(back.take(slice(2)))
+    learner.forget(second.take(slice(3)))
+
+
+def test_settings_without_effect_have_none() -> None:
+    config = small_config("moments", attribute=True, group_weights="group", features="raw")
+    settings = config.settings
+    changed = settings.model_copy(
+        update={
+            "learner": settings.learner.model_copy(update={"lr": 3.0, "momentum": 0.1, "width": 7}),
+            "training": TrainingSettings(
+                epochs=7, batch_size=5, memory_batch_size=2, hidden=(4,), buffer_size=2,
+                keep="draw", average_last=1.0, round=True,
+            ),
+            "weights": replace(settings.weights, lam=9.0, alpha=0.3, granularity="group"),
+        }
+    )  # fmt: skip
+    before, after = settings.flat(), changed.flat()
+    unused = unused_settings("moments", settings.learner, before)
+    assert {name for name in before if before[name] != after[name]} <= unused.keys()
+    assert unused.keys() >= {"lr", "epochs", "net", "solver", "lam", "width", "keep"}
+    assert not unused.keys() & {"features", "ridge", "certainty", "class_order"}
+    results = [
+        run(one, 0, stream=small_stream(attribute=True))
+        for one in (config, config.model_copy(update={"settings": changed}))
+    ]
+    assert results[0].per_task == results[1].per_task
+    first, second = (result.epochs[-1].passed for result in results)
+    assert first is not None
+    assert second is not None
+    assert first.groups == second.groups

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
 
-from faircil.moments.evening import (
-    Blocks,
-    Criterion,
-    equal_shares,
-    even_out,
-    evened_further,
-    proven_bound,
-)
-from faircil.moments.ridge import RidgeProblem
+from faircil.moments.criterion import Blocks, Criterion, equal_shares
+from faircil.moments.evening import even_out, evened_further, proven_bound
+from faircil.moments.ridge import RidgeProblem, RidgeSolution
 from faircil.samples import Samples
 from faircil.weighting.groups import Floats, Groups
 from faircil.weighting.measures import disparity_matrix, find_measure
@@ -53,18 +48,22 @@ def shares(problem: RidgeProblem, first: tuple[float, ...]) -> Floats:
     return np.array([w for part in first for w in (part, 1 - part)]) / 3
 
 
+@pytest.fixture(scope="module")
+def fine_grid(problem: RidgeProblem) -> list[RidgeSolution]:
+    """Return the solutions of all weights on a grid: they do not depend on a criterion."""
+    grid = np.linspace(0.03, 0.97, 14)
+    weights = (shares(problem, first) for first in product(grid, repeat=3))
+    return [problem.solve(one, slopes=False) for one in weights]
+
+
 @pytest.mark.parametrize(("lam", "left_out"), [(0.3, True), (1.0, False), (1.0, True)])
 def test_no_weights_of_a_fine_grid_are_better(
-    problem: RidgeProblem, lam: float, left_out: bool
+    problem: RidgeProblem, fine_grid: list[RidgeSolution], lam: float, left_out: bool
 ) -> None:
     criterion = criterion_of(problem, lam=lam, left_out=left_out)
     found = even_out(problem, criterion, tolerance=TIGHT, most=200)
     assert found.value == pytest.approx(criterion.value(found.after))
-    grid = np.linspace(0.03, 0.97, 14)
-    best = min(
-        criterion.value(problem.solve(shares(problem, (a, b, c)), slopes=False))
-        for a in grid for b in grid for c in grid
-    )  # fmt: skip
+    best = min(map(criterion.value, fine_grid))
     assert found.value <= best * (1 + 10 * TIGHT)
     assert found.value < criterion.value(found.before)
     assert found.promise <= TIGHT * found.value

@@ -158,6 +158,64 @@ def test_nothing_can_be_removed_from_nothing() -> None:
         GroupMoments(WIDTH).remove(grouped_samples().take(slice(2)), features)
 
 
+def test_faded_rows_count_by_their_age_and_only_where_new_ones_came() -> None:
+    oldest, older = grouped_samples(), grouped_samples({(0, 0): 8, (1, 1): 5}, seed=1)
+    newest = grouped_samples({(0, 0): 3}, seed=2)
+    moments = moments_of(oldest)
+    for part in (older, newest):
+        moments.fade(part, 0.25)
+        moments.add(part, features)
+    alone = [dense(moments_of(part)) for part in (oldest, older, newest)]
+    for key, found in dense(moments).items():
+        # The factor is .25 if as many rows come as are there; fewer take less away.
+        parts = [part[key] for part in alone if key in part]
+        expected = parts[0]
+        for part in parts[1:]:
+            factor = 0.25 ** min(1.0, part[0] / expected[0])
+            expected = tuple(factor * a + b for a, b in zip(expected, part, strict=True))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), **SAME)
+
+
+def test_a_few_rows_do_not_take_the_place_of_many() -> None:
+    many, one = grouped_samples({(0, 0): 100}), grouped_samples({(0, 0): 1}, seed=1)
+    moments = moments_of(many)
+    moments.fade(one, 0.1)
+    assert moments.count == [pytest.approx(100 * 0.1**0.01)]
+    moments.fade(grouped_samples({(0, 0): 500}, seed=2), 0.1)
+    assert moments.count == [pytest.approx(10 * 0.1**0.01)]
+
+
+def test_without_decay_not_a_bit_changes() -> None:
+    samples, more = grouped_samples(), grouped_samples(seed=1)
+    moments, plain = moments_of(samples), moments_of(samples, more)
+    moments.fade(more, 1.0)
+    moments.add(more, features)
+    for mine, theirs in zip(dense(moments).values(), dense(plain).values(), strict=True):
+        assert all(
+            torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+            for a, b in zip(mine, theirs, strict=True)
+        )
+    assert not moments.faded
+
+
+def test_rows_of_faded_groups_are_not_removed_and_others_are() -> None:
+    samples, more = grouped_samples(), grouped_samples({(0, 0): 4}, seed=1)
+    moments, other = moments_of(samples), GroupMoments(WIDTH, torch.float64)
+    moments.fade(more, 0.5)
+    moments.add(more, features)
+    before = dense(moments)[0, 0][1].clone()
+    with pytest.raises(UsageError, match=r"groups \(0, 0\) .* cannot be removed.*`decay=1`"):
+        moments.remove(samples, features)
+    assert torch.equal(dense(moments)[0, 0][1], before)
+    whole = samples.take((samples.keys() == torch.tensor([2, 1])).all(dim=1))
+    moments.remove(whole, features)
+    assert (2, 1) not in moments.keys
+    other.merge(moments)
+    with pytest.raises(UsageError, match="cannot be removed"):
+        other.remove(more, features)
+
+
 def test_moments_of_other_features_are_not_merged() -> None:
     with pytest.raises(UsageError, match=r"7 features in torch\.float32 cannot be merged"):
         GroupMoments(WIDTH, torch.float64).merge(GroupMoments(WIDTH))

@@ -7,12 +7,10 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from faircil.errors import DataError
-from faircil.moments import ridge
+from faircil.moments import group_moments, ridge
 from faircil.moments.classifiers import best_temperature, fit_temperature, left_out_draws
-from faircil.moments.evening import equal_shares
-from faircil.moments.ridge import (
-    RidgeProblem,
-)
+from faircil.moments.criterion import equal_shares
+from faircil.moments.ridge import RidgeProblem, inverse_of
 from moment_data import (
     SIZES,
     WIDTH,
@@ -269,6 +267,31 @@ def test_some_of_many_groups_give_the_temperature(monkeypatch: pytest.MonkeyPatc
     scores, label = left_out_draws(problem, solution, some)
     expected = best_temperature(scores, label, share[some])
     assert fit_temperature(problem, solution, share) == expected
+
+
+@pytest.mark.parametrize("width", [1, 4, 9, 12])
+def test_the_inverse_by_blocks_is_the_inverse(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ridge, "BLOCK", 4)
+    rows = torch.randn(30, width, generator=torch.Generator().manual_seed(0)).double()
+    matrix = rows.T @ rows
+    found = inverse_of(torch.linalg.cholesky(matrix), threads=True)
+    # An error of ε in the factor is one of ε times the condition number in the inverse.
+    torch.testing.assert_close(found, torch.linalg.inv(matrix), rtol=1e-12, atol=1e-13)
+    assert torch.equal(found, found.T)
+
+
+def test_a_solution_does_not_depend_on_the_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_moments, "THREADED", 1)
+    monkeypatch.setattr(ridge, "BLOCK", 2)
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        found.append(problem_of(moments_of(grouped_samples())).solve(WEIGHTS))
+    torch.set_num_threads(before)
+    for name in ("losses", "leverage", "errors", "loss_slopes", "leverage_slopes"):
+        np.testing.assert_array_equal(*(getattr(solution, name) for solution in found))
 
 
 def test_penalties_share_the_sum_over_groups(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from faircil.errors import UsageError
 from faircil.moments import sketch as sketch_module
 from faircil.moments.group_moments import GroupMoments
 from faircil.moments.sketch import COMPRESSED, LEAST, MEMORY, Plan, SketchedMoments
-from faircil.samples import Samples
+from faircil.samples import Samples, concatenate
 from moment_data import SIZES, WIDTH, features, grouped_samples, moments_of, problem_of
 
 # Sums of n float64 products in any order differ by at most n·2⁻⁵³ of the sum of their sizes.
@@ -160,7 +160,7 @@ def test_a_width_that_is_not_given_shrinks_to_the_memory(
 
 def test_what_cannot_fit_is_refused_with_what_would() -> None:
     with pytest.raises(
-        UsageError, match=r"100,000 features need 671 GiB .* 20 groups .* 8 GiB are free; up to"
+        UsageError, match=r"100,000 features need 745 GiB .* 20 groups .* 8 GiB are free; up to"
     ) as caught:
         Plan(100_000, 20).made_to_fit("full", 2**33, fixed=True)
     exact, compressed = (
@@ -171,3 +171,17 @@ def test_what_cannot_fit_is_refused_with_what_would() -> None:
     assert Plan(exact, 20).needed <= 2**33 < Plan(exact + 1, 20).needed
     assert Plan(compressed, 20, rank=LEAST).needed <= 2**33
     assert compressed > exact
+
+
+def test_a_cell_that_fades_leaves_the_others_as_they_are() -> None:
+    parts = [grouped_samples(seed=seed) for seed in range(3)]
+    sketch = sketch_of(2, *parts)
+    before, bounds = matrices(sketch), sketch.bounds
+    some = [part.take((part.keys() == torch.tensor([1, 0])).all(dim=1)) for part in parts]
+    sketch.fade(concatenate(some), 0.25)
+    factor = torch.ones(len(sketch), dtype=torch.float64)
+    factor[sorted(sketch.keys).index((1, 0))] = 0.25
+    torch.testing.assert_close(matrices(sketch), factor[:, None, None] * before, **SAME)
+    place = sketch.keys.index((1, 0))
+    torch.testing.assert_close(sketch.bounds[place], 0.25 * bounds[place])
+    assert sketch.count[place] == 0.25 * 3 * SIZES[1, 0]

@@ -2,14 +2,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from faircil.errors import DataError, FaircilError
 from faircil.files import write_checksums
-from faircil.results.folder import find_runs, read_identity, read_run, write_run
+from faircil.results.folder import (
+    find_runs,
+    read_final_predictions,
+    read_identity,
+    read_run,
+    write_run,
+)
 from run_results import CONFIG, make_result
 
 ENVIRONMENT = {"command": "faircil run"}
@@ -38,15 +46,30 @@ def test_written_run_is_read_back(tmp_path: Path) -> None:
 def test_predictions_have_names(tmp_path: Path) -> None:
     write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
     lines = (tmp_path / "seed-0/predictions.csv").read_text().splitlines()
-    assert lines[:2] == ["after_task,task,y_true,y_pred,attribute", "1,1,a,a,F"]
-    assert lines[6] == "2,1,a,c,M"
+    assert lines[:2] == ["after_task,task,y_true,y_pred,probability,attribute", "1,1,a,a,0.9,F"]
+    assert lines[6] == "2,1,a,c,0.82,M"
     assert len(lines) == 1 + 4 + 6
+
+
+def test_final_predictions_are_read_back_with_unknown_values_left_empty(tmp_path: Path) -> None:
+    result = make_result()
+    last = result.predictions[-1]
+    unknown = replace(last, sensitive=np.array([-1, -2, 0, 1, 0, 1]))
+    result = replace(result, predictions=(result.predictions[0], unknown))
+    write_run(tmp_path / "seed-0", result, ENVIRONMENT)
+    final = read_final_predictions(tmp_path / "seed-0")
+    assert final.attribute == ["", "", "F", "M", "F", "M"]
+    assert final.y_pred == ["a", "c", "b", "b", "c", "c"]
+    assert final.probability == pytest.approx(last.probability.tolist(), abs=0.5e-6)
+    (tmp_path / "seed-0/predictions.csv").write_text("after_task\n1\n")
+    with pytest.raises(DataError, match=r"altered after it was written: predictions\.csv"):
+        read_final_predictions(tmp_path / "seed-0")
 
 
 def test_predictions_without_an_attribute(tmp_path: Path) -> None:
     write_run(tmp_path / "seed-0", make_result(attribute=False), ENVIRONMENT)
     lines = (tmp_path / "seed-0/predictions.csv").read_text().splitlines()
-    assert lines[:2] == ["after_task,task,y_true,y_pred", "1,1,a,a"]
+    assert lines[:2] == ["after_task,task,y_true,y_pred,probability", "1,1,a,a,0.9"]
 
 
 def test_old_run_is_replaced_without_leftovers(tmp_path: Path) -> None:

@@ -258,3 +258,13 @@ def test_weights_follow_the_measure_of_the_run() -> None:
     assert (eo.settings.weights.measure, eer.settings.weights.measure) == ("eo", "eer")
     with pytest.raises(ValidationError, match="make both the same"):
         RunConfig(**{**dict(eo), "settings": eer.settings})
+
+
+def test_a_variant_has_the_settings_of_its_base() -> None:
+    variant = DATASETS["biased-digits"].variant("biased-digits", summary="varied")
+    with DATASETS.temporarily("varied-digits", variant):
+        varied, base = (
+            resolve(dataset=name, method="er").settings
+            for name in ("varied-digits", "biased-digits")
+        )
+    assert varied == base

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from faircil.data.stream import Task
 from faircil.errors import UsageError
+from faircil.learners import LEARNERS
 from faircil.postprocess.tasks import fair_predictions
 from faircil.results.record import RunResult
 from faircil.runs.config import resolve
@@ -157,3 +160,35 @@ def test_held_out_data_needs_an_attribute_and_a_number() -> None:
     with pytest.raises(UsageError, match="`held_out` is -1, expected a number of samples"):
         resolve(dataset="toy-groups", held_out=-1)
     assert resolve(dataset="toy-groups", method="joint", postprocess="eps-fair", held_out=5)
+
+
+def test_a_class_that_comes_back_is_evaluated_on_new_data_in_its_own_task() -> None:
+    stream = small_stream(attribute=True)
+    first = stream.tasks[0]
+    # Inputs that no class has: whatever was learned of the class before is of no use.
+    moved = [replace(part, x=part.x + 50) for part in (first.train, first.test)]
+    back = Task((), *moved, renewed=first.classes)
+    result = run(
+        small_config("er", attribute=True), 0, stream=replace(stream, tasks=(*stream.tasks, back))
+    )
+    clean = run(small_config("er", attribute=True), 0, stream=stream)
+    assert result.per_task[:3] == clean.per_task
+    last = result.predictions[-1]
+    assert last.task.tolist() == clean.predictions[-1].task.tolist()
+    assert len(result.per_task[-1].per_test_task) == 3
+    assert result.accuracy_matrix.shape == (4, 3)
+    # What is tested has changed, so nothing can be said of forgetting.
+    assert result.per_task[-1].forgetting is None
+    assert clean.per_task[-1].forgetting is not None
+
+
+@pytest.mark.parametrize("method", [name for name in LEARNERS if name != "joint"])
+def test_every_method_takes_rows_of_a_class_in_several_tasks(method: str) -> None:
+    stream = small_stream(attribute=True)
+    first, second, third = stream.tasks
+    mixed = concatenate([second.train, first.train.take(slice(0, None, 5))])
+    alone = Task((), third.train.take(slice(0, None, 3)), third.test.take(slice(0)))
+    tasks = (first, replace(second, train=mixed), third, alone)
+    result = run(small_config(method, attribute=True), 0, stream=replace(stream, tasks=tasks))
+    assert [len(metrics.per_test_task) for metrics in result.per_task] == [1, 2, 3, 3]
+    assert [metrics.forgetting is None for metrics in result.per_task] == [True, False, False, True]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +13,7 @@ from faircil.metrics import METRICS
 from faircil.results.code import _reached, _source
 from faircil.runs.config import LOOP, TABLES, RunConfig, code_digest, pieces_of, resolve
 from faircil.weighting.measures import MEASURES, Measure, equal_error_rate, equalized_odds
+from processes import CONTEXT
 from small_runs import small_config
 
 
@@ -32,7 +31,7 @@ def test_only_the_chosen_pieces_belong_to_a_run() -> None:
     modules = modules_of(small_config("agem", measure="eer"))
     assert {
         "faircil.runs.experiment", "faircil.runs.state", "faircil.learners.base",
-        "faircil.learners.agem", "faircil.data.images", "faircil.data.stream", "faircil.samples",
+        "faircil.learners.replay", "faircil.data.images", "faircil.data.stream", "faircil.samples",
         "faircil.weighting.measures", "faircil.weighting.solver.exact", "faircil.metrics",
     } <= modules  # fmt: skip
     others = {"faircil.learners.icarl", "faircil.data.bios", "faircil.weighting.solver.first_order"}
@@ -85,20 +84,14 @@ def test_an_own_metric_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) 
     config = small_config("er")
     before = code_digest(config)
     mine = replace(METRICS["accuracy"], of=lambda counts: 0.5)
-    monkeypatch.setitem(METRICS, "mine", mine)  # type: ignore[arg-type]
-    assert code_digest(config) != before
+    with METRICS.temporarily("mine", mine):
+        assert code_digest(config) != before
     shown = replace(METRICS["accuracy"], title="another title")
-    monkeypatch.undo()
-    monkeypatch.setitem(METRICS, "accuracy", shown)  # type: ignore[arg-type]
+    monkeypatch.setitem(METRICS._built_in, "accuracy", shown)
     assert code_digest(config) == before
 
 
-def test_another_process_finds_the_same(tmp_path: Path) -> None:
-    code = (
-        "from faircil.runs.config import code_digest\nfrom faircil.runs.config import resolve\n"
-        "print(code_digest(resolve(dataset='toy', method='fsw')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert done.stdout.strip() == code_digest(resolve(dataset="toy", method="fsw"))
+def test_another_process_finds_the_same() -> None:
+    config = resolve(dataset="toy", method="fsw")
+    with CONTEXT.Pool(1) as others:  # with hashes of its own
+        assert others.apply(code_digest, (config,)) == code_digest(config)

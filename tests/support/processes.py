@@ -31,16 +31,27 @@ if "forkserver" in get_all_start_methods():
 Prepare = Callable[[], None]
 
 
-def die_with_the_first_run() -> None:
-    """Let a command with several processes die as soon as it has told of a finished run."""
+def _stop_with_the_first_run(number: int, context: BaseContext) -> None:
+    """Send a signal to a command with several processes once it has told of a finished run."""
     hear = pool._hear
 
     def heard(*said: Any) -> None:
         hear(*said)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
     pool._hear = heard  # type: ignore[assignment]
-    pool.get_context = lambda _: CONTEXT  # type: ignore[attr-defined, assignment]
+    pool.get_context = lambda _: context  # type: ignore[attr-defined, assignment]
+
+
+def die_with_the_first_run() -> None:
+    """Let a command with several processes die as soon as it has told of a finished run."""
+    # Copies of the command would hold its pipes, and not notice that it is gone.
+    _stop_with_the_first_run(signal.SIGKILL, CONTEXT)
+
+
+def interrupt_with_the_first_run() -> None:
+    """Send Ctrl-C to a command with several processes, as soon as it has told of a run."""
+    _stop_with_the_first_run(signal.SIGINT, get_context("fork"))
 
 
 def interrupt_seed_1() -> None:

@@ -30,7 +30,8 @@ def make_result(seed: int = 0, attribute: bool = True, **config: Any) -> RunResu
     per_task: list[TaskMetrics] = []
     for columns in AFTER:
         y_true, y_pred, sensitive, task = (np.array(c, dtype=np.int64) for c in columns)
-        p = Predictions(y_true, y_pred, sensitive if attribute else None, task)
+        probability = np.linspace(0.9, 0.5, len(y_true), dtype=np.float32)
+        p = Predictions(y_true, y_pred, probability, sensitive if attribute else None, task)
         before = per_task[-1] if per_task else None
         predictions.append(p)
         per_task.append(

@@ -7,6 +7,9 @@ import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from faircil.counts import Counts
+from faircil.learners.replay import Replay
+from faircil.options import ReplayOptions
 from faircil.sweep import pool
 from faircil.sweep.store import Store
 from faircil.sweep.work import Work
@@ -16,6 +19,24 @@ from small_runs import small_config
 def small_work(seed: int = 0, method: str = "er", **settings: object) -> Work:
     """Return a run on the toy data that takes a few hundredths of a second."""
     return Work(small_config(method, attribute=True, epochs=1, **settings), seed)
+
+
+class OwnReplay(Replay):
+    """Replay of a user, with settings of its own."""
+
+    class Own(ReplayOptions):
+        """Settings that a process must be able to import."""
+
+        mine: int = 3
+        """a number"""
+
+    options = Own
+
+
+def always_half(counts: Counts) -> float:
+    """Return .5 for any predictions."""
+    del counts
+    return 0.5
 
 
 def may_make(work: Work, root: Path) -> bool:

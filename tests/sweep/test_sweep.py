@@ -1,17 +1,21 @@
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from faircil.errors import StorageError, SweepError
+from faircil.errors import StorageError, SweepError, UsageError
+from faircil.learners import LEARNERS
+from faircil.metrics import METRICS, Metric
 from faircil.results.folder import seed_folder
 from faircil.sweep import pool
 from faircil.sweep.pool import Bench, Crew, Place, serve, share_work
 from faircil.sweep.store import Store
 from faircil.sweep.sweep import NOT_MADE, SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
-from sweeps import dies_on_seed_1, small_work
+from sweeps import OwnReplay, always_half, dies_on_seed_1, small_work
 
 
 def seeds_of(outcomes: list[Outcome]) -> list[int | None]:
@@ -36,6 +40,62 @@ def test_every_run_is_made_once_with_the_same_result_in_one_process_or_several(
         assert (len(again), len(found)) == (0, 3)
         results.append([outcome.run.metrics for outcome in outcomes if outcome.run])
     assert results[0] == results[1]
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_registered_pieces_are_known_to_the_processes(tmp_path: Path) -> None:
+    half = Metric(always_half, "half", "Always the same")
+    with LEARNERS.temporarily("own", OwnReplay), METRICS.temporarily("half", half):
+        works = [small_work(seed, "own", mine=7) for seed in (0, 1)]
+        one, two = (finish(works, SweepOptions(tmp_path / str(n), n)) for n in (1, 2))
+    assert [outcome.problem for outcome in two] == [None, None]
+    for alone, beside in zip(one, two, strict=True):
+        assert alone.run is not None
+        assert beside.run is not None
+        assert beside.run.metrics == alone.run.metrics
+        assert beside.run.metrics["half"] == 0.5
+
+
+def test_a_piece_that_no_process_can_find_is_refused_before_any_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Inside(OwnReplay):
+        """Of a function: other processes cannot import it."""
+
+    with LEARNERS.temporarily("inside", Inside), LEARNERS.temporarily("unused", Inside):
+        works = [small_work(seed, "inside") for seed in (0, 1)]
+        with pytest.raises(
+            UsageError, match=r"learner 'inside' is defined inside a function.*jobs=1"
+        ):
+            finish(works, SweepOptions(tmp_path, 2))
+    assert not any(tmp_path.iterdir())
+    # As in a notebook: a module without a file.
+    notebook = ModuleType("__main__")
+    notebook.OwnReplay = OwnReplay  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    monkeypatch.setattr(OwnReplay, "__module__", "__main__")
+    named = LEARNERS.temporarily("typed", OwnReplay)
+    with named, pytest.raises(UsageError, match="learner 'typed' is defined in a notebook"):
+        pool.sent_pieces([small_work(0, "typed")])
+
+
+def test_a_module_that_a_process_cannot_import_stops_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("gone")
+    module.OwnReplay = OwnReplay  # type: ignore[attr-defined]
+    with monkeypatch.context() as here:
+        here.setitem(sys.modules, "gone", module)
+        here.setattr(OwnReplay, "__module__", "gone")
+        with LEARNERS.temporarily("own", OwnReplay):
+            place = Place(Store(tmp_path), pieces=pool.sent_pieces([small_work(0, "own")]))
+    ours, theirs = Pipe()
+    ours.send(small_work())
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(serve, theirs, place).result()
+    stop = ours.recv().stop
+    assert stop.startswith("learner 'own' cannot be imported, where the processes of a sweep")
+    assert stop.endswith("(ModuleNotFoundError: No module named 'gone')")
 
 
 def test_code_that_changes_under_a_sweep_stops_it(

@@ -17,6 +17,7 @@ from faircil.learners import LEARNERS
 from faircil.runs import experiment, state
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
+from faircil.runs.settings import in_effect
 from faircil.runs.state import load_stream
 from faircil.sweep.work import Work
 from faircil.text.encoders import Encoder
@@ -52,6 +53,8 @@ def own(tmp_path: Path) -> OwnData:
 
 def config_of(own: OwnData, encoder: Encoder, *more: str, **names: Any) -> RunConfig:
     overrides = [f"encoder={encoder.folder}", *FAST, *more]
+    if names.get("method") in LEARNERS:
+        overrides = in_effect(overrides, names["method"], texts=True)
     return resolve(own=own, overrides=overrides, **names)
 
 

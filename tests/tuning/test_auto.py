@@ -8,7 +8,15 @@ from faircil.errors import FaircilError, UsageError
 from faircil.runs.config import Part, RunConfig, resolve
 from faircil.runs.state import read_stream
 from faircil.tuning import auto
-from faircil.tuning.auto import CANDIDATES, Candidate, as_document, check, choose
+from faircil.tuning.auto import (
+    CANDIDATES,
+    Candidate,
+    as_document,
+    check,
+    choose,
+    partly_used,
+    settings_for,
+)
 
 SCORES = {"moments": 0.9, "der++": 0.8, "gdumb": 0.7}
 
@@ -91,3 +99,23 @@ def test_what_a_candidate_cannot_do_is_an_error_before_any_run() -> None:
 
     with pytest.raises(UsageError, match=r"tau"):
         check(with_tau)
+
+
+def test_settings_go_to_the_candidates_that_use_them() -> None:
+    given = ["lr=0.1", "width=300", "tau=3"]
+    moments, patches, replay, dumb = CANDIDATES
+    assert settings_for(moments, given) == ["width=300"]
+    assert settings_for(patches, given) == [*patches.overrides, "width=300"]
+    assert settings_for(replay, given) == [*replay.overrides, "lr=0.1", "tau=3"]
+    assert settings_for(dumb, given) == ["lr=0.1"]
+    assert settings_for(moments, ["features=trained", "lr=0.1"]) == ["features=trained", "lr=0.1"]
+    # What no candidate knows is left for the error.
+    assert settings_for(moments, ["larning=1", "lr"]) == ["larning=1", "lr"]
+    plain = replace(moments, overrides=(auto.PLAIN,))
+    assert settings_for(plain, ["lam=2"]) == [auto.PLAIN]
+    assert partly_used([*given, "classes_per_task=1"]) == [
+        "setting lr=0.1 is for these candidates only: replay with fair draws, a new net on the "
+        "buffer",
+        "setting width=300 is for these candidates only: moments, moments of patches",
+        "setting tau=3 is for these candidates only: replay with fair draws",
+    ]

@@ -128,6 +128,17 @@ def test_all_mistakes_at_once():
         assert line.startswith(f"- {start}")
 
 
+def test_what_has_no_effect_is_not_up_for_choice():
+    assert list(written(request("moments", "drug"))) == ["lam", "certainty"]
+    fixed = request("moments", "drug", fixed=("group_weights=class",))
+    assert list(written(fixed)) == ["certainty"]
+    with pytest.raises(UsageError, match="setting lr has no effect on method 'moments'"):
+        problem_of(request("moments", "drug", tried=("lr=1,2",)))
+    target = request("moments", "drug", fixed=("classifier=lda",), target="eo_gap<=0.05")
+    with pytest.raises(UsageError, match="a target chooses `lam`, which has no effect"):
+        problem_of(target)
+
+
 def test_nothing_left_to_choose():
     with pytest.raises(UsageError, match=r"nothing is left to choose for joint: .* \(lr\)"):
         problem_of(request("joint", fixed=("lr=1",)))

@@ -231,7 +231,7 @@ def run_once(contender: TimedMethod, repeat: int, device: str) -> RunCost:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "faircil", "run", *contender.arguments]
         command += ["--json", "--quiet", "--device", device, "--out", folder]
-        document, memory = _run(command)
+        document, memory = outcome_of(command)
     run = document["runs"][0]
     return RunCost(
         contender.dataset,
@@ -243,7 +243,7 @@ def run_once(contender: TimedMethod, repeat: int, device: str) -> RunCost:
     )
 
 
-def _run(command: Sequence[str]) -> tuple[dict[str, Any], float | None]:
+def outcome_of(command: Sequence[str]) -> tuple[dict[str, Any], float | None]:
     """Return what the command printed, and its peak memory in GiB."""
     # Files and not pipes: nobody reads while we wait.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as messages:

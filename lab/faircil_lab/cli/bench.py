@@ -1,4 +1,4 @@
-"""``faircil bench``: measure the solvers, whole runs, sweeps, and text encoders."""
+"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, and moments."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from faircil_lab.bench.benchmark import Benchmark, Findings
     from faircil_lab.bench.lp import LpOptions
     from faircil_lab.bench.lp_programs import NamedProgram
+    from faircil_lab.bench.moments import LearningCost, MomentsWorkload, RemovalCost
     from faircil_lab.bench.texts import EncoderWorkload, TextOutcome
     from faircil_lab.bench.whole_runs import RunOutcome, TimedMethod
 
@@ -30,6 +31,7 @@ EPILOG = """examples:
   faircil bench run --scale
   faircil bench sweep --jobs 1 2 4
   faircil bench text --rows 50000
+  faircil bench moments --classes 50 200
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
@@ -525,6 +527,78 @@ def _text_outcomes(workload: EncoderWorkload, device: torch.device) -> Iterator[
         yield from measure_embeddings(workload, encoder, corpus, device)
 
 
+MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
+they fit in 2 GiB, exact: time, and peak memory of the process. Then rows are removed, against
+learning all others anew. For whole runs against replay, see: faircil bench run --methods er moments
+
+examples:
+  faircil bench moments
+  faircil bench moments --classes 20 --width 300 --removed 100 --repeats 1
+"""
+# Options with their defaults.
+MOMENTS_SIZES = {
+    "tasks": (10, "tasks of a stream"),
+    "rows": (100, "rows of each group of a stream"),
+    "width": (2000, "features"),
+    "learned": (60_000, "rows that some are removed from"),
+    "removed": (1000, "rows to remove"),
+    "repeats": (3, "removals"),
+}
+REMOVED_FROM = 10  # classes, of two groups each
+
+
+def _moments_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--classes",
+        nargs="+",
+        type=int,
+        default=[50, 1000],
+        metavar="N",
+        help="classes of a stream (default: 50 1000)",
+    )
+    for name, (default, what) in MOMENTS_SIZES.items():
+        parser.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: {default})"
+        )
+
+
+def _moments(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.moments import (
+        MOMENTS_COSTS,
+        MomentsResults,
+        MomentsWorkload,
+        workloads_of,
+    )
+
+    mistakes = [line for name in MOMENTS_SIZES for line in _below_one(arguments, name)]
+    mistakes += [f"--classes is {n}, expected at least 2" for n in arguments.classes if n < 2]
+    rows = arguments.learned // (2 * REMOVED_FROM)
+    if (arguments.repeats + 1) * arguments.removed >= 2 * REMOVED_FROM * rows:
+        mistakes.append(
+            f"--removed is {arguments.removed}, {arguments.repeats} times and once to warm up: "
+            f"expected less than {arguments.learned:,} rows in all, as --learned says"
+        )
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    workloads = workloads_of(
+        arguments.classes, tasks=arguments.tasks, rows=arguments.rows, width=arguments.width
+    )
+    removal = MomentsWorkload(REMOVED_FROM, 1, rows, arguments.width)
+    outcomes = _moments_outcomes(workloads, removal, arguments.removed, arguments.repeats)
+    record(arguments, MOMENTS_COSTS, outcomes, MomentsResults, "cpu", notes)
+
+
+def _moments_outcomes(
+    workloads: Sequence[MomentsWorkload], removal: MomentsWorkload, removed: int, repeats: int
+) -> Iterator[LearningCost | RemovalCost]:
+    """Begin with the processes: the peak of one counts what its parent held by then."""
+    from faircil_lab.bench.moments import measure_learning, measure_removal
+
+    yield from measure_learning(workloads)
+    yield measure_removal(removal, removed, repeats)
+
+
 ACTIONS = {
     "lp": Action(
         "measure every installed solver on weighting programs, at any size",
@@ -549,5 +623,11 @@ ACTIONS = {
         TEXT_EPILOG,
         _text_arguments,
         _text,
+    ),
+    "moments": Action(
+        "measure memory and time of learning from moments, and the removal of rows",
+        MOMENTS_EPILOG,
+        _moments_arguments,
+        _moments,
     ),
 }

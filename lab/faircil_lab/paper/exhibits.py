@@ -15,6 +15,7 @@ from faircil.tuning.tune import tune_each
 from faircil_lab.paper import tables
 from faircil_lab.paper.biographies import BIOGRAPHIES, TRAINED
 from faircil_lab.paper.buffer_size import BufferSize
+from faircil_lab.paper.calibration import Calibration
 from faircil_lab.paper.chosen_settings import ChosenSettings
 from faircil_lab.paper.contenders import where_possible
 from faircil_lab.paper.cost import CostFigure
@@ -55,6 +56,8 @@ EXHIBITS: dict[str, Exhibit] = {
     "tsne": Tsne(),
     # Pages without a counterpart in the paper.
     "moments": MOMENTS_TABLE,
+    "streams": tables.STREAMS_TABLE,
+    "calibration": Calibration(),
     "methods": METHODS_TABLE,
     "chosen-settings": ChosenSettings(),
     "biographies": BIOGRAPHIES,

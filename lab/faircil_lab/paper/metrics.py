@@ -11,6 +11,7 @@ from faircil import metrics
 from faircil.report import format_value
 from faircil.results.folder import read_epochs
 from faircil.results.record import RunSummary, spread
+from faircil_lab.paper import streams
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ DATASET_NAMES = {
     "census-occupation-race": "census occupations by sex and race",
     "nls-jobs": "NLS jobs by gender",
     "obesity": "obesity by gender",
+    **streams.TITLES,
 }
 PEOPLE = ("census-occupation", "census-occupation-race", "nls-jobs", "obesity")
 # What the paper's tables and figures contain under the name of a measure.

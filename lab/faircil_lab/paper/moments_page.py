@@ -134,7 +134,7 @@ class MomentsTable(ComparisonTable):
             entries[column] = [*self.entries(column, results), own]
         page = table_page(self, entries)
         front = [standing(column, entries[column], choices[column]) for column in self.columns]
-        first = (overview(entries), _front_section(front), cost_section(entries))
+        first = (overview(entries), _front_section(front, entries), cost_section(entries))
         return replace(page, answer=_answer(front, page.answer), sections=(*first, *page.sections))
 
 
@@ -159,7 +159,7 @@ def overview(entries: Entries) -> Section:
         Picture(
             "moments.png",
             "Accuracy and disparity, means over seeds with 95 % intervals.",
-            partial(_draw, entries={column: entries[column] for column in entries}),
+            partial(_draw, entries=entries),
         ),
         on_terminal=False,
     )
@@ -240,11 +240,16 @@ FRONT_HEADER = (
 )
 
 
-def _front_section(front: Sequence[Standing]) -> Section:
+def _front_section(front: Sequence[Standing], entries: Entries) -> Section:
     return Section(
         "What auto takes, and whether it harms",
         FRONT,
         Grid(FRONT_HEADER, tuple(map(_front_row, front))),
+        Picture(
+            "moments-front.png",
+            "Images without and with a biased background, and people.",
+            partial(_draw, entries={c: some for c, some in entries.items() if c.target in BRIEFLY}),
+        ),
     )
 
 
@@ -299,6 +304,11 @@ def _answer(front: Sequence[Standing], told: str) -> str:
     return f"`auto` is {harm} of {len(run)} that were run. {told}"
 
 
+BRIEFLY = (
+    Target("fashion-mnist", "eer"),
+    Target("biased-mnist", "eo"),
+    Target("census-occupation", "eo"),
+)
 # Main methods of the picture, the others are left to the table.
 SHOWN = (REPLAY, DARK, GDUMB, FSW, DRAWS, *RIDGE, MOMENTS, MANY_PATCHES)
 OURS = (MOMENTS, MANY_PATCHES)
@@ -329,7 +339,7 @@ def _draw(path: Path, entries: Entries) -> None:
 def _draw_column(axes: Axes, column: Column, entries: Sequence[Entry]) -> None:
     for number, contender in enumerate(SHOWN):
         entry = _named(entries, contender.name)
-        if entry is None or not entry.runs:
+        if entry is None or not entry.runs or entry.diverged:
             continue
         style, ours = style_of(number), contender in OURS
         across, up = (

@@ -24,7 +24,7 @@ def test_run_in_a_process_of_its_own() -> None:
 def test_message_of_a_run_that_fails_is_passed_on() -> None:
     script = "import sys; print('error: a file is missing', file=sys.stderr); sys.exit(1)"
     with pytest.raises(FaircilError, match=r"^a file is missing$"):
-        whole_runs._run([sys.executable, "-c", script])
+        whole_runs.outcome_of([sys.executable, "-c", script])
 
 
 def test_interrupt_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
