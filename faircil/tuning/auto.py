@@ -13,7 +13,7 @@ equally.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,11 @@ CANDIDATES = (
 Maker = Callable[[Candidate, Part], RunConfig]
 
 
+def last_pass(run: RunSummary) -> PassRecord | None:
+    """Read what a method that learns in one pass recorded of the last task of a run."""
+    return read_epochs(Path(run.dir))[-1].passed
+
+
 @dataclass(frozen=True)
 class Tried:
     """A candidate on held-out rows.
@@ -94,6 +99,8 @@ class Tried:
         the worst group: means over tasks and seeds. None where a run is missing.
     problem : str or None
         Why a run is missing.
+    passed : callable
+        Returns what a run recorded of its last task.
     """
 
     candidate: Candidate
@@ -102,6 +109,7 @@ class Tried:
     value: float | None = None
     worst_group: float | None = None
     problem: str | None = None
+    passed: Callable[[RunSummary], PassRecord | None] = field(default=last_pass, compare=False)
 
 
 @dataclass(frozen=True)
@@ -216,11 +224,6 @@ def choose_in_memory(make: Maker, stream: TaskStream, device: torch.device | str
     return decide(make, trials, outcomes, lambda run: last[id(run)])
 
 
-def last_pass(run: RunSummary) -> PassRecord | None:
-    """Read what a method that learns in one pass recorded of the last task of a run."""
-    return read_epochs(Path(run.dir))[-1].passed
-
-
 def decide(
     make: Maker,
     trials: Trials,
@@ -245,14 +248,15 @@ def decide(
         some = [next(each) for _ in trials.seeds]
         problem = next((one.problem or "no run" for one in some if one.run is None), None)
         runs = tuple(one.run for one in some if one.run is not None)
-        tried.append(_tried(candidate, runs, objective, problem))
+        found = _tried(candidate, runs, objective, problem)
+        tried.append(replace(found, passed=passed))
     known = [one for one in tried if one.accuracy is not None]
     if not known:
         problems = "; ".join(f"{one.candidate.name}: {one.problem}" for one in tried)
         raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
     ranked = sorted(known, key=lambda one: -_score(one, objective))
     chosen, reason = ranked[0].candidate, _why(ranked, objective, rows)
-    if (chance := chance_of(ranked[0], passed)) is not None and chance > CHANCE:
+    if (chance := chance_of(ranked[0])) is not None and chance > CHANCE:
         chosen = with_equal_groups(chosen)
         reason += (
             "; there is no measurable unfairness to mend here: groups that the measure compares "
@@ -325,14 +329,12 @@ def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[Run
     return configs
 
 
-def chance_of(
-    tried: Tried, passed: Callable[[RunSummary], PassRecord | None] = last_pass
-) -> float | None:
+def chance_of(tried: Tried) -> float | None:
     """Return how likely the differences of the groups are by chance, the least over the runs.
 
     None if the method does not know.
     """
-    found = [passed(run) for run in tried.runs]
+    found = [tried.passed(run) for run in tried.runs]
     known = [one.chance for one in found if one is not None and one.chance is not None]
     return min(known, default=None)
 
