@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol
@@ -149,11 +149,15 @@ class _Packer:
 
     def _attributes(self, value: Any, path: str) -> Document:
         kind = type(value)
-        unsaved = getattr(kind, "unsaved", ())
+        unsaved = {*getattr(kind, "unsaved", ())}
+        if is_dataclass(kind):  # what follows from its fields is computed again
+            unsaved |= {
+                n for n in vars(value) if isinstance(getattr(kind, n, None), cached_property)
+            }
         return {
             name: self.write(each, f"{path}.{name}")
             for name, each in vars(value).items()
-            if name not in unsaved and not isinstance(getattr(kind, name, None), cached_property)
+            if name not in unsaved
         }
 
     def tensor(self, value: Tensor) -> str:

@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from types import ModuleType
 from typing import Any, NoReturn
 
 from faircil import __version__
@@ -24,7 +23,11 @@ GROUP = "faircil.commands"  # entry points by which other packages add commands
 
 @dataclass(frozen=True)
 class Command:
-    """A command: what it does, in a line, and its module; None if that is not installed."""
+    """A command: what it does, in a line, and its module; None if that is not installed.
+
+    A module may have several: ``module:name`` is an object with the same three parts, ``EPILOG``,
+    ``add_arguments`` and ``command``.
+    """
 
     help: str
     module: str | None
@@ -39,6 +42,15 @@ COMMANDS = {
         "train a method over a stream of tasks and measure accuracy and fairness",
         "faircil.cli.run",
     ),
+    "fit": Command("learn a table, and keep the model", "faircil.cli.models:fit"),
+    "update": Command(
+        "let a model learn further rows; new classes are welcome", "faircil.cli.models:update"
+    ),
+    "predict": Command("predict the rows of a table with a model", "faircil.cli.models:predict"),
+    "forget": Command(
+        "remove rows from a model, as if it had never seen them", "faircil.cli.models:forget"
+    ),
+    "show": Command("show what a model has learned, and from whom", "faircil.cli.models:show"),
     "compare": Command(
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
     ),
@@ -80,8 +92,14 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
+def _loaded(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    loaded = import_module(module)
+    return getattr(loaded, name) if name else loaded
+
+
 def add_command(
-    subparsers: argparse._SubParsersAction[Any], name: str, module: ModuleType, does: str
+    subparsers: argparse._SubParsersAction[Any], name: str, module: Any, does: str
 ) -> None:
     """Add the command of a module with all of its options."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
@@ -214,7 +232,7 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
                 "of the repository, run `make setup` or `pip install ./lab`"
             )
         else:
-            add_command(subparsers, name, import_module(command.module), command.help)
+            add_command(subparsers, name, _loaded(command.module), command.help)
     return parser
 
 

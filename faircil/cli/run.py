@@ -53,7 +53,23 @@ def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--tasks",
         metavar="CLASSES",
-        help="'a,b|c,d' (default: two classes per task in sorted order)",
+        help="'a,b|c,d', or @FILE with a task on each line (default: two classes per task in "
+        "sorted order)",
+    )
+    parser.add_argument(
+        "--classes-per-task", type=int, metavar="N", help="without --tasks (default: 2)"
+    )
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        default=None,
+        help="leave out rows without a class or a sensitive attribute (default: an error)",
+    )
+    parser.add_argument(
+        "--unknown-group",
+        action="store_true",
+        default=None,
+        help="keep rows without a sensitive attribute, as people of an unknown group",
     )
     parser.add_argument(
         "--use-sensitive",
@@ -86,8 +102,14 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
     """Read the options; None without ``--data``. Append errors to ``mistakes``."""
     from faircil.data.own import OwnData
 
-    roles = ("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share")
+    roles = (
+        *("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share"),
+        *("classes_per_task", "drop_missing", "unknown_group"),
+    )
     given = {name: getattr(arguments, name) for name in roles}
+    if (given["tasks"] or "").startswith("@"):
+        with collecting(mistakes):
+            given["tasks"] = _lines_of(Path(given["tasks"][1:]))
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.data is None:
         if given:
@@ -100,6 +122,15 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
         **{"label": "", **given, "sensitive": tuple(given.get("sensitive", ()))},
         path=arguments.data,
     )
+
+
+def _lines_of(path: Path) -> str:
+    """Read tasks from a file, one on each line; empty lines do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--tasks @{path}: the file cannot be read ({error})") from None
+    return "\n".join(line for line in lines if line.strip()) + "\n"
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -135,9 +135,11 @@ def part_mistakes(y: Coded, test: NDArray[np.bool_]) -> list[str]:
     return mistakes
 
 
-def label_mistakes(column: pd.Series) -> list[str]:
+def label_mistakes(column: pd.Series, *, new_rows: bool = False) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the class label."""
     mistakes = gap_mistakes(column, OR_DROP)
+    if new_rows:
+        return mistakes
     classes = code_values(column)
     if len(classes.names) < 2:
         mistakes.append(
@@ -155,11 +157,13 @@ def label_mistakes(column: pd.Series) -> list[str]:
     return mistakes
 
 
-def attribute_mistakes(column: pd.Series, *, may_miss: bool = False) -> list[str]:
+def attribute_mistakes(
+    column: pd.Series, *, may_miss: bool = False, new_rows: bool = False
+) -> list[str]:
     """Return the mistakes of ``column`` (n,) as a sensitive attribute."""
     mistakes = [] if may_miss else gap_mistakes(column, OR_UNKNOWN)
     distinct = column.nunique()
-    if distinct < 2:
+    if distinct < 2 and not new_rows:
         mistakes.append(
             f"sensitive column '{column.name}' has {distinct} distinct value(s) in the classes "
             "used; at least two are needed to compare groups"

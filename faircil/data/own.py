@@ -176,11 +176,11 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     return mistakes
 
 
-def data_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
+def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False) -> list[str]:
     """Return mistakes: values that are invalid in their column's role."""
-    mistakes = label_mistakes(table[spec.label])
+    mistakes = label_mistakes(table[spec.label], new_rows=new_rows)
     for name in spec.sensitive:
-        mistakes += attribute_mistakes(table[name], may_miss=spec.unknown_group)
+        mistakes += attribute_mistakes(table[name], may_miss=spec.unknown_group, new_rows=new_rows)
     if spec.test_column is not None:
         mistakes += mark_mistakes(table[spec.test_column])
     if spec.text is not None:
@@ -257,8 +257,15 @@ class OwnTable:
         return self.y if self.z is None else cross(self.y, self.z.with_missing)
 
 
-def read_own(spec: OwnData) -> OwnTable:
+def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     """Read and check a user's table.
+
+    Parameters
+    ----------
+    spec : OwnData
+    new_rows : bool
+        Whether they are for a model that has learned others: then a single class, a class with a
+        single row, and a single attribute value will do.
 
     Raises
     ------
@@ -281,7 +288,7 @@ def read_own(spec: OwnData) -> OwnTable:
     needed = [spec.label, *(() if spec.unknown_group else spec.sensitive)]
     if spec.drop_missing:
         table = _without_gaps(table, needed, notes)
-    raise_all(data_mistakes(spec, table), DataError)
+    raise_all(data_mistakes(spec, table, new_rows=new_rows), DataError)
     attributes = [code_values(table[name]) for name in spec.sensitive]
     z = reduce(cross, attributes) if attributes else None
     if z is not None and (unknown := int((z.codes < 0).sum())):

@@ -7,13 +7,17 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 import torch
 
+from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
 from faircil.model.model import Floats32, Model
 from faircil.runs.config import Part, RunConfig
+from faircil.samples import unique_rows
 from faircil.tuning import auto
+from faircil.tuning.request import SEED
 
 FEWEST = 500  # rows: with fewer, held-out rows tell methods apart by chance alone
+MOST = 10_000  # rows to choose by, drawn from each group alike: a choice needs no more
 
 Configure = Callable[..., RunConfig]
 
@@ -65,6 +69,10 @@ def _stream(
     """Return rows as a stream of two classes a task; test rows are those of training."""
     names = Model(config)._with_names(labels, values)
     samples = names._samples(x, labels, values)
+    if len(samples) > MOST:
+        _, group = unique_rows(samples.keys())
+        drawn = draw_test(group.numpy(), MOST / len(samples), SEED)
+        samples = samples.take(torch.from_numpy(drawn))
     y = samples.y.numpy()
     tasks = []
     for classes in classes_in_tasks(len(names.labels), 2):

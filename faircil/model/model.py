@@ -95,6 +95,8 @@ class Model:
     state : RunState or None
         The learner, and what it keeps; None before the first lesson.
     lessons : list of Lesson
+    notes : list of str
+        What was decided about the data, for people.
     """
 
     config: RunConfig
@@ -106,6 +108,7 @@ class Model:
     inputs: int = 0
     state: RunState | None = None
     lessons: list[Lesson] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
