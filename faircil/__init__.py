@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from faircil.data.stream import Task as Task, TaskStream as TaskStream
     from faircil.errors import FaircilError as FaircilError
     from faircil.metrics import evaluate as evaluate
+    from faircil.model.estimator import (
+        FairIncrementalClassifier as FairIncrementalClassifier,
+    )
     from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair
     from faircil.registry import register as register
     from faircil.runs.config import RunConfig as RunConfig
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _PUBLIC = {
     "EpsilonFair": "faircil.postprocess.epsilon_fair",
+    "FairIncrementalClassifier": "faircil.model.estimator",
     "FairSampleWeights": "faircil.weighting.weights",
     "FaircilError": "faircil.errors",
     "Measure": "faircil.weighting.measures",

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
@@ -57,7 +57,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         If the rows were a data frame.
     """
 
-    encoder_: TableEncoder | None
+    encoder_: TableEncoder
 
     def __init__(
         self,
@@ -178,13 +178,10 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _take(self, model: Model) -> None:
         self.model_ = model
-        self.encoder_ = model.encoder
         self.classes_ = np.sort(np.array(model.labels))
-        if not hasattr(self, "n_features_in_"):
-            columns = None if model.encoder is None else model.encoder.names
-            self.n_features_in_ = model.inputs if columns is None else len(columns)
-            if columns is not None:
-                self.feature_names_in_ = np.array(columns, dtype=object)
+        if not hasattr(self, "n_features_in_"):  # read from a file
+            assert model.encoder is not None
+            self.n_features_in_ = len(model.encoder.names)
 
     def _begun(
         self,
@@ -214,30 +211,25 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         check_classification_targets(y)
         table = _as_table(X)
         if table is None:
-            self.encoder_ = None
-            return self._numbers(X, reset=True)
+            table = _numbered(self._numbers(X, reset=True))
+        else:
+            self.n_features_in_ = table.shape[1]
+            if all(isinstance(name, str) for name in X.columns):
+                self.feature_names_in_ = np.array(table.columns, dtype=object)
         raise_all([m for name in table for m in feature_mistakes(table[name])], DataError)
         rows = np.arange(len(table))
         self.encoder_ = fit_encoder(table, rows, rows)
-        self.feature_names_in_ = np.array(table.columns, dtype=object)
-        self.n_features_in_ = table.shape[1]
         return self.encoder_.inputs(table)
 
     def _inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Return the inputs of rows, by what was decided when the first ones came."""
         table = _as_table(X)
-        if self.encoder_ is None:
-            return self._numbers(X, reset=False)
+        encoder = self.model_.encoder
+        assert encoder is not None
         if table is None:
-            values = check_array(X, dtype=None, ensure_all_finite=False)
-            if values.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"X has {values.shape[1]} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input"
-                )
-            table = pd.DataFrame(values, columns=self.feature_names_in_)
-        self.encoder_.check(table)
-        return self.encoder_.inputs(table)
+            table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
+        encoder.check(table)
+        return encoder.inputs(table)
 
     def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
         found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)
@@ -259,19 +251,26 @@ def attribute_names(sensitive: Any) -> tuple[str, ...]:
 
 
 def _as_table(values: Any) -> pd.DataFrame | None:
-    """Return a data frame of pandas; None if it is none of any library."""
-    if isinstance(values, pd.DataFrame):
-        return values
+    """Return a data frame of pandas with texts as names; None if it is none of any library."""
     to_pandas = getattr(values, "to_pandas", None)  # polars, pyarrow
     if callable(to_pandas) and np.ndim(values) == 2:
-        found: pd.DataFrame = to_pandas()
-        return found
-    return None
+        values = to_pandas()
+    if not isinstance(values, pd.DataFrame):
+        return None
+    return values.set_axis([str(name) for name in values.columns], axis=1)
+
+
+def _numbered(x: Floats32) -> pd.DataFrame:
+    """Return an array as a table."""
+    return pd.DataFrame(x, columns=[f"x{number}" for number in range(x.shape[1])], copy=False)
 
 
 def _labels(y: Any) -> list[Hashable]:
     """Return classes as Python's own values."""
-    found: list[Hashable] = column_or_1d(y, warn=True).tolist()
+    column = column_or_1d(y, warn=True)
+    if column.dtype.kind == "f":
+        assert_all_finite(column, input_name="y")
+    found: list[Hashable] = column.tolist()
     return found
 
 

@@ -297,8 +297,8 @@ class Model:
     def _check_first(self) -> None:
         if len(self.labels) < 2:
             raise DataError(
-                f"the first rows are all of class '{self.names[0]}'; at least two classes are "
-                "needed to begin with"
+                f"the first rows are all of one class, '{self.names[0]}'; at least two are needed "
+                "to begin with"
             )
 
     def _groups(self, counts: dict[tuple[int, ...], int]) -> list[GroupRows]:

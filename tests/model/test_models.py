@@ -77,7 +77,7 @@ def test_forgotten_rows_leave_no_trace() -> None:
 
 def test_what_fails_changes_nothing() -> None:
     model = model_of()
-    with pytest.raises(DataError, match="at least two classes"):
+    with pytest.raises(DataError, match="all of one class"):
         model.learn(*rows("a"))
     assert model.labels == []
     with pytest.raises(UsageError, match="learned nothing"):
