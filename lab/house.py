@@ -45,8 +45,9 @@ from matplotlib.patches import FancyBboxPatch
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # At most.
-# The laboratory had 50 before learning from moments, which has three pages and a benchmark.
-MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 130, 54, 50, 25.0
+# The product had 130 before models that are kept, with a package and a command of their own; the
+# laboratory 50 before learning from moments, which has three pages and a benchmark.
+MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 140, 54, 52, 25.0
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ def test_python_runs(page, capsys, monkeypatch, tmp_path):
     # settings by their source.
     (tmp_path / "documented.py").write_text("\n".join(blocks(page, "python")), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)  # files that it writes
     monkeypatch.delitem(sys.modules, "documented", raising=False)
     import_module("documented")
     monkeypatch.delitem(sys.modules, "documented")

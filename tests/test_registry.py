@@ -173,6 +173,7 @@ def test_settings_follow_a_name_that_is_registered_again() -> None:
 
 PUBLIC = [
     "EpsilonFair",
+    "FairIncrementalClassifier",
     "FairSampleWeights",
     "FaircilError",
     "Measure",

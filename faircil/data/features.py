@@ -6,7 +6,7 @@ What becomes of a column:
 - text of which nearly all are numbers is numbers, and each other word has an input of its own;
 - dates (ISO, such as 2024-05-31) are three numbers: the day, the month, the weekday;
 - other text is one input per category, or with very many categories, one per bucket of a hash;
-- very many texts that all differ identify rows and are left out;
+- texts that all differ identify rows and are left out;
 - missing numbers are the median, and missing values have an input that says so.
 
 Numbers are standardised with the rows of the first task, since later ones are unknown when it is
@@ -30,6 +30,7 @@ from faircil.errors import DataError, raise_all, shortened
 
 MAX_CATEGORIES = 500  # more are hashed
 BUCKETS = 256
+FEW_ROWS = 20  # in which texts may all differ by chance
 MOSTLY = 0.9  # share of numbers from which text is numbers
 MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
@@ -141,14 +142,15 @@ class TableEncoder:
         DataError
             With all columns that are missing, or hold values of another type.
         """
-        absent = [name for name in self.names if name not in table]
+        needed = [one for one in self.columns if one.kind != "identifier"]
+        absent = [one.name for one in needed if one.name not in table]
         mistakes = [
             f"the table has no column '{name}', which the model was fitted with; it has "
             f"{shortened([str(one) for one in table.columns])}"
             for name in absent
         ]
         notes = []
-        for column in self.columns:
+        for column in needed:
             if column.name in absent:
                 continue
             values = table[column.name]
@@ -214,8 +216,10 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     share = 1 - is_word[codes[codes >= 0]].mean() if len(distinct) else 0.0
     if share >= MOSTLY and len(others) <= MAX_WORDS:
         return "number", tuple(sorted(others))
+    if len(distinct) == len(values) > FEW_ROWS:
+        return "identifier", ()
     if len(distinct) > MAX_CATEGORIES:
-        return "identifier" if len(distinct) == len(values) else "hashed", ()
+        return "hashed", ()
     return "category", tuple(sorted(distinct))
 
 

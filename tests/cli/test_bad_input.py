@@ -146,12 +146,12 @@ def without(name: str, value: object, every: int) -> Callable[[Person], Person]:
     [
         (without("job", "", 50), [], ["column 'job' has 5 missing value(s)"]),
         (
-            lambda row: without("sex", "NA", 50)(without("a", "", 240)(row)),
+            lambda row: without("sex", "NA", 50)(without("a", math.inf, 240)(row)),
             ["--sensitive", "sex"],
-            ["column 'sex' has 5 missing value(s)", "column 'a' has 1 missing value(s)"],
+            ["column 'sex' has 5 missing value(s)", "--unknown-group", "column 'a' has 1 value(s)"],
         ),
         (without("a", math.inf, 240), [], ["column 'a' has 1 value(s) that are infinite"]),
-        (without("a", math.nan, 240), [], ["column 'a' has 1 missing value(s)"]),
+        (without("a", math.nan, 1), [], ["column 'a' has no value at all"]),
         (without("job", "w", 1), [], ["label column 'job' has 1 class(es); at least two"]),
         (without("sex", "F", 1), ["--sensitive", "sex"], ["'sex' has 1 distinct value(s)"]),
     ],

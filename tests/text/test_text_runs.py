@@ -18,7 +18,7 @@ from faircil.runs import experiment, state
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
 from faircil.runs.settings import in_effect
-from faircil.runs.state import load_stream
+from faircil.runs.state import DataShape, load_stream
 from faircil.sweep.work import Work
 from faircil.text.encoders import Encoder
 from faircil.text.passes import row_lengths
@@ -98,7 +98,7 @@ def test_the_net_is_the_encoder_only_if_it_is_trained(own: OwnData, tiny_encoder
         layers = ["trainable_layers=1"] if finetune else []
         config = config_of(own, tiny_encoder, f"finetune={finetune}", *layers)
         stream = load_stream(config, 0)
-        nets.append(state._build_net(config, stream, 0))
+        nets.append(state._build_net(config, DataShape.of(stream), 0))
     assert [isinstance(net, TextNet) for net in nets] == [False, True]
     assert nets[0].features[0].in_features == 16
     assert nets[1].passing.pooling == "cls"
