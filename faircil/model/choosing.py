@@ -30,8 +30,8 @@ def choose_config(
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
     device: str,
-) -> RunConfig:
-    """Return the configuration of a model.
+) -> tuple[RunConfig, list[str]]:
+    """Return the configuration of a model, and notes on why it was chosen.
 
     Parameters
     ----------
@@ -47,17 +47,20 @@ def choose_config(
     device : str
     """
     if method != auto.AUTO:
-        return configure(own, method, None)
+        return configure(own, method, None), []
     few = len(x) < FEWEST or len(set(labels)) < 2
     if few or (values is not None and None in values):  # replay cannot learn unknown groups
-        return configure(own, auto.MOMENTS.method, auto.MOMENTS.weighting)
+        why = "there are too few rows to tell methods apart" if few else "groups are unknown"
+        config = configure(own, auto.MOMENTS.method, auto.MOMENTS.weighting)
+        return config, [f"method {auto.MOMENTS.name}, since {why}"]
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
         return configure(own, candidate.method, candidate.weighting, *candidate.overrides)
 
     stream = _stream(configure(own, auto.MOMENTS.method, None), x, labels, values)
-    return auto.choose_in_memory(make, stream, device).config
+    choice = auto.choose_in_memory(make, stream, device)
+    return choice.config, [f"method {choice.chosen.name}: {choice.reason}"]
 
 
 def _stream(

@@ -22,6 +22,8 @@ from faircil.model.choosing import choose_config
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
 from faircil.runs.config import RunConfig, resolve
+from faircil.runs.settings import in_effect
+from faircil.tuning.auto import AUTO
 
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
 
@@ -193,17 +195,22 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
         own = OwnData(path="", label="class", sensitive=attribute_names(sensitive))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        config = choose_config(self._config, own, self.method, x, labels, values, self.device)
-        return Model(config, seed, encoder=self.encoder_)
+        config, notes = choose_config(
+            self._config, own, self.method, x, labels, values, self.device
+        )
+        return Model(config, seed, encoder=self.encoder_, notes=[*notes, *self.encoder_.notes])
 
     def _config(self, own: OwnData, method: str, weighting: str | None, *more: str) -> RunConfig:
-        given = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
+        values = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
+        given = [f"{name}={_written(value)}" for name, value in values.items()]
+        if self.method == AUTO:  # a setting goes to the candidates that use it
+            given = in_effect(given, method)
         return resolve(
             own=own,
             method=method,
             weighting=weighting or self.weighting,
             measure=self.measure,
-            overrides=[*more, *(f"{name}={_written(value)}" for name, value in given.items())],
+            overrides=[*more, *given],
         )
 
     def _fitted_inputs(self, X: Any, y: Any) -> Floats32:  # noqa: N803

@@ -54,13 +54,13 @@ def fit_table(
     encoder = fit_encoder(features, np.arange(len(features)), parts[0])
     x, labels = encoder.inputs(features), _names(own.y)
     values = None if own.z is None else _names(own.z)
-    config = choose_config(configure, replace(spec, path=""), method, x, labels, values, device)
-    model = Model(config, seed, encoder=encoder)
+    roles = replace(spec, path="")
+    config, notes = choose_config(configure, roles, method, x, labels, values, device)
+    model = Model(config, seed, encoder=encoder, notes=[*notes, *own.notes, *encoder.notes])
     for rows in parts:
         some = [labels[row] for row in rows]
         theirs = None if values is None else [values[row] for row in rows]
         model.learn(x[rows], some, theirs, device=device, listener=listener)
-    model.notes += [*own.notes, *encoder.notes]
     return model
 
 

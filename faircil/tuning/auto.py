@@ -38,6 +38,7 @@ from faircil.tuning.request import SEED
 
 AUTO = "auto"
 ENOUGH = 2000  # held-out rows for a choice: small data is held out several times
+ENOUGH_TO_FIT = 1000  # where people wait for a model
 MOST_SEEDS = 5
 CHANCE = 0.05
 PLAIN = "group_weights=group"
@@ -175,11 +176,11 @@ def trials_of(make: Maker) -> Trials:
     return trials_on(make, read_stream(make(MOMENTS, "validation"), SEED))
 
 
-def trials_on(make: Maker, stream: TaskStream) -> Trials:
+def trials_on(make: Maker, stream: TaskStream, enough: int = ENOUGH) -> Trials:
     """Return the runs that a choice needs on a stream whose test rows are held-out ones."""
     suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
     rows = sum(len(task.test) for task in stream.tasks)
-    seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(ENOUGH / rows)))
+    seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(enough / rows)))
     return Trials(tuple(suited), tuple(check(make, suited)), seeds, rows)
 
 
@@ -209,7 +210,7 @@ def choose_in_memory(make: Maker, stream: TaskStream, device: torch.device | str
     device : torch.device or str
         Where candidates learn.
     """
-    trials = trials_on(make, validation_stream(stream, SEED))
+    trials = trials_on(make, validation_stream(stream, SEED), ENOUGH_TO_FIT)
     outcomes, last = [], {}
     for work in trials.works:
         held_out = validation_stream(stream, work.seed)

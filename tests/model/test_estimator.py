@@ -128,3 +128,12 @@ def test_with_few_rows_auto_is_moments():
     x, y, z = data()
     model = FairIncrementalClassifier(settings=SMALL).fit(x, y, sensitive_features=z)
     assert model.model_.config.method == "moments"
+    assert "too few rows" in model.model_.notes[0]
+
+
+def test_auto_says_why():
+    x, y, z = data(n=180)
+    model = FairIncrementalClassifier(settings={**SMALL, "epochs": 1}).fit(
+        x, y, sensitive_features=z
+    )
+    assert "has the best accuracy - eo" in model.model_.notes[0]
