@@ -174,10 +174,9 @@ class _Packer:
             found["host"] = True
         return found
 
-    def _array(self, value: np.ndarray[Any, Any], path: str) -> dict[str, Document]:
+    def _array(self, value: np.ndarray[Any, Any], _path: str) -> dict[str, Document]:
         if value.dtype.kind not in "biuf":
-            return {KIND: "texts", "items": value.tolist(), "shape": list(value.shape)}
-        del path
+            return {KIND: "texts", "items": value.tolist()}
         return {KIND: "array", "name": self.tensor(torch.from_numpy(value.copy()))}
 
     def _number(self, value: np.generic, _path: str) -> dict[str, Document]:
@@ -186,13 +185,9 @@ class _Packer:
     def _generator(self, value: torch.Generator, _path: str) -> dict[str, Document]:
         return {KIND: "generator", "name": self.tensor(value.get_state())}
 
-    def _list(self, value: list[Any], path: str) -> dict[str, Document]:
+    def _items(self, value: list[Any] | tuple[Any, ...], path: str) -> dict[str, Document]:
         items = [self.write(each, f"{path}[{place}]") for place, each in enumerate(value)]
-        return {KIND: "list", "items": items}
-
-    def _tuple(self, value: tuple[Any, ...], path: str) -> dict[str, Document]:
-        items = [self.write(each, f"{path}[{place}]") for place, each in enumerate(value)]
-        return {KIND: "tuple", "items": items}
+        return {KIND: "list" if isinstance(value, list) else "tuple", "items": items}
 
     def _set(self, value: set[Any] | frozenset[Any], path: str) -> dict[str, Document]:
         items = [self.write(each, path) for each in sorted(value)]
@@ -261,8 +256,7 @@ WRITERS: tuple[tuple[tuple[type, ...], Writer], ...] = (
     ((BaseModel,), _Packer._options),
     ((nn.Module,), _Packer._module),
     ((torch.optim.Optimizer,), _Packer._optimizer),
-    ((list,), _Packer._list),
-    ((tuple,), _Packer._tuple),
+    ((list, tuple), _Packer._items),
     ((set, frozenset), _Packer._set),
     ((dict,), _Packer._dict),
     ((torch.dtype, torch.device), _Packer._torch_name),

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from faircil import __version__
 from faircil.cli.console import say
 from faircil.errors import FaircilError, UsageError, raise_all, unknown_name
+from faircil.registry import load_reference
 
 GROUP = "faircil.commands"  # entry points by which other packages add commands
 
@@ -92,10 +93,8 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
-def _loaded(reference: str) -> Any:
-    module, _, name = reference.partition(":")
-    loaded = import_module(module)
-    return getattr(loaded, name) if name else loaded
+def _parts_of(module: str) -> Any:
+    return load_reference(module) if ":" in module else import_module(module)
 
 
 def add_command(
@@ -232,7 +231,7 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
                 "of the repository, run `make setup` or `pip install ./lab`"
             )
         else:
-            add_command(subparsers, name, _loaded(command.module), command.help)
+            add_command(subparsers, name, _parts_of(command.module), command.help)
     return parser
 
 

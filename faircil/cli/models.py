@@ -14,9 +14,7 @@ from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
-    from faircil.data.own import OwnData
     from faircil.model.model import Lesson, Model
-    from faircil.runs.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,9 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 def _fit(arguments: argparse.Namespace) -> None:
     from faircil.compute import choose_device
+    from faircil.model.choosing import Wish
     from faircil.model.saved import check_place, save_model
     from faircil.model.tables import fit_table
-    from faircil.runs.config import resolve
-    from faircil.runs.settings import in_effect
     from faircil.tuning.auto import AUTO
 
     mistakes: list[str] = []
@@ -69,25 +66,18 @@ def _fit(arguments: argparse.Namespace) -> None:
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
 
-    def configure(own: OwnData, method: str, weighting: str | None, *more: str) -> RunConfig:
-        given = arguments.set
-        if arguments.method == AUTO:
-            given = in_effect(given, method)
-        return resolve(
-            own=own,
-            method=method,
-            weighting=weighting or arguments.weighting,
-            measure=arguments.measure,
-            favoured=arguments.favoured,
-            overrides=[*more, *given],
-            other_methods=(AUTO,),
-        )
-
+    wish = Wish(
+        arguments.method,
+        arguments.weighting,
+        arguments.measure,
+        tuple(arguments.favoured),
+        tuple(arguments.set),
+    )
     raise_all(mistakes)
     assert own is not None  # else there was a mistake
     if arguments.method != AUTO:
-        configure(own, arguments.method, None)  # names mistakes before anything is read
-    model = fit_table(own, arguments.method, configure, seed=arguments.seed, device=device)
+        wish.config(own)  # names mistakes before anything is read
+    model = fit_table(own, wish, seed=arguments.seed, device=device)
     save_model(model, arguments.out)
     if not arguments.quiet:
         for note in model.notes:

@@ -35,7 +35,6 @@ MOSTLY = 0.9  # share of numbers from which text is numbers
 MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
 DATES = r"\d{4}-\d{2}-\d{2}"
-DATE_PARTS = 3
 TRUTH = {"true": 1.0, "false": 0.0}
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 

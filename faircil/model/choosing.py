@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
 from faircil.model.model import Floats32, Model
-from faircil.runs.config import Part, RunConfig
+from faircil.runs.config import Part, RunConfig, resolve
+from faircil.runs.settings import in_effect
 from faircil.samples import unique_rows
 from faircil.tuning import auto
 from faircil.tuning.request import SEED
@@ -19,13 +21,46 @@ from faircil.tuning.request import SEED
 FEWEST = 500  # rows: with fewer, held-out rows tell methods apart by chance alone
 MOST = 10_000  # rows to choose by, drawn from each group alike: a choice needs no more
 
-Configure = Callable[..., RunConfig]
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user wants of a model, besides its data.
+
+    Parameters
+    ----------
+    method : str
+        ``auto``: chosen as ``faircil run`` does, on a stream of two classes a task. With few rows
+        it is ``moments``.
+    weighting, measure : str or None
+    favoured : tuple of str
+    overrides : tuple of str
+        ``name=value`` settings; with ``auto``, each goes to the candidates that use it.
+    """
+
+    method: str
+    weighting: str | None = None
+    measure: str | None = None
+    favoured: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+
+    def config(self, own: OwnData, candidate: auto.Candidate | None = None) -> RunConfig:
+        """Return the configuration of the method, or of a candidate of ``auto``."""
+        taken = candidate or auto.Candidate(self.method, self.method)
+        given = in_effect(self.overrides, taken.method) if candidate else self.overrides
+        return resolve(
+            own=own,
+            method=taken.method,
+            weighting=taken.weighting or self.weighting,
+            measure=self.measure,
+            favoured=self.favoured,
+            overrides=[*taken.overrides, *given],
+            other_methods=(auto.AUTO,),
+        )
 
 
 def choose_config(
-    configure: Configure,
+    wish: Wish,
     own: OwnData,
-    method: str,
     x: Floats32,
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
@@ -35,30 +70,25 @@ def choose_config(
 
     Parameters
     ----------
-    configure : callable
-        Makes it of roles, method, weighting and further settings.
+    wish : Wish
     own : OwnData
         Roles of columns.
-    method : str
-        ``auto``: chosen as ``faircil run`` does, on a stream of two classes a task. With few rows
-        it is ``moments``.
     x, labels, values
         Rows, as of :meth:`faircil.model.model.Model.learn`.
     device : str
     """
-    if method != auto.AUTO:
-        return configure(own, method, None), []
+    if wish.method != auto.AUTO:
+        return wish.config(own), []
     few = len(x) < FEWEST or len(set(labels)) < 2
     if few or (values is not None and None in values):  # replay cannot learn unknown groups
         why = "there are too few rows to tell methods apart" if few else "groups are unknown"
-        config = configure(own, auto.MOMENTS.method, auto.MOMENTS.weighting)
-        return config, [f"method {auto.MOMENTS.name}, since {why}"]
+        return wish.config(own, auto.MOMENTS), [f"method {auto.MOMENTS.name}, since {why}"]
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
-        return configure(own, candidate.method, candidate.weighting, *candidate.overrides)
+        return wish.config(own, candidate)
 
-    stream = _stream(configure(own, auto.MOMENTS.method, None), x, labels, values)
+    stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
     choice = auto.choose_in_memory(make, stream, device)
     return choice.config, [f"method {choice.chosen.name}: {choice.reason}"]
 
@@ -70,8 +100,8 @@ def _stream(
     values: Sequence[str | None] | None,
 ) -> TaskStream:
     """Return rows as a stream of two classes a task; test rows are those of training."""
-    names = Model(config)._with_names(labels, values)
-    samples = names._samples(x, labels, values)
+    names = Model(config).with_names(labels, values)
+    samples = names.samples_of(x, labels, values)
     if len(samples) > MOST:
         _, group = unique_rows(samples.keys())
         drawn = draw_test(group.numpy(), MOST / len(samples), SEED)

@@ -18,12 +18,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
 from faircil.errors import DataError, FaircilError, raise_all
-from faircil.model.choosing import choose_config
+from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
-from faircil.runs.config import RunConfig, resolve
-from faircil.runs.settings import in_effect
-from faircil.tuning.auto import AUTO
 
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
 
@@ -142,10 +139,10 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         Only method ``moments`` can do that. Rows must be given as they were learned.
         """
         check_is_fitted(self)
+        labels = _labels(y)
+        values = _values(sensitive_features, len(labels))
         with _as_value_error():
-            self.model_.forget(
-                self._inputs(X), _labels(y), _values(sensitive_features, len(_labels(y)))
-            )
+            self.model_.forget(self._inputs(X), labels, values)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -195,23 +192,11 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
         own = OwnData(path="", label="class", sensitive=attribute_names(sensitive))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        config, notes = choose_config(
-            self._config, own, self.method, x, labels, values, self.device
-        )
+        settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
+        given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
+        wish = Wish(self.method, self.weighting, self.measure, overrides=given)
+        config, notes = choose_config(wish, own, x, labels, values, self.device)
         return Model(config, seed, encoder=self.encoder_, notes=[*notes, *self.encoder_.notes])
-
-    def _config(self, own: OwnData, method: str, weighting: str | None, *more: str) -> RunConfig:
-        values = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
-        given = [f"{name}={_written(value)}" for name, value in values.items()]
-        if self.method == AUTO:  # a setting goes to the candidates that use it
-            given = in_effect(given, method)
-        return resolve(
-            own=own,
-            method=method,
-            weighting=weighting or self.weighting,
-            measure=self.measure,
-            overrides=[*more, *given],
-        )
 
     def _fitted_inputs(self, X: Any, y: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""
@@ -249,7 +234,7 @@ def attribute_names(sensitive: Any) -> tuple[str, ...]:
         return ()
     table = _as_table(sensitive)
     if table is not None:
-        return tuple(map(str, table.columns))
+        return tuple(table.columns)
     name = getattr(sensitive, "name", None)
     width = 1 if np.ndim(sensitive) == 1 else np.shape(sensitive)[1]
     if name is not None and width == 1:

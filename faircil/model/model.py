@@ -162,8 +162,8 @@ class Model:
             Called after every epoch.
         """
         start = time.perf_counter()
-        after = self._with_names(labels, values)
-        samples = after._samples(x, labels, values)
+        after = self.with_names(labels, values)
+        samples = after.samples_of(x, labels, values)
         known = len(self.labels)
         if after.state is None:
             after._check_first()
@@ -224,7 +224,7 @@ class Model:
                 f"class(es) {', '.join(map(str, unknown))} were never learned, so nothing of them "
                 "can be forgotten; nothing was changed"
             )
-        samples = self._samples(x, labels, values)
+        samples = self.samples_of(x, labels, values)
         state = deepcopy(state)
         assert isinstance(state.learner, Moments)
         passed = state.learner.forget(samples)
@@ -265,13 +265,13 @@ class Model:
             raise DataError("the inputs have NaN or infinite values; replace or remove these rows")
         return inputs
 
-    def _with_names(self, labels: Sequence[Hashable], values: Sequence[str | None] | None) -> Model:
+    def with_names(self, labels: Sequence[Hashable], values: Sequence[str | None] | None) -> Model:
         """Return the model with new classes and attribute values at the end of the lists."""
         new_labels = sorted(set(labels) - set(self.labels), key=_order)
         new_values = sorted({value for value in values or () if value is not None} - {*self.values})
         return replace(self, labels=[*self.labels, *new_labels], values=[*self.values, *new_values])
 
-    def _samples(
+    def samples_of(
         self,
         x: Floats32,
         labels: Sequence[Hashable],

@@ -15,19 +15,16 @@ from faircil.data.features import fit_encoder
 from faircil.data.own import OwnData, OwnTable, read_own
 from faircil.data.tables import read_table
 from faircil.errors import UsageError, raise_all, unknown_name
-from faircil.model.choosing import choose_config
+from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Lesson, Model
 from faircil.results.record import EpochRecord
-from faircil.runs.config import RunConfig
 
-Configure = Callable[..., RunConfig]
 Listener = Callable[[EpochRecord], None]
 
 
 def fit_table(
     spec: OwnData,
-    method: str,
-    configure: Configure,
+    wish: Wish,
     *,
     seed: int = 0,
     device: str = "cpu",
@@ -39,23 +36,20 @@ def fit_table(
     ----------
     spec : OwnData
         With tasks, they are learned one after the other; else all rows at once.
-    method : str
-        See :func:`faircil.model.choosing.choose_config`.
-    configure : callable
-        Makes a configuration of roles, method, weighting and further settings.
+    wish : Wish
     seed : int
     device : str
     listener : callable
         Called after every epoch.
     """
-    own = read_own(replace(spec, classes_per_task=max(2, spec.classes_per_task)))
+    own = read_own(spec)
     features = own.table[spec.without_role(own.table)]
     parts = _lessons(own, one_after_another=spec.tasks is not None)
     encoder = fit_encoder(features, np.arange(len(features)), parts[0])
     x, labels = encoder.inputs(features), _names(own.y)
     values = None if own.z is None else _names(own.z)
     roles = replace(spec, path="")
-    config, notes = choose_config(configure, roles, method, x, labels, values, device)
+    config, notes = choose_config(wish, roles, x, labels, values, device)
     model = Model(config, seed, encoder=encoder, notes=[*notes, *own.notes, *encoder.notes])
     for rows in parts:
         some = [labels[row] for row in rows]
