@@ -107,7 +107,9 @@ def even_out(
         new = problem.solve(blocks.weights(log_w + step))
         solved += 1
         reached = blocks.parts(criterion, new)
-        right = (parts - reached) / np.maximum(gain, 1e-12 * parts.sum())
+        # Rounding may make losses that are nearly 0 negative, and their sum with them.
+        least = max(1e-12 * parts.sum(), np.finfo(np.float64).tiny)
+        right = (parts - reached) / np.maximum(gain, least)
         if reached.sum() < parts.sum():
             now, parts, log_w = new, reached, log_w + step
             radius = np.where(right > 0.75, np.minimum(2 * radius, LARGEST_RADIUS), radius)
