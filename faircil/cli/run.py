@@ -17,12 +17,14 @@ from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
+    from faircil.results.record import RunSummary
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
     from faircil.tuning.auto import Choice, Maker
     from faircil.tuning.request import Tuned, TuneRequest
 
 MOST_SEEDS = 1000  # more is probably a typing error
+MOST_NAMED = 5  # models
 EPILOG = """examples:
   faircil run --dataset biased-digits
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
@@ -239,6 +241,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files that faircil did not write are never replaced",
     )
     how.add_argument(
+        "--no-model",
+        action="store_true",
+        help="do not keep the final models, to save room (kept: seed-N/model in the folder)",
+    )
+    how.add_argument(
         "--abstain",
         type=float,
         metavar="SHARE",
@@ -272,8 +279,10 @@ def command(arguments: argparse.Namespace) -> None:
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
+    # A run on validation data is a trial: nobody predicts with what it learned.
+    keep = not arguments.no_model and config.evaluate_on == "test"
     options = RunOptions(
-        arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet
+        arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet, keep=keep
     )
     runs = run_seeds(config, seeds, folder, options)
     answers = [] if arguments.abstain is None else abstained(runs, arguments.abstain)
@@ -281,7 +290,10 @@ def command(arguments: argparse.Namespace) -> None:
         if answers:
             groups = [asdict(one) for one in answers]
             chosen |= {"abstention": {"share": arguments.abstain, "groups": groups}}
-        print(json.dumps(as_document(runs) | chosen, indent=2, ensure_ascii=False))  # noqa: T201
+        document = as_document(runs) | chosen
+        for one, run in zip(document["runs"], runs, strict=True):
+            one["model"] = _kept_at(run)
+        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
         if not quiet:
@@ -290,6 +302,8 @@ def command(arguments: argparse.Namespace) -> None:
             show_table(abstention_table(answers, arguments.abstain))
     if not quiet:
         say(f"saved in {folder}")
+        if keep:
+            _say_models(runs)
 
 
 def settle(
@@ -468,6 +482,27 @@ def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str
     if tuned.note:
         say(f"note: {tuned.note}")
     return tuned
+
+
+def _kept_at(run: RunSummary) -> str | None:
+    """Return the folder of a run's model, if there is one."""
+    from faircil.results.folder import model_folder
+
+    folder = model_folder(Path(run.dir))
+    return str(folder) if folder.is_dir() else None
+
+
+def _say_models(runs: Sequence[RunSummary]) -> None:
+    """Say where the final models are, and how large."""
+    from faircil.model.saved import size_of
+
+    for run in runs[:MOST_NAMED]:
+        if (folder := _kept_at(run)) is None:
+            say(f"model of seed {run.seed}: none is kept; run it again with --force to keep one")
+        else:
+            say(f"model of seed {run.seed}: {size_of(Path(folder)) / 1e6:.1f} MB in {folder}")
+    if len(runs) > MOST_NAMED:
+        say(f"and the models of {len(runs) - MOST_NAMED} more seeds beside them")
 
 
 def _show_changes(folder: Path, seed: int) -> None:

@@ -10,6 +10,7 @@ from faircil.cli.console import say
 from faircil.cli.progress import reporting
 from faircil.cli.sweeping import tallying
 from faircil.errors import DataError, DivergedError, raise_all
+from faircil.model.saved import keep_model
 from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig
 from faircil.sweep.store import check_folder, check_place, remove_others
@@ -36,6 +37,8 @@ class RunOptions:
         Whether runs of another configuration are replaced; else they are an error.
     quiet : bool
         Whether to show neither progress nor notes.
+    keep : bool
+        Whether the final model of every seed that is run is kept.
     """
 
     typed: str
@@ -44,6 +47,7 @@ class RunOptions:
     again: bool = False
     replace: bool = False
     quiet: bool = False
+    keep: bool = False
 
 
 def run_seeds(
@@ -57,6 +61,7 @@ def run_seeds(
         replace=options.replace,
         device=options.device,
         command=options.typed,
+        keep=keep_model if options.keep else None,
     )
     _check(folder, works[0], options)
     outcomes = [look(work, sweep) for work in works]

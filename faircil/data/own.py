@@ -27,7 +27,7 @@ from faircil.data.encode import (
     same_text_mistakes,
     text_mistakes,
 )
-from faircil.data.features import feature_mistakes, fit_encoder
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.stream import (
     Inputs,
     Integers,
@@ -208,17 +208,22 @@ class OwnInputs:
     notes : tuple of str
     texts : tuple of str or None
         All texts, if inputs are text indices.
+    encoder : TableEncoder or None
+        That of the columns, if they are the inputs.
     """
 
     of: Inputs
     notes: tuple[str, ...]
     texts: tuple[str, ...] | None = field(default=None, repr=False)
+    encoder: TableEncoder | None = field(default=None, repr=False)
 
 
 def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers) -> OwnInputs:
     """Use every column as a feature; see :mod:`faircil.data.features`."""
     encoder = fit_encoder(features, train, first_task)
-    return OwnInputs(lambda rows: encoder.inputs(features.iloc[rows]), encoder.notes)
+    return OwnInputs(
+        lambda rows: encoder.inputs(features.iloc[rows]), encoder.notes, encoder=encoder
+    )
 
 
 def text_inputs(texts: pd.Series, unused: Sequence[str]) -> OwnInputs:
@@ -349,6 +354,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
         attribute_values=() if z is None else z.names,
         notes=(*own.notes, *_untested(groups, test), *inputs.notes),
         texts=inputs.texts,
+        encoder=inputs.encoder,
     )
 
 
