@@ -41,8 +41,12 @@ time: a seed is run by the one that comes first.
 """
 
 
-def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
-    """Declare the options of a user's table; absent options are None."""
+def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
+    """Declare the options of a user's table; absent options are None.
+
+    ``share`` is the option for the share of test rows, and without a default if it has a name of
+    its own.
+    """
     parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
     parser.add_argument("--label", metavar="COLUMN", help="column of the class")
     parser.add_argument(
@@ -82,10 +86,12 @@ def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
     test = parser.add_mutually_exclusive_group()
     test.add_argument("--test-column", metavar="COLUMN", help="column that marks the test rows")
     test.add_argument(
-        "--test-share",
+        share,
+        dest="test_share",
         type=float,
         metavar="SHARE",
-        help="without --test-column: share of each group (default: 0.3)",
+        help="without --test-column: share of each group (default: "
+        f"{'0.3' if share == '--test-share' else 'none'})",
     )
 
 
@@ -115,7 +121,7 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.data is None:
         if given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            flags = ", ".join(f"`{name}`" for name in given)
             mistakes.append(f"{flags}: for your own data, given with --data FILE")
         return None
     if "label" not in given:

@@ -261,6 +261,15 @@ class OwnTable:
         """Class and attribute value of each row, (n,); those of unknown value are one."""
         return self.y if self.z is None else cross(self.y, self.z.with_missing)
 
+    def test_rows(self, spec: OwnData, seed: int) -> NDArray[np.bool_]:
+        """Return which rows are for the test, (n,): marked ones, or a share of each group."""
+        if spec.test_column is None:
+            test = draw_test(self.groups.codes, spec.test_share, seed)
+        else:
+            test = marked_test(self.table[spec.test_column])
+        raise_all(part_mistakes(self.y, test), DataError)
+        return test
+
 
 def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     """Read and check a user's table.
@@ -338,12 +347,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
         The file or its values are invalid.
     """
     own = read_own(spec)
-    y, z, groups = own.y, own.z, own.groups
-    if spec.test_column is None:
-        test = draw_test(groups.codes, spec.test_share, seed)
-    else:
-        test = marked_test(own.table[spec.test_column])
-    raise_all(part_mistakes(y, test), DataError)
+    y, z, groups, test = own.y, own.z, own.groups, own.test_rows(spec, seed)
     classes = [tuple(y.names.index(name) for name in task) for task in own.tasks]
     inputs = _inputs(spec, own.table, np.flatnonzero(~test), np.isin(y.codes, classes[0]))
     return TaskStream(

@@ -195,8 +195,14 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
         given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
         wish = Wish(self.method, self.weighting, self.measure, overrides=given)
-        config, notes = choose_config(wish, own, x, labels, values, self.device)
-        return Model(config, seed, encoder=self.encoder_, notes=[*notes, *self.encoder_.notes])
+        chosen = choose_config(wish, own, x, labels, values, self.device)
+        return Model(
+            chosen.config,
+            seed,
+            encoder=self.encoder_,
+            measured=chosen.measured,
+            notes=[*chosen.notes, *self.encoder_.notes],
+        )
 
     def _fitted_inputs(self, X: Any, y: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""

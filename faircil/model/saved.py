@@ -190,9 +190,10 @@ def _whole(model: object) -> Model:
             scores = model.learner.scores(torch.zeros(1, model.inputs, device=place))
             problem = f"names of {len(model.labels)} classes, and {scores.shape[-1]} scores"
             if scores.shape == (1, len(model.labels)):
-                if place.type == "meta" or torch.isfinite(scores).all():
+                # A class of which all rows were forgotten scores minus infinity.
+                if place.type == "meta" or not torch.isnan(scores).any():
                     return model
-                problem = "scores that are not finite"
+                problem = "scores that are no numbers"
     except Exception as error:  # whatever parts that do not fit lead to
         problem = f"parts that do not fit ({told(error)})"
     raise DataError(f"the content is damaged: the model has {problem}; {AGAIN}")

@@ -71,9 +71,7 @@ class SweepOptions:
 
     def place(self, device: str) -> Place:
         """Return where runs are kept and computed."""
-        return Place(
-            self.store, device, self.again, self.replace, self.command, keep=self.keep
-        )
+        return Place(self.store, device, self.again, self.replace, self.command, keep=self.keep)
 
 
 def finish(
