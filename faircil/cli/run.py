@@ -501,12 +501,13 @@ def _kept_at(run: RunSummary) -> str | None:
 def _say_models(runs: Sequence[RunSummary]) -> None:
     """Say where the final models are, and how large."""
     from faircil.model.saved import size_of
+    from faircil.sweep.work import NO_MODEL
 
     for run in runs[:MOST_NAMED]:
-        if (folder := _kept_at(run)) is None:
-            say(f"model of seed {run.seed}: none is kept; run it again with --force to keep one")
-        else:
+        if (folder := _kept_at(run)) is not None:
             say(f"model of seed {run.seed}: {size_of(Path(folder)) / 1e6:.1f} MB in {folder}")
+        elif not any(note.startswith(NO_MODEL) for note in run.notes):
+            say(f"model of seed {run.seed}: none is kept; run it again with --force to keep one")
     if len(runs) > MOST_NAMED:
         say(f"and the models of {len(runs) - MOST_NAMED} more seeds beside them")
 

@@ -29,6 +29,7 @@ from faircil.text.embeddings import EmbeddingProgress
 Load = Callable[[RunConfig, int], TaskStream]
 # Takes configuration, seed, data and final state of a run, and returns what writes its model.
 Keep = Callable[[RunConfig, int, TaskStream, RunState], Callable[[Path], None]]
+NO_MODEL = "no model is kept"  # how the note begins that says why
 
 
 class Watcher(Protocol):
@@ -245,7 +246,7 @@ def make_run(
             try:
                 write_model = keep(config, seed, stream, state)
             except FaircilError as error:
-                result = replace(result, notes=(*result.notes, f"no model is kept: {error}"))
+                result = replace(result, notes=(*result.notes, f"{NO_MODEL}: {error}"))
     made_on = environment(command, str(device), work.code)
     return write_run(seed_folder(folder, seed), result, made_on, work.code, write_model)
 
