@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from faircil.data.encode import Coded
+from faircil.data.encode import Coded, mark_mistakes, marked_test
 from faircil.data.features import fit_encoder
 from faircil.data.own import OwnData, OwnTable, read_own
 from faircil.data.stream import Integers
 from faircil.data.tables import read_table
-from faircil.errors import DataError, UsageError, raise_all, unknown_name
+from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Lesson, Model
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 
-Values = list[str | None] | None
-Rows = tuple[Floats32, list[Hashable], Values]
+Mask = NDArray[np.bool_]
 ARRAY = "x"  # of an archive of inputs as they are
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`."""
+
+    x: Floats32
+    labels: list[Hashable]
+    values: list[str | None] | None
+
+    @classmethod
+    def of(cls, x: Floats32, own: OwnTable) -> TableRows:
+        """Return the rows of a table with these inputs."""
+        return cls(x, _names(own.y), None if own.z is None else _names(own.z))
+
+    def take(
+        self, rows: Mask | Integers
+    ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
+        """Return inputs, classes and attribute values of some rows."""
+        chosen = np.arange(len(self.x))[rows]
+        values = None if self.values is None else [self.values[row] for row in chosen]
+        return self.x[chosen], [self.labels[row] for row in chosen], values
 
 
 class Watcher(Protocol):
@@ -84,15 +106,9 @@ def fit_table(
     test = own.test_rows(spec, seed) if measured else np.zeros(len(features), dtype=bool)
     parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
     encoder = fit_encoder(features, np.flatnonzero(~test), parts[0])
-    x, names = encoder.inputs(features), _names(own.y)
-    attribute = None if own.z is None else _names(own.z)
-
-    def some(rows: Integers) -> Rows:
-        values = None if attribute is None else [attribute[row] for row in rows]
-        return x[rows], [names[row] for row in rows], values
-
-    learned = some(np.flatnonzero(~test))
-    chosen = choose_config(wish, replace(spec, path=""), *learned, device, watcher.trying)
+    every = TableRows.of(encoder.inputs(features), own)
+    roles = replace(spec, path="")
+    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying)
     model = Model(
         chosen.config,
         seed,
@@ -102,25 +118,36 @@ def fit_table(
     )
     watcher.start(model.config, len(parts))
     for rows in parts:
-        model.learn(*some(rows), device=device, listener=watcher)
+        model.learn(*every.take(rows), device=device, listener=watcher)
     if measured:
-        model.measure(*some(np.flatnonzero(test)), on="rows held out of fitting")
+        model.measure(*every.take(test), on="rows held out of fitting")
     return model
 
 
 def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
-    """Let a model learn the rows of another table; its classes may be new."""
-    x, labels, values, notes = _rows(model, path)
+    """Let a model learn the rows of another table; its classes may be new.
+
+    Rows that the test column of the model marks, if the table has it, are not learned; the model is
+    measured on them.
+    """
+    every, test, notes = _rows(model, path)
+    known = {*model.labels, *every.take(~test)[1]}
+    new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
+    if test.all() or new:
+        what = f"class(es) {shortened(new)}" if new else "any class"
+        raise DataError(f"no row of {what} is left to learn: all are marked for the test")
     watcher.start(model.config, 1)
-    lesson = model.learn(x, labels, values, listener=watcher)
+    lesson = model.learn(*every.take(~test), listener=watcher)
     model.notes += notes
+    if test.any():
+        model.measure(*every.take(test), on="rows held out of an update")
     return lesson
 
 
 def forget_table(model: Model, path: Path) -> Lesson:
     """Let a model forget the rows of a table, which it has learned before."""
-    x, labels, values, _ = _rows(model, path)
-    return model.forget(x, labels, values)
+    every, test, _ = _rows(model, path)
+    return model.forget(*every.take(~test))
 
 
 def predict_table(
@@ -157,8 +184,8 @@ def predict_table(
     return pd.DataFrame(columns), notes
 
 
-def _rows(model: Model, path: Path) -> tuple[Floats32, list[Hashable], Values, list[str]]:
-    """Read rows as a model has learned them: inputs, classes, attribute values, and notes."""
+def _rows(model: Model, path: Path) -> tuple[TableRows, Mask, list[str]]:
+    """Read rows as a model has learned them, which of them are for the test, and notes."""
     spec = model.config.own
     if spec is None or model.encoder is None:
         raise UsageError(
@@ -168,8 +195,11 @@ def _rows(model: Model, path: Path) -> tuple[Floats32, list[Hashable], Values, l
         )
     own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
     x, notes = _inputs(model, own.table)
-    values = None if own.z is None else _names(own.z)
-    return x, _names(own.y), values, [*own.notes, *notes]
+    test = np.zeros(len(x), dtype=bool)
+    if spec.test_column in own.table:
+        raise_all(mark_mistakes(own.table[spec.test_column], new_rows=True), DataError)
+        test = marked_test(own.table[spec.test_column])
+    return TableRows.of(x, own), test, [*own.notes, *notes]
 
 
 def _inputs(model: Model, table: pd.DataFrame) -> tuple[Floats32, list[str]]:

@@ -208,6 +208,15 @@ def test_rows_that_are_held_out_measure_the_model(cli: Cli, write_table: WriteTa
     summary = json.loads(cli("show", "marked", "--json").out)
     assert summary["measured"][0]["rows"] == 120
     assert sum(group["rows"] for group in summary["groups"]) == 120
+    # Marks count in an update as well.
+    for name in ("update", "forget"):
+        document = json.loads(cli(name, "marked", "--data", marked, "--json").out)
+        assert abs(document["lesson"]["rows"]) == 120
+    assert [one["rows"] for one in document["summary"]["measured"]] == [120, 120]
+    none = write_table("none.csv", lambda row: row | {"test": 0})
+    assert "learned 240 rows" in cli("update", "marked", "--data", none).err
+    every = write_table("all.csv", lambda row: row | {"test": 1})
+    assert "left to learn: all are marked" in cli("update", "marked", "--data", every).err
 
 
 def test_a_model_that_nobody_measured_says_so(cli: Cli, model: str) -> None:
