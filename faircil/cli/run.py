@@ -17,14 +17,12 @@ from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
-    from faircil.results.record import RunSummary
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
     from faircil.tuning.auto import Choice, Maker
     from faircil.tuning.request import Tuned, TuneRequest
 
 MOST_SEEDS = 1000  # more is probably a typing error
-MOST_NAMED = 5  # models
 EPILOG = """examples:
   faircil run --dataset biased-digits
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
@@ -264,7 +262,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.running import RunOptions, run_seeds
+    from faircil.cli.running import RunOptions, kept_at, run_seeds, say_models
     from faircil.compute import choose_device
     from faircil.report import abstention_table, seed_table
     from faircil.results.folder import seed_folder
@@ -298,7 +296,7 @@ def command(arguments: argparse.Namespace) -> None:
             chosen |= {"abstention": {"share": arguments.abstain, "groups": groups}}
         document = as_document(runs) | chosen
         for one, run in zip(document["runs"], runs, strict=True):
-            one["model"] = _kept_at(run)
+            one["model"] = kept_at(run)
         print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
@@ -309,7 +307,7 @@ def command(arguments: argparse.Namespace) -> None:
     if not quiet:
         say(f"saved in {folder}")
         if keep:
-            _say_models(runs)
+            say_models(runs)
 
 
 def settle(
@@ -488,28 +486,6 @@ def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str
     if tuned.note:
         say(f"note: {tuned.note}")
     return tuned
-
-
-def _kept_at(run: RunSummary) -> str | None:
-    """Return the folder of a run's model, if there is one."""
-    from faircil.results.folder import model_folder
-
-    folder = model_folder(Path(run.dir))
-    return str(folder) if folder.is_dir() else None
-
-
-def _say_models(runs: Sequence[RunSummary]) -> None:
-    """Say where the final models are, and how large."""
-    from faircil.model.saved import size_of
-    from faircil.sweep.work import NO_MODEL
-
-    for run in runs[:MOST_NAMED]:
-        if (folder := _kept_at(run)) is not None:
-            say(f"model of seed {run.seed}: {size_of(Path(folder)) / 1e6:.1f} MB in {folder}")
-        elif not any(note.startswith(NO_MODEL) for note in run.notes):
-            say(f"model of seed {run.seed}: none is kept; run it again with --force to keep one")
-    if len(runs) > MOST_NAMED:
-        say(f"and the models of {len(runs) - MOST_NAMED} more seeds beside them")
 
 
 def _show_changes(folder: Path, seed: int) -> None:

@@ -68,18 +68,18 @@ def _packed(model: Model) -> Packed:
 
 
 def _write(packed: Packed, folder: Path) -> None:
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    new = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    with _written(folder, partial):
-        partial.mkdir(parents=True, mode=0o700)
-        save_file(packed.tensors, partial / TENSORS)
-        content = packed.document | {"tensors_sha256": file_digest(partial / TENSORS)}
-        write_json(partial / CONTENT, content | {SUM: digest_of(content)})
+    with _written(folder, new):
+        new.mkdir(parents=True, mode=0o700)
+        save_file(packed.tensors, new / TENSORS)
+        content = packed.document | {"tensors_sha256": file_digest(new / TENSORS)}
+        write_json(new / CONTENT, content | {SUM: digest_of(content)})
         for name in FILES:
-            (partial / name).chmod(0o600)
+            (new / name).chmod(0o600)
         if folder.exists():
             folder.rename(old)
-        partial.rename(folder)
+        new.rename(folder)
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -90,16 +90,16 @@ def digest_of(content: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _written(folder: Path, partial: Path) -> Iterator[None]:
+def _written(folder: Path, new: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise StorageError(
-            f"cannot write the model {folder}: {error.strerror or error}; free space, or choose "
-            "another folder"
+            f"cannot write the model {folder}: {getattr(error, 'strerror', None) or error}; free "
+            "space, or choose another folder"
         ) from None
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def check_place(folder: Path) -> None:
