@@ -42,8 +42,10 @@ class TableRows:
     def take(
         self, rows: Mask | Integers
     ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
-        """Return inputs, classes and attribute values of some rows."""
+        """Return inputs, classes and attribute values of some rows, in ascending order."""
         chosen = np.arange(len(self.x))[rows]
+        if len(chosen) == len(self.x):  # no copy of all of them
+            return self.x, self.labels, self.values
         values = None if self.values is None else [self.values[row] for row in chosen]
         return self.x[chosen], [self.labels[row] for row in chosen], values
 
@@ -106,7 +108,8 @@ def fit_table(
     test = own.test_rows(spec, seed) if measured else np.zeros(len(features), dtype=bool)
     parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
     encoder = fit_encoder(features, np.flatnonzero(~test), parts[0])
-    every = TableRows.of(encoder.inputs(features), own)
+    every, notes = TableRows.of(encoder.inputs(features), own), own.notes
+    del own, features  # room for what is learned from them
     roles = replace(spec, path="")
     chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying)
     model = Model(
@@ -114,7 +117,7 @@ def fit_table(
         seed,
         encoder=encoder,
         measured=chosen.measured,
-        notes=[*chosen.notes, *own.notes, *encoder.notes],
+        notes=[*chosen.notes, *notes, *encoder.notes],
     )
     watcher.start(model.config, len(parts))
     for rows in parts:
