@@ -294,7 +294,8 @@ def evaluating(net: nn.Module) -> Iterator[None]:
             if module.training != mode:
                 module.train(mode)
         for module, mode in modes:
-            module.training = mode  # where the mode was set past the module's own train
+            if module.training != mode:  # it was set past the module's own train
+                module.training = mode
 
 
 def with_features(net: nn.Module, head: nn.Linear, x: Inputs) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,6 +86,24 @@ def test_a_dataset_is_read_once_for_the_last_layer() -> None:
     current = Rows(CURRENT, ("x", "y", "z"))
     FairSampleWeights(alpha=0.3)(net, DataLoader(current, 10, shuffle=True), MEMORY)
     assert current.reads.tolist() == [2] * 8 + [1] * 25  # the first few inspect the net
+
+
+@pytest.mark.parametrize("gradient", ["last", "all"])
+def test_inputs_are_not_kept(gradient: str) -> None:
+    alive: list[int] = []
+    read = weakref.WeakSet[Tensor]()
+
+    def collate(rows: list[Any]) -> Any:
+        batch = torch.utils.data.default_collate(rows)
+        read.add(batch[0])
+        alive.append(len(read))
+        return batch
+
+    net = seeded(lambda: MLP(6, 4, (8,)))
+    loader = DataLoader(TensorDataset(*parts(CURRENT)), 3, collate_fn=collate)
+    FairSampleWeights(gradient=gradient)(net, loader, MEMORY)
+    assert len(alive) > 11
+    assert max(alive) <= 3  # the first few, one in use, and the next
 
 
 def test_reading_leaves_random_numbers_alone() -> None:
