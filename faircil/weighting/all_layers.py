@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from faircil.errors import DataError, raise_all
 from faircil.nets import evaluating
 from faircil.samples import Inputs, Samples, rows_of
+from faircil.weighting.any_data import Stream, some_inputs
 from faircil.weighting.any_net import rounding
 from faircil.weighting.functional import ForwardMode, forward_mode, functional_net
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import mean_losses, missing_outputs
 from faircil.weighting.layer_factors import factored_cosines, linear_layers
 from faircil.weighting.losses import LossFunction, cross_entropy
-from faircil.weighting.sources import Stream, some_inputs
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from faircil.compute import CHUNK, chunks_of
 from faircil.nets import name_of
 from faircil.samples import Inputs, Samples, rows_of
+from faircil.weighting.any_data import Stream, parts_of
 from faircil.weighting.any_net import precise
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients, unit
 from faircil.weighting.losses import LossFunction, cross_entropy
-from faircil.weighting.sources import Stream, parts_of
 
 logger = logging.getLogger(__name__)
 

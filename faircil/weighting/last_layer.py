@@ -28,10 +28,10 @@ from faircil.compute import chunk_size, chunks_of, map_chunks, map_tasks, thread
 from faircil.errors import DataError, DivergedError, raise_all
 from faircil.nets import evaluating, not_the_head
 from faircil.samples import Samples
+from faircil.weighting.any_data import PROBE, Part, Stream
 from faircil.weighting.any_net import plain_head, precise, same_logits
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
-from faircil.weighting.sources import PROBE, Part, Stream
 
 
 @dataclass(frozen=True)

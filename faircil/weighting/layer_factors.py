@@ -29,11 +29,11 @@ from torch.nn.functional import unfold
 
 from faircil.compute import CHUNK, chunks_of
 from faircil.samples import Inputs, Samples, rows_of
+from faircil.weighting.any_data import PROBE, Stream
 from faircil.weighting.any_net import precise, rounding
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients
 from faircil.weighting.losses import LossFunction, cross_entropy
-from faircil.weighting.sources import PROBE, Stream
 
 ROUNDING = 1e-3  # relative difference between factors and autograd that counts as rounding
 KEPT = 2**27  # numbers cached between the two passes; beyond that, factors are recomputed

@@ -27,6 +27,7 @@ from faircil.fields import (
 from faircil.nets import HeadError, layer_named
 from faircil.samples import Samples, refuse_unknown
 from faircil.weighting.all_layers import all_layer_statistics
+from faircil.weighting.any_data import Data, Stream, labels_of, open_stream
 from faircil.weighting.any_net import Classifier, plain_head, precise, unchanged
 from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
@@ -42,7 +43,6 @@ from faircil.weighting.losses import LOSSES, find_loss
 from faircil.weighting.measures import MEASURES, Measure, disparity_matrix, find_measure
 from faircil.weighting.program import program_rows
 from faircil.weighting.solver import SOLVERS
-from faircil.weighting.sources import Data, Stream, labels_of, open_stream
 
 logger = logging.getLogger(__name__)
 
