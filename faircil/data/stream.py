@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 
 from faircil.errors import DataError, raise_all
 from faircil.samples import Samples, concatenate
+
+if TYPE_CHECKING:
+    from faircil.data.features import TableEncoder
 
 Integers = NDArray[np.int64]
 Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
@@ -98,6 +102,8 @@ class TaskStream:
         split keeps copies together.
     image : tuple of int or None
         Channels, height and width, if inputs are images; they are flat in that order.
+    encoder : TableEncoder or None
+        How the columns of a table became inputs; None: inputs are no table.
     """
 
     name: str
@@ -109,6 +115,7 @@ class TaskStream:
     texts: tuple[str, ...] | None = field(default=None, repr=False)
     copies: int = 1
     image: tuple[int, int, int] | None = None
+    encoder: TableEncoder | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)

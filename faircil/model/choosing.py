@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,9 +11,11 @@ import torch
 from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
-from faircil.model.model import Floats32, Model
-from faircil.runs.config import Part, RunConfig, resolve
-from faircil.runs.settings import in_effect
+from faircil.errors import collecting, raise_all
+from faircil.metrics import METRICS
+from faircil.model.model import Floats32, Measured, Model, now
+from faircil.results.record import over_seeds
+from faircil.runs.config import Part, RunConfig, has_texts, resolve
 from faircil.samples import unique_rows
 from faircil.tuning import auto
 from faircil.tuning.request import SEED
@@ -46,16 +48,52 @@ class Wish:
     def config(self, own: OwnData, candidate: auto.Candidate | None = None) -> RunConfig:
         """Return the configuration of the method, or of a candidate of ``auto``."""
         taken = candidate or auto.Candidate(self.method, self.method)
-        given = in_effect(self.overrides, taken.method) if candidate else self.overrides
+        texts = has_texts(None, own)
+        given = self.overrides
+        if candidate is not None:
+            given = tuple(auto.settings_for(candidate, self.overrides, texts=texts))
         return resolve(
             own=own,
             method=taken.method,
             weighting=taken.weighting or self.weighting,
             measure=self.measure,
             favoured=self.favoured,
-            overrides=[*taken.overrides, *given],
+            overrides=given,
             other_methods=(auto.AUTO,),
         )
+
+    def check(self, own: OwnData) -> None:
+        """Raise with all that is wrong, before anything is learned; with ``auto``, for each."""
+        if self.method != auto.AUTO:
+            self.config(own)
+            return
+        mistakes = []
+        if self.weighting is not None:
+            mistakes.append(
+                "`weighting` is for a method that you choose; name one with `method`, such as er"
+            )
+        plain = replace(self, weighting=None)
+        with collecting(mistakes):
+            auto.check(lambda candidate, _: plain.config(own, candidate))
+        raise_all(mistakes)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a model begins with.
+
+    Parameters
+    ----------
+    config : RunConfig
+    notes : list of str
+        Why it was chosen, if it was.
+    measured : list of Measured
+        How the chosen method did on held-out rows.
+    """
+
+    config: RunConfig
+    notes: list[str] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
 
 
 def choose_config(
@@ -65,8 +103,9 @@ def choose_config(
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
     device: str,
-) -> tuple[RunConfig, list[str]]:
-    """Return the configuration of a model, and notes on why it was chosen.
+    trying: auto.Trying = lambda *_: None,
+) -> Settled:
+    """Return the configuration of a model, and why it was chosen.
 
     Parameters
     ----------
@@ -76,21 +115,29 @@ def choose_config(
     x, labels, values
         Rows, as of :meth:`faircil.model.model.Model.learn`.
     device : str
+    trying : callable
+        Called before each run of a candidate.
     """
+    wish.check(own)
     if wish.method != auto.AUTO:
-        return wish.config(own), []
+        return Settled(wish.config(own))
     few = len(x) < FEWEST or len(set(labels)) < 2
     if few or (values is not None and None in values):  # replay cannot learn unknown groups
         why = "there are too few rows to tell methods apart" if few else "groups are unknown"
-        return wish.config(own, auto.MOMENTS), [f"method {auto.MOMENTS.name}, since {why}"]
+        note = f"method {auto.MOMENTS.name}, since {why}"
+        return Settled(wish.config(own, auto.MOMENTS), [note])
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
         return wish.config(own, candidate)
 
     stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
-    choice = auto.choose_in_memory(make, stream, device)
-    return choice.config, [f"method {choice.chosen.name}: {choice.reason}"]
+    choice = auto.choose_in_memory(make, stream, device, trying)
+    best = choice.best
+    means, _ = over_seeds(best.runs)
+    on = f"rows held out to choose the method, {best.candidate.name}, task by task"
+    found = Measured(now(), on, choice.rows, 0, {name: means[name] for name in METRICS})
+    return Settled(choice.config, [f"method {choice.chosen.name}: {choice.reason}"], [found])
 
 
 def _stream(

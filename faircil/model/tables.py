@@ -2,74 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from faircil.data.encode import Coded
+from faircil.data.encode import Coded, mark_mistakes, marked_test
 from faircil.data.features import fit_encoder
 from faircil.data.own import OwnData, OwnTable, read_own
+from faircil.data.stream import Integers
 from faircil.data.tables import read_table
-from faircil.errors import UsageError, raise_all, unknown_name
+from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
 from faircil.model.choosing import Wish, choose_config
-from faircil.model.model import Lesson, Model
+from faircil.model.model import Floats32, Lesson, Model
 from faircil.results.record import EpochRecord
+from faircil.runs.config import RunConfig
 
-Listener = Callable[[EpochRecord], None]
+Mask = NDArray[np.bool_]
+ARRAY = "x"  # of an archive of inputs as they are
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`."""
+
+    x: Floats32
+    labels: list[Hashable]
+    values: list[str | None] | None
+
+    @classmethod
+    def of(cls, x: Floats32, own: OwnTable) -> TableRows:
+        """Return the rows of a table with these inputs."""
+        return cls(x, _names(own.y), None if own.z is None else _names(own.z))
+
+    def take(
+        self, rows: Mask | Integers
+    ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
+        """Return inputs, classes and attribute values of some rows."""
+        chosen = np.arange(len(self.x))[rows]
+        values = None if self.values is None else [self.values[row] for row in chosen]
+        return self.x[chosen], [self.labels[row] for row in chosen], values
+
+
+class Watcher(Protocol):
+    """Receives the progress of a model that learns."""
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Take note that a candidate is tried, in which of how many runs."""
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Take note that so many lessons begin."""
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Take note of an epoch."""
+
+
+class Unwatched:
+    """Takes note of nothing."""
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Ignore the candidate."""
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Ignore the lessons."""
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Ignore the epoch."""
+
+
+UNWATCHED = Unwatched()
 
 
 def fit_table(
     spec: OwnData,
     wish: Wish,
     *,
+    hold_out: bool = False,
     seed: int = 0,
     device: str = "cpu",
-    listener: Listener = lambda _: None,
+    watcher: Watcher = UNWATCHED,
 ) -> Model:
     """Make a model of the rows of a table.
 
     Parameters
     ----------
     spec : OwnData
-        With tasks, they are learned one after the other; else all rows at once.
+        With tasks, they are learned one after the other; else all rows at once. Rows that its test
+        column marks are not learned; the model is measured on them.
     wish : Wish
+    hold_out : bool
+        Whether ``spec.test_share`` of each group is held out instead, where it has no test column.
     seed : int
     device : str
-    listener : callable
-        Called after every epoch.
+    watcher : Watcher
     """
     own = read_own(spec)
     features = own.table[spec.without_role(own.table)]
-    parts = _lessons(own, one_after_another=spec.tasks is not None)
-    encoder = fit_encoder(features, np.arange(len(features)), parts[0])
-    x, labels = encoder.inputs(features), _names(own.y)
-    values = None if own.z is None else _names(own.z)
+    measured = hold_out or spec.test_column is not None
+    test = own.test_rows(spec, seed) if measured else np.zeros(len(features), dtype=bool)
+    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
+    encoder = fit_encoder(features, np.flatnonzero(~test), parts[0])
+    every = TableRows.of(encoder.inputs(features), own)
     roles = replace(spec, path="")
-    config, notes = choose_config(wish, roles, x, labels, values, device)
-    model = Model(config, seed, encoder=encoder, notes=[*notes, *own.notes, *encoder.notes])
+    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying)
+    model = Model(
+        chosen.config,
+        seed,
+        encoder=encoder,
+        measured=chosen.measured,
+        notes=[*chosen.notes, *own.notes, *encoder.notes],
+    )
+    watcher.start(model.config, len(parts))
     for rows in parts:
-        some = [labels[row] for row in rows]
-        theirs = None if values is None else [values[row] for row in rows]
-        model.learn(x[rows], some, theirs, device=device, listener=listener)
+        model.learn(*every.take(rows), device=device, listener=watcher)
+    if measured:
+        model.measure(*every.take(test), on="rows held out of fitting")
     return model
 
 
-def update_table(model: Model, path: Path, *, listener: Listener = lambda _: None) -> Lesson:
-    """Let a model learn the rows of another table; its classes may be new."""
-    x, labels, values, notes = _rows(model, path)
-    lesson = model.learn(x, labels, values, listener=listener)
+def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
+    """Let a model learn the rows of another table; its classes may be new.
+
+    Rows that the test column of the model marks, if the table has it, are not learned; the model is
+    measured on them.
+    """
+    every, test, notes = _rows(model, path)
+    known = {*model.labels, *every.take(~test)[1]}
+    new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
+    if test.all() or new:
+        what = f"class(es) {shortened(new)}" if new else "any class"
+        raise DataError(f"no row of {what} is left to learn: all are marked for the test")
+    watcher.start(model.config, 1)
+    lesson = model.learn(*every.take(~test), listener=watcher)
     model.notes += notes
+    if test.any():
+        model.measure(*every.take(test), on="rows held out of an update")
     return lesson
 
 
 def forget_table(model: Model, path: Path) -> Lesson:
     """Let a model forget the rows of a table, which it has learned before."""
-    x, labels, values, _ = _rows(model, path)
-    return model.forget(x, labels, values)
+    every, test, _ = _rows(model, path)
+    return model.forget(*every.take(~test))
 
 
 def predict_table(
@@ -94,9 +172,8 @@ def predict_table(
     """
     table = read_table(path)
     raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
-    encoder = _encoder(model)
-    notes = encoder.check(table)
-    found = model.probabilities(encoder.inputs(table))
+    inputs, notes = _inputs(model, table)
+    found = model.probabilities(inputs)
     best = found.argmax(axis=1)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
     columns |= {name: table[name].to_numpy() for name in keep}
@@ -107,24 +184,49 @@ def predict_table(
     return pd.DataFrame(columns), notes
 
 
-def _rows(model: Model, path: Path) -> tuple[Any, list[Hashable], Any, list[str]]:
-    """Read rows as a model has learned them: inputs, classes, attribute values, and notes."""
+def _rows(model: Model, path: Path) -> tuple[TableRows, Mask, list[str]]:
+    """Read rows as a model has learned them, which of them are for the test, and notes."""
     spec = model.config.own
-    encoder = _encoder(model)
-    assert spec is not None
-    own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
-    notes = encoder.check(own.table)
-    values = None if own.z is None else _names(own.z)
-    return encoder.inputs(own.table), _names(own.y), values, [*own.notes, *notes]
-
-
-def _encoder(model: Model) -> Any:
-    if model.encoder is None:
+    if spec is None or model.encoder is None:
         raise UsageError(
-            "this model was made of arrays, so it does not know the columns of a table; use it "
-            "in Python: `FairIncrementalClassifier.load(folder).predict(X)`"
+            f"this model was made of {_source(model)}, so it knows no column of classes; in "
+            "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
+            "`forget(X, y)`"
         )
-    return model.encoder
+    own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
+    x, notes = _inputs(model, own.table)
+    test = np.zeros(len(x), dtype=bool)
+    if spec.test_column in own.table:
+        raise_all(mark_mistakes(own.table[spec.test_column], new_rows=True), DataError)
+        test = marked_test(own.table[spec.test_column])
+    return TableRows.of(x, own), test, [*own.notes, *notes]
+
+
+def _inputs(model: Model, table: pd.DataFrame) -> tuple[Floats32, list[str]]:
+    """Return the inputs of rows, (n, inputs), and notes on them.
+
+    A model that was made of no table takes an array of an archive as it is.
+    """
+    if model.encoder is not None:
+        notes = model.encoder.check(table)
+        return model.encoder.inputs(table), notes
+    columns = [f"{ARRAY}_{number}" for number in range(model.inputs)]
+    if not set(columns) <= set(table.columns):
+        raise UsageError(
+            f"this model was made of {_source(model)}, so it knows no columns of a table; give an "
+            f".npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had them, "
+            "or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
+        )
+    try:
+        return table[columns].to_numpy(np.float32), []
+    except ValueError as error:
+        raise DataError(f"the array `{ARRAY}` is no array of numbers ({error})") from None
+
+
+def _source(model: Model) -> str:
+    """Say what a model without columns was made of."""
+    kind = "embeddings of texts" if model.config.texts else "arrays"
+    return f"{kind} of '{model.config.dataset}'" if model.config.dataset else kind
 
 
 def _lessons(own: OwnTable, *, one_after_another: bool) -> list[Any]:
