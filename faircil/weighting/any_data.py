@@ -291,8 +291,3 @@ def parts_of(source: Samples | Stream, size: int) -> Iterator[Part]:
 def some_inputs(source: Samples | Stream) -> Inputs:
     """Return the inputs of the first few samples, to inspect a net."""
     return source.first() if isinstance(source, Stream) else source.x[:PROBE]
-
-
-def labels_of(source: Samples | Stream) -> Samples:
-    """Return samples by which to group: with their inputs or, of a stream, without."""
-    return source.labels if isinstance(source, Stream) else source

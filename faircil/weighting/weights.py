@@ -27,7 +27,7 @@ from faircil.fields import (
 from faircil.nets import HeadError, layer_named
 from faircil.samples import Samples, refuse_unknown
 from faircil.weighting.all_layers import all_layer_statistics
-from faircil.weighting.any_data import Data, Stream, labels_of, open_stream
+from faircil.weighting.any_data import Data, Stream, open_stream
 from faircil.weighting.any_net import Classifier, plain_head, precise, unchanged
 from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
@@ -280,7 +280,8 @@ class FairSampleWeights:
         seen: Seen | None,
     ) -> tuple[Membership, Floats]:
         """Return the groups and the rows that compare them."""
-        now, old = labels_of(current), None if memory is None else labels_of(memory)
+        now = current.labels if isinstance(current, Stream) else current
+        old = memory.labels if isinstance(memory, Stream) else memory
         for part in (now, old):
             if measure.by_attribute and part is not None:
                 refuse_unknown(part, "a measure of attribute values")
