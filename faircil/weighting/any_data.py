@@ -96,21 +96,26 @@ class Stream:
                     f"a sample from number {start} on has class {int(y.min())}; classes count from "
                     "0, leave samples without a class out"
                 )
+            if start + len(y) > self.n:
+                raise self._unequal(f"more than {self.n}")
             yield start, x, y
             start += len(y)
             ys.append(y)
             zs += z
-        if start != self.n:
-            raise DataError(
-                f"the dataset has {self.n} samples and its batches have {start}, so weights would "
-                "belong to other samples; use a collate_fn that keeps every sample"
-            )
+        if start < self.n:
+            raise self._unequal(str(start))
         if zs and len(zs) < len(ys):
             raise DataError(
                 "some batches have attribute values and others do not; give all or none"
             )
         values = torch.cat(zs).to(self.device) if zs else None
         self._labels = Samples(torch.empty(start, 0), torch.cat(ys).to(self.device), values)
+
+    def _unequal(self, rows: str) -> DataError:
+        return DataError(
+            f"the dataset has {self.n} samples and its batches have {rows}, so weights would "
+            "belong to other samples; use a collate_fn that makes one row of each sample"
+        )
 
 
 def open_stream(
@@ -197,8 +202,9 @@ def fields_of_batch(batch_of: Any, batch: BatchFunction | Sequence[Any] | None =
     Parameters
     ----------
     batch_of : object
-        ``(x, y)``, ``(x, y, z)``, or a mapping with the classes as ``labels`` or ``label``, the
-        attribute values, if there are any, as ``sensitive``, and the net's inputs.
+        ``(x, y)``, ``(x, y, z)``, or a mapping with the classes as ``labels``, ``label`` or ``y``,
+        the attribute values, if there are any, as ``sensitive`` or ``z``, and the net's inputs,
+        which it gets by keyword; a single input called ``x`` it gets as it is.
     batch : callable or sequence, optional
         A function from a batch to its fields; or names of the fields for x, y and, where there
         is one, z. Several names for x are given to the net by keyword.
@@ -239,8 +245,8 @@ def _by_name(batch: Mapping[str, Any]) -> Fields:
         return _refused(sorted(map(str, batch)), "a batch has no field 'labels' or 'label' among")
     value = next((name for name in SENSITIVE if name in batch), None)
     inputs = {name: part for name, part in batch.items() if name not in (label, value)}
-    (only,) = inputs.values() if set(inputs) == {"x"} else (inputs,)
-    return only, batch[label], None if value is None else batch[value]
+    x = inputs["x"] if list(inputs) == ["x"] else inputs
+    return x, batch[label], None if value is None else batch[value]
 
 
 def _is_fields(found: object) -> bool:

@@ -244,6 +244,10 @@ def dropping(rows: list[Any]) -> Any:
     return torch.utils.data.default_collate(rows[1:])
 
 
+def doubling(rows: list[Any]) -> Any:
+    return torch.utils.data.default_collate(rows + rows)
+
+
 TUPLES = TensorDataset(*parts(CURRENT))
 BAD: dict[str, tuple[Any, str]] = {
     "iterable": (DataLoader(Endless(), 4), "Endless cannot be weighed: its samples have no numb"),
@@ -251,6 +255,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "unbatched": (DataLoader(TUPLES, batch_size=None), "batch_size=None"),
     "subset": (DataLoader(TUPLES, sampler=SubsetRandomSampler([1])), r"Subset\(dataset, rows\)"),
     "lossy": (DataLoader(TUPLES, 11, collate_fn=dropping), "33 samples and its batches have 30"),
+    "doubled": (DataLoader(TUPLES, 9, collate_fn=doubling), "its batches have more than 33"),
     "inputs only": (TensorDataset(CURRENT.x), r"a list of 1 items, expected \(x, y\).*pass batch="),
     "no labels": ([{"x": CURRENT.x[0], "target": 1}], r"no field 'labels'.*target.*pass batch="),
     "float labels": (TensorDataset(CURRENT.x, CURRENT.x[:, 0]), "float64, expected integers"),
