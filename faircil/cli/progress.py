@@ -9,13 +9,13 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from faircil.cache import EmbeddingProgress
 from faircil.cli.console import duration, make_console
 from faircil.metrics import TaskMetrics
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 from faircil.sweep.work import Unwatched, Watcher
-from faircil.text.embeddings import EmbeddingProgress
 from faircil.weighting.measures import find_measure
 
 PAUSE = 10.0  # seconds between two lines of the same run
@@ -145,8 +145,8 @@ def _detail(epoch: EpochRecord) -> str:
 def _embedded(progress: EmbeddingProgress) -> str:
     left = progress.seconds * (progress.total / progress.rows - 1)
     return (
-        f"texts embedded: {progress.rows:,} of {progress.total:,}, "
-        f"{progress.tokens_per_second:,.0f} tokens/s, about {duration(left)} left"
+        f"{'images' if progress.tokens is None else 'texts'} embedded: {progress.rows:,} of "
+        f"{progress.total:,}, {progress.speed}, about {duration(left)} left"
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
+from faircil.cache import EmbeddingProgress
 from faircil.compute import Generators
 from faircil.data.datasets import load_dataset
 from faircil.data.own import load_own
@@ -24,7 +25,6 @@ from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
 from faircil.runs.config import RunConfig, default_measure
 from faircil.samples import Samples
-from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.streams import encoded, kept_encoder
 from faircil.text.text_net import TextNet
 from faircil.weighting.measures import Measure, find_measure

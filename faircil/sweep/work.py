@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
+from faircil.cache import EmbeddingProgress
 from faircil.compute import enough_memory
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError
@@ -23,7 +24,6 @@ from faircil.results.folder import seed_folder, write_run
 from faircil.results.record import RunSummary, environment, identity
 from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.experiment import Event, run
-from faircil.text.embeddings import EmbeddingProgress
 
 Load = Callable[[RunConfig, int], TaskStream]
 

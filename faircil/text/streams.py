@@ -9,11 +9,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from faircil.cache import EmbeddingProgress, cache_folder
 from faircil.data.stream import TaskStream
 from faircil.errors import UsageError
 from faircil.samples import Samples
-from faircil.text.cache import cache_folder
-from faircil.text.embeddings import EmbeddingProgress, embed
+from faircil.text.embeddings import embed
 from faircil.text.encoders import Encoder, content_digest, find_folder, load_encoder
 from faircil.text.options import TextOptions
 from faircil.text.passes import FINE_TUNED as FIRST_TOKEN

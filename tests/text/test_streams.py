@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from faircil.cache import EmbeddingProgress
 from faircil.data.stream import Task, TaskStream
 from faircil.errors import UsageError
 from faircil.samples import Samples
 from faircil.text import streams
-from faircil.text.embeddings import EmbeddingProgress, embed
+from faircil.text.embeddings import embed
 from faircil.text.encoders import Encoder
 from faircil.text.options import TextOptions
 from faircil.text.streams import encoded, kept_encoder
