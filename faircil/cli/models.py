@@ -14,6 +14,7 @@ from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
+    from faircil.cache import EmbeddingProgress
     from faircil.model.model import Lesson, Model
 
 
@@ -59,7 +60,9 @@ def _fit(arguments: argparse.Namespace) -> None:
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
     if own is None:
-        mistakes.append("nothing to learn from: give a table with --data FILE")
+        mistakes.append(
+            "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
+        )
     with collecting(mistakes):
         check_place(arguments.out)
     device = ""
@@ -77,22 +80,41 @@ def _fit(arguments: argparse.Namespace) -> None:
     assert own is not None  # else there was a mistake
     if arguments.method != AUTO:
         wish.config(own)  # names mistakes before anything is read
-    model = fit_table(own, wish, seed=arguments.seed, device=device)
+    model = fit_table(own, wish, seed=arguments.seed, device=device, progress=_embedding(arguments))
     save_model(model, arguments.out)
     if not arguments.quiet:
         for note in model.notes:
             say(f"note: {note}")
         _tell(model.lessons[-1], model)
-        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} --data FILE")
+        what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
+        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
+
+
+def _embedding(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
+    """Return what is told of the progress of embedding texts or images."""
+    from faircil.cli.progress import EmbeddingLines
+
+    return EmbeddingLines((lambda _: None) if arguments.quiet else say)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of the model")
 
 
+def _add_rows(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        *("--data", "--images"),
+        dest="data",
+        type=Path,
+        required=True,
+        metavar="FILE|FOLDER",
+        help=f"{what}, or a folder of images",
+    )
+
+
 def _add_update(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    parser.add_argument("--data", type=Path, required=True, metavar="FILE", help="a table")
+    _add_rows(parser, "a table")
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
@@ -105,7 +127,7 @@ def _update(arguments: argparse.Namespace) -> None:
 
     model = load_model(arguments.model)
     before = len(model.notes)
-    lesson = update_table(model, arguments.data)
+    lesson = update_table(model, arguments.data, progress=_embedding(arguments))
     save_model(model, arguments.out or arguments.model)
     if not arguments.quiet:
         for note in model.notes[before:]:
@@ -118,7 +140,7 @@ def _forget(arguments: argparse.Namespace) -> None:
     from faircil.model.tables import forget_table
 
     model = load_model(arguments.model)
-    lesson = forget_table(model, arguments.data)
+    lesson = forget_table(model, arguments.data, progress=_embedding(arguments))
     save_model(model, arguments.out or arguments.model)
     if not arguments.quiet:
         say(f"{-lesson.rows:,} rows forgotten: the model is the one that never saw them")
@@ -134,12 +156,9 @@ def _tell(lesson: Lesson, model: Model) -> None:
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="a table with the columns that the model was fitted with; the class and sensitive "
+    _add_rows(
+        parser,
+        "a table with the columns that the model was fitted with, of which the class and sensitive "
         "attributes are not needed",
     )
     parser.add_argument(
@@ -172,7 +191,11 @@ def _predict(arguments: argparse.Namespace) -> None:
     raise_all(mistakes)
     model = load_model(arguments.model)
     table, notes = predict_table(
-        model, arguments.data, arguments.keep, probabilities=arguments.probabilities
+        model,
+        arguments.data,
+        arguments.keep,
+        probabilities=arguments.probabilities,
+        progress=_embedding(arguments),
     )
     try:
         if out.suffix == ".csv":
@@ -230,6 +253,8 @@ fit = ModelCommand(
     """examples:
   faircil fit --data train.csv --label job --sensitive sex -o model
   faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
+  faircil fit --data train.csv --images photo --label job --sensitive sex -o model
+  faircil fit --images photos -o model
 
 All rows are learned at once, or task by task with --tasks. Files of the model are for you alone.
 """,
@@ -248,6 +273,9 @@ The table has the columns of the first one; classes and attribute values may be 
 predict = ModelCommand(
     """example:
   faircil predict model --data rows.csv --keep id -o predictions.csv
+  faircil predict model --images new-photos -o predictions.csv
+
+Of images, the path is kept.
 """,
     _add_predict,
     _predict,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
@@ -21,6 +21,25 @@ from faircil.weighting.measures import find_measure
 PAUSE = 10.0  # seconds between two lines of the same run
 
 
+class EmbeddingLines:
+    """Prints lines on the progress of embedding at intervals, and at the end.
+
+    Parameters
+    ----------
+    tell : callable
+        Prints a line.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._last_line = tell, 0.0  # elapsed seconds at the last line
+
+    def __call__(self, progress: EmbeddingProgress) -> None:
+        """Take note of how many texts or images are embedded."""
+        if progress.rows == progress.total or progress.seconds - self._last_line > PAUSE:
+            self._last_line = 0.0 if progress.rows == progress.total else progress.seconds
+            self._tell(_embedded(progress))
+
+
 class Lines:
     """Prints one line per task, and lines for epochs at intervals."""
 
@@ -29,6 +48,7 @@ class Lines:
         self._seed = self._tasks = 0
         self._epochs: list[EpochRecord] = []
         self._last_line = 0.0  # elapsed seconds at the last line
+        self._embedding = EmbeddingLines(self._print)
 
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run."""
@@ -36,9 +56,7 @@ class Lines:
 
     def embedding(self, progress: EmbeddingProgress) -> None:
         """Print a line at intervals, and at the end."""
-        if progress.seconds - self._last_line > PAUSE or progress.rows == progress.total:
-            self._last_line = progress.seconds
-            self._print(_embedded(progress))
+        self._embedding(progress)
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
         """Collect epochs; print a line after each task, and at intervals."""

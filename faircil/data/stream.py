@@ -93,6 +93,8 @@ class TaskStream:
     texts : tuple of str or None
         If inputs are texts that are not encoded yet: all texts; a sample's ``x`` is the index of
         its text.
+    files : tuple of str or None
+        If inputs are images that are not read yet: the paths of all files; likewise.
     copies : int
         Number of consecutive training samples that are copies of one original; 1: no copies. A
         split keeps copies together.
@@ -109,6 +111,7 @@ class TaskStream:
     texts: tuple[str, ...] | None = field(default=None, repr=False)
     copies: int = 1
     image: tuple[int, int, int] | None = None
+    files: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)

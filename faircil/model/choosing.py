@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,8 +11,10 @@ import torch
 from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
+from faircil.errors import UsageError
+from faircil.media import MediaOptions
 from faircil.model.model import Floats32, Model
-from faircil.runs.config import Part, RunConfig, resolve
+from faircil.runs.config import Part, RunConfig, medium_of, resolve
 from faircil.runs.settings import in_effect
 from faircil.samples import unique_rows
 from faircil.tuning import auto
@@ -46,8 +48,10 @@ class Wish:
     def config(self, own: OwnData, candidate: auto.Candidate | None = None) -> RunConfig:
         """Return the configuration of the method, or of a candidate of ``auto``."""
         taken = candidate or auto.Candidate(self.method, self.method)
-        given = in_effect(self.overrides, taken.method) if candidate else self.overrides
-        return resolve(
+        medium, given = medium_of(None, own), self.overrides
+        if candidate:
+            given = tuple(in_effect(given, taken.method, medium=medium))
+        config = resolve(
             own=own,
             method=taken.method,
             weighting=taken.weighting or self.weighting,
@@ -56,6 +60,18 @@ class Wish:
             overrides=[*taken.overrides, *given],
             other_methods=(auto.AUTO,),
         )
+        if config.trains_encoder:
+            raise UsageError(
+                "`finetune=true` is for runs: a model does not keep the encoder of its texts; "
+                "leave it out, and the encoder is frozen"
+            )
+        return config
+
+    def media(self, own: OwnData) -> MediaOptions:
+        """Return how texts or images become inputs, whatever the method."""
+        config = self.config(own, auto.MOMENTS if self.method == auto.AUTO else None)
+        assert config.settings.media is not None  # of data with texts or images
+        return config.settings.media
 
 
 def choose_config(
@@ -65,6 +81,7 @@ def choose_config(
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
     device: str,
+    image: tuple[int, int, int] | None = None,
 ) -> tuple[RunConfig, list[str]]:
     """Return the configuration of a model, and notes on why it was chosen.
 
@@ -76,6 +93,8 @@ def choose_config(
     x, labels, values
         Rows, as of :meth:`faircil.model.model.Model.learn`.
     device : str
+    image : tuple of int, optional
+        Channels, height and width, if inputs are pixels.
     """
     if wish.method != auto.AUTO:
         return wish.config(own), []
@@ -89,6 +108,7 @@ def choose_config(
         return wish.config(own, candidate)
 
     stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+    stream = replace(stream, image=image)
     choice = auto.choose_in_memory(make, stream, device)
     return choice.config, [f"method {choice.chosen.name}: {choice.reason}"]
 

@@ -26,6 +26,7 @@ from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
 from faircil.learners.base import PassRecord
 from faircil.learners.moments import Moments
+from faircil.media import ItemEncoder
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import learn_task
@@ -86,8 +87,8 @@ class Model:
         Classes as the user has them, by number: texts, integers, floats or booleans.
     values : list of str
         Attribute values by number.
-    encoder : TableEncoder or None
-        How the columns of a table become inputs; None: inputs are given.
+    encoder : TableEncoder, ItemEncoder or None
+        How the columns of a table, or its texts or images, become inputs; None: inputs are given.
     image : tuple of int or None
         Channels, height and width, if inputs are images.
     inputs : int
@@ -103,7 +104,7 @@ class Model:
     seed: int = 0
     labels: list[Hashable] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
-    encoder: TableEncoder | None = None
+    encoder: TableEncoder | ItemEncoder | None = None
     image: tuple[int, int, int] | None = None
     inputs: int = 0
     state: RunState | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,14 +19,16 @@ from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
+from faircil.media import encoded
 from faircil.metrics import TaskMetrics
 from faircil.nets import build_conv, build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
 from faircil.runs.config import RunConfig, default_measure
 from faircil.samples import Samples
-from faircil.text.streams import encoded, kept_encoder
+from faircil.text.encoders import kept_encoder
 from faircil.text.text_net import TextNet
+from faircil.vision.backbones import build_resnet18
 from faircil.weighting.measures import Measure, find_measure
 
 
@@ -159,22 +161,22 @@ def load_stream(
 ) -> TaskStream:
     """Load the data of a run as inputs of a net.
 
-    Texts become tokens or embeddings; new embeddings are computed on the device, with calls of
-    ``progress``.
+    Texts become tokens or embeddings, images embeddings or pixels; new embeddings are computed on
+    the device, with calls of ``progress``.
     """
-    stream = read_stream(config, seed)
-    if config.text is None:
-        return stream
-    return encoded(stream, config.text, device=device, progress=progress)
+    stream, media = read_stream(config, seed), config.settings.media
+    return stream if media is None else encoded(stream, media, device=device, progress=progress)
 
 
 def read_stream(config: RunConfig, seed: int) -> TaskStream:
-    """Read the data of a run; texts are not encoded yet.
+    """Read the data of a run; texts and images are not encoded yet.
 
     For an evaluation on validation data, held-out training data takes the place of the test data.
     """
     if config.own is not None:
         stream = load_own(config.own, seed)
+        if config.images is not None:
+            stream = replace(stream, image=config.images.image)
     else:
         stream = load_dataset(
             config.dataset,
@@ -281,7 +283,7 @@ def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
 
 
 def _build_net(config: RunConfig, shape: DataShape, seed: int) -> nn.Module:
-    """Make the net of a run: an MLP, a convolutional net, or the encoder of its texts."""
+    """Make the net of a run: an MLP, a net for images, or the encoder of its texts."""
     text = config.text
     if text is not None and text.finetune:
         return TextNet(
@@ -298,7 +300,9 @@ def _build_net(config: RunConfig, shape: DataShape, seed: int) -> nn.Module:
         return build_mlp(shape.inputs, len(shape.class_names), training.hidden, seed)
     if shape.image is None:
         raise UsageError(
-            f"`net=conv` is for images, and the data '{shape.name}' is not known to be images; "
-            "use `net=mlp`, or a dataset of images"
+            f"`net={training.net}` is for images, and the data '{shape.name}' is not known to be "
+            "images; use `net=mlp`, or a dataset of images"
         )
+    if training.net == "resnet18":
+        return build_resnet18(shape.image, len(shape.class_names), seed)
     return build_conv(shape.image, len(shape.class_names), training.hidden, seed)

@@ -163,7 +163,7 @@ class Work:
         """What two pieces of work share only if they train on the same data."""
         config, settings = self.config, self.config.settings
         source = (config.dataset, config.own, config.data_sha256, config.evaluate_on)
-        encoding = (config.encoder_sha256, config.text)
+        encoding = (config.encoder_sha256, config.settings.media)
         order = (settings.data.class_order, settings.data.classes_per_task)
         return repr((*source, *encoding, *order, self.seed))
 

@@ -54,7 +54,7 @@ def own(tmp_path: Path) -> OwnData:
 def config_of(own: OwnData, encoder: Encoder, *more: str, **names: Any) -> RunConfig:
     overrides = [f"encoder={encoder.folder}", *FAST, *more]
     if names.get("method") in LEARNERS:
-        overrides = in_effect(overrides, names["method"], texts=True)
+        overrides = in_effect(overrides, names["method"], medium="text")
     return resolve(own=own, overrides=overrides, **names)
 
 
