@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.run import add_favoured_argument, add_own_arguments, embedding_lines, own_data
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
-    from faircil.cache import EmbeddingProgress
     from faircil.model.model import Lesson, Model
 
 
@@ -80,7 +79,9 @@ def _fit(arguments: argparse.Namespace) -> None:
     assert own is not None  # else there was a mistake
     if arguments.method != AUTO:
         wish.config(own)  # names mistakes before anything is read
-    model = fit_table(own, wish, seed=arguments.seed, device=device, progress=_embedding(arguments))
+    model = fit_table(
+        own, wish, seed=arguments.seed, device=device, progress=embedding_lines(arguments)
+    )
     save_model(model, arguments.out)
     if not arguments.quiet:
         for note in model.notes:
@@ -88,13 +89,6 @@ def _fit(arguments: argparse.Namespace) -> None:
         _tell(model.lessons[-1], model)
         what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
         say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
-
-
-def _embedding(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
-    """Return what is told of the progress of embedding texts or images."""
-    from faircil.cli.progress import EmbeddingLines
-
-    return EmbeddingLines((lambda _: None) if arguments.quiet else say)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +121,7 @@ def _update(arguments: argparse.Namespace) -> None:
 
     model = load_model(arguments.model)
     before = len(model.notes)
-    lesson = update_table(model, arguments.data, progress=_embedding(arguments))
+    lesson = update_table(model, arguments.data, progress=embedding_lines(arguments))
     save_model(model, arguments.out or arguments.model)
     if not arguments.quiet:
         for note in model.notes[before:]:
@@ -140,7 +134,7 @@ def _forget(arguments: argparse.Namespace) -> None:
     from faircil.model.tables import forget_table
 
     model = load_model(arguments.model)
-    lesson = forget_table(model, arguments.data, progress=_embedding(arguments))
+    lesson = forget_table(model, arguments.data, progress=embedding_lines(arguments))
     save_model(model, arguments.out or arguments.model)
     if not arguments.quiet:
         say(f"{-lesson.rows:,} rows forgotten: the model is the one that never saw them")
@@ -195,7 +189,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         arguments.data,
         arguments.keep,
         probabilities=arguments.probabilities,
-        progress=_embedding(arguments),
+        progress=embedding_lines(arguments),
     )
     try:
         if out.suffix == ".csv":

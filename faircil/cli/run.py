@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from faircil.cli.lists import names_of
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
+    from faircil.cache import EmbeddingProgress
     from faircil.data.own import OwnData
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
@@ -322,6 +323,7 @@ def settle(
         How it was chosen, for JSON; empty if the user named everything.
     """
     from faircil.runs.config import medium_of, resolve
+    from faircil.runs.state import embed_images_of
     from faircil.tuning import auto
     from faircil.tuning.record import target_outcome
 
@@ -353,9 +355,11 @@ def settle(
             )
 
         mistakes += auto_mistakes(arguments)
+        configs: list[RunConfig] = []
         with collecting(mistakes):
-            auto.check(make)
+            configs = auto.check(make)
         raise_all(list(dict.fromkeys(mistakes)))
+        embed_images_of(configs[0], device, embedding_lines(arguments))
         if not arguments.quiet:
             for sentence in auto.partly_used(arguments.set, medium=medium):
                 say(f"note: {sentence}")
@@ -365,11 +369,19 @@ def settle(
     with collecting(mistakes):
         config = configure(overrides=arguments.set, mistakes=mistakes)
     raise_all(list(dict.fromkeys(mistakes)))
+    embed_images_of(config, device, embedding_lines(arguments))
     if request is None:
         return config, {}
     tuned = meet_target(request, arguments, device)
     config = configure(overrides=[*arguments.set, *tuned.best.overrides])
     return config, {"target": target_outcome(tuned)}
+
+
+def embedding_lines(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
+    """Return what is told of the progress of embedding texts or images."""
+    from faircil.cli.progress import EmbeddingLines
+
+    return EmbeddingLines((lambda _: None) if arguments.quiet else say)
 
 
 def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:

@@ -226,6 +226,11 @@ class Model:
                 "can be forgotten; nothing was changed"
             )
         samples = self.samples_of(x, labels, values)
+        if len(samples) >= sum(state.seen.values()):
+            raise DataError(
+                f"these {len(samples):,} rows are all that the model has learned, so nothing would "
+                "be left; delete the model, or leave some rows out. Nothing was changed"
+            )
         state = deepcopy(state)
         assert isinstance(state.learner, Moments)
         passed = state.learner.forget(samples)

@@ -14,12 +14,12 @@ from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.cache import EmbeddingProgress
 from faircil.compute import Generators
 from faircil.data.datasets import load_dataset
-from faircil.data.own import load_own
+from faircil.data.own import load_own, read_own
 from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
-from faircil.media import encoded
+from faircil.media import encoded, item_vectors
 from faircil.metrics import TaskMetrics
 from faircil.nets import build_conv, build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
@@ -34,7 +34,7 @@ from faircil.weighting.measures import Measure, find_measure
 
 @dataclass
 class AveragedNet:
-    """The mean of a net's parameters over steps.
+    """The mean of a net's parameters over steps, and of the statistics of its normalisations.
 
     Parameters
     ----------
@@ -50,20 +50,25 @@ class AveragedNet:
     @classmethod
     def of(cls, net: nn.Module) -> AveragedNet:
         """Begin with no step."""
-        return cls([torch.zeros_like(parameter) for parameter in net.parameters()])
+        return cls([torch.zeros_like(parameter) for parameter in _averaged(net)])
 
     @torch.no_grad()
     def add(self, net: nn.Module) -> None:
         """Take the current parameters in."""
         self.steps += 1
-        torch._foreach_lerp_(self.parameters, list(net.parameters()), 1 / self.steps)
+        torch._foreach_lerp_(self.parameters, _averaged(net), 1 / self.steps)
 
     @torch.no_grad()
     def show(self, net: nn.Module) -> None:
         """Give the net the means as its parameters."""
         if self.steps:
-            for parameter, mean in zip(net.parameters(), self.parameters, strict=True):
+            for parameter, mean in zip(_averaged(net), self.parameters, strict=True):
                 parameter.copy_(mean)
+
+
+def _averaged(net: nn.Module) -> list[Tensor]:
+    """Return parameters and statistics: those of the averaged net are near their average."""
+    return [*net.parameters(), *(each for each in net.buffers() if each.is_floating_point())]
 
 
 @dataclass
@@ -166,6 +171,22 @@ def load_stream(
     """
     stream, media = read_stream(config, seed), config.settings.media
     return stream if media is None else encoded(stream, media, device=device, progress=progress)
+
+
+def embed_images_of(
+    config: RunConfig,
+    device: torch.device | str = "cpu",
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+) -> None:
+    """Embed all images of the user's data, if it has any, whatever part of them a run uses.
+
+    All that cannot be used are then named at once, before anything is run, and runs that follow
+    find the others in the cache.
+    """
+    own, options = config.own, config.images
+    if own is not None and own.images is not None and options is not None:
+        files = own.files(read_own(own).table[own.images])
+        item_vectors(files, options, device=device, progress=progress)
 
 
 def read_stream(config: RunConfig, seed: int) -> TaskStream:

@@ -254,8 +254,6 @@ def decide(
         tried.append(replace(found, passed=passed))
     known = [one for one in tried if one.accuracy is not None]
     if not known:
-        if len({one.problem for one in tried}) == 1:  # such as files that cannot be read
-            raise FaircilError(str(tried[0].problem))
         problems = "; ".join(f"{one.candidate.name}: {one.problem}" for one in tried)
         raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
     ranked = sorted(known, key=lambda one: -_score(one, objective))

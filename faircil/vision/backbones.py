@@ -228,7 +228,7 @@ class ResNetClassifier(nn.Module):
         Channels of the first stage.
     """
 
-    def __init__(self, image: tuple[int, int, int], n_classes: int, width: int = WIDTH) -> None:
+    def __init__(self, image: tuple[int, int, int], n_classes: int, width: int) -> None:
         super().__init__()
         channels, height, side = image
         if min(height, side) < SMALLEST or channels not in (1, 3):
@@ -264,4 +264,4 @@ class ResNetClassifier(nn.Module):
 def build_resnet18(image: tuple[int, int, int], n_classes: int, seed: int) -> ResNetClassifier:
     """Build a ResNet-18 with initial weights from the seed; the global generator is not changed."""
     with seeded(seed):
-        return ResNetClassifier(image, n_classes)
+        return ResNetClassifier(image, n_classes, WIDTH)

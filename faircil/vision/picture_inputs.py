@@ -76,7 +76,7 @@ def image_mistakes(options: ImageOptions, net: str, given: Iterable[str]) -> lis
         return []
     return [
         f"net '{net}' learns from pixels, and encoder '{options.image_encoder}' makes a vector of "
-        "each image; use `image_encoder=none`, or leave out `net`"
+        "each image; use `image_encoder=none`, or leave net out"
     ]
 
 
