@@ -23,13 +23,14 @@ from faircil.data.encode import text_mistakes
 from faircil.data.own import OwnData
 from faircil.data.stream import Integers, TaskStream
 from faircil.errors import DataError, UsageError, raise_all, shortened
+from faircil.files import expanded
 from faircil.samples import Samples
 from faircil.text.embeddings import embed
-from faircil.text.encoders import content_digest, find_folder, kept_encoder
+from faircil.text.encoders import PACKAGES, content_digest, find_folder, kept_encoder
 from faircil.text.options import TextOptions
 from faircil.text.passes import FINE_TUNED as FIRST_TOKEN
 from faircil.text.tokens import odd_notes, tokenize
-from faircil.vision.checkpoints import encoder_digest, load_image_encoder
+from faircil.vision.checkpoints import PACKAGED, encoder_digest, load_image_encoder
 from faircil.vision.picture_inputs import ImageOptions, embed_images, pixel_inputs
 from faircil.vision.pictures import AUGMENTS
 
@@ -86,6 +87,7 @@ def item_vectors(
     """
     said: list[str] = []
     if isinstance(options, TextOptions):
+        check_pooling(options)
         found = embed(
             items,
             kept_encoder(options.encoder),
@@ -114,12 +116,22 @@ def item_vectors(
     return ItemVectors(vectors, tuple(said))
 
 
+def image_of(options: MediaOptions) -> tuple[int, int, int] | None:
+    """Return channels, height and width, if inputs are pixels."""
+    return options.image if isinstance(options, ImageOptions) else None
+
+
+def copies_of(options: MediaOptions) -> int:
+    """Return the number of inputs of each training item."""
+    return options.copies if isinstance(options, ImageOptions) else 1
+
+
 @dataclass(frozen=True)
 class Standard:
-    """Mean and standard deviation of each coordinate, (d,) each."""
+    """Mean and standard deviation of each coordinate, (d,) each; None: inputs stay as they are."""
 
-    shift: Tensor
-    scale: Tensor
+    shift: Tensor | None = None
+    scale: Tensor | None = None
 
     @classmethod
     def of(cls, known: Tensor) -> Standard:
@@ -131,6 +143,8 @@ class Standard:
 
     def apply(self, vectors: Tensor) -> Tensor:
         """Standardise vectors (n, d), in place."""
+        if self.shift is None or self.scale is None:
+            return vectors
         return vectors.sub_(self.shift).div_(self.scale)
 
 
@@ -160,34 +174,27 @@ def encoded(
         float32 (3 · S · S,), without an encoder of images; else an embedding, float32 (d,),
         standardised with the first task's training samples.
     """
-    if isinstance(options, TextOptions):
-        check_pooling(options)
     training = torch.cat([task.train.x for task in stream.tasks])
-    test = torch.cat([task.test.x for task in stream.tasks])
-    notes: tuple[str, ...]
+    used, places = _used(stream, torch.cat([training, *(task.test.x for task in stream.tasks)]))
     if isinstance(options, TextOptions) and options.finetune:
-        used, places = _used(stream, torch.cat([training, test]))
+        check_pooling(options)
         tokens = tokenize(used, kept_encoder(options.encoder), options.max_tokens)
-        inputs, notes = tokens.ids, tuple(odd_notes(tokens.odd, options.max_tokens))
-        return _with_inputs(stream, (inputs, places), (inputs, places), notes)
-    used, places = _used(stream, torch.cat([training, test]))
+        whole = (tokens.ids, places)
+        return _with_inputs(stream, whole, whole, odd_notes(tokens.odd, options.max_tokens))
     found = item_vectors(used, options, device=device, progress=progress)
-    inputs, notes = torch.from_numpy(found.x), found.notes
-    standard = None
-    if not (isinstance(options, ImageOptions) and options.pixels):
-        standard = Standard.of(inputs.index_select(0, places[stream.tasks[0].train.x]))
-        standard.apply(inputs)
-    if isinstance(options, TextOptions) or options.copies == 1:
-        return _with_inputs(stream, (inputs, places), (inputs, places), notes)
+    whole = (torch.from_numpy(found.x), places)
+    standard = Standard()
+    if image_of(options) is None:
+        standard = Standard.of(whole[0].index_select(0, places[stream.tasks[0].train.x]))
+    standard.apply(whole[0])
+    copies = copies_of(options)
+    if copies == 1:
+        return _with_inputs(stream, whole, whole, found.notes)
     # Of training images alone, the other copies.
-    used, own_places = _used(stream, training)
-    found = item_vectors(used, options, augmented=True, device=device, progress=progress)
-    more = torch.from_numpy(found.x)
-    if standard is not None:
-        standard.apply(more)
-    return _with_inputs(
-        stream, (more, own_places), (inputs, places), (*notes, *found.notes), options.copies
-    )
+    trained, places = _used(stream, training)
+    more = item_vectors(trained, options, augmented=True, device=device, progress=progress)
+    with_copies = (standard.apply(torch.from_numpy(more.x)), places)
+    return _with_inputs(stream, with_copies, whole, found.notes, copies)
 
 
 def _used(stream: TaskStream, numbers: Tensor) -> tuple[list[str], Tensor]:
@@ -252,8 +259,7 @@ class ItemEncoder:
     options : TextOptions or ImageOptions
     digest : str or None
         Hash of the encoder's files; None if inputs are pixels.
-    standard : Standard or None
-        None if inputs are pixels.
+    standard : Standard
     notes : tuple of str
         What was decided, for people.
     """
@@ -261,7 +267,7 @@ class ItemEncoder:
     column: str
     options: MediaOptions
     digest: str | None = None
-    standard: Standard | None = None
+    standard: Standard = Standard()
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -277,12 +283,12 @@ class ItemEncoder:
     @property
     def image(self) -> tuple[int, int, int] | None:
         """Channels, height and width, if inputs are pixels."""
-        return self.options.image if isinstance(self.options, ImageOptions) else None
+        return image_of(self.options)
 
     @property
     def copies(self) -> int:
         """Training rows of each row."""
-        return self.options.copies if isinstance(self.options, ImageOptions) else 1
+        return copies_of(self.options)
 
     def check(self, table: pd.DataFrame) -> list[str]:
         """Return notes on a table, of which there are none.
@@ -330,8 +336,7 @@ class ItemEncoder:
         found = item_vectors(
             items, self.options, augmented=augmented, device=device, progress=progress
         )
-        x = torch.from_numpy(found.x)
-        return (x if self.standard is None else self.standard.apply(x)).numpy()
+        return self.standard.apply(torch.from_numpy(found.x)).numpy()
 
     def _check_encoder(self) -> None:
         found = digest_of(self.options)
@@ -375,12 +380,29 @@ def fit_items(
     device, progress
         See :func:`item_vectors`.
     """
-    if isinstance(options, TextOptions):
-        check_pooling(options)
+    options = _at_any_place(options)
     bare = ItemEncoder(str(column.name), options, digest_of(options))
     found = item_vectors(items_of(bare, column, path), options, device=device, progress=progress)
-    if bare.image is not None:
-        return replace(bare, notes=found.notes), found.x
-    x = torch.from_numpy(found.x)
-    standard = Standard.of(x.index_select(0, torch.from_numpy(np.asarray(first))))
-    return replace(bare, standard=standard, notes=found.notes), standard.apply(x).numpy()
+    x, standard = torch.from_numpy(found.x), Standard()
+    if bare.image is None:
+        standard = Standard.of(x.index_select(0, torch.from_numpy(np.asarray(first))))
+    told = (_what_inputs_are(options, x.shape[1]), *found.notes)
+    return replace(bare, standard=standard, notes=told), standard.apply(x).numpy()
+
+
+def _at_any_place(options: MediaOptions) -> MediaOptions:
+    """Return the options with the whole path of an encoder: models are used from other folders."""
+    field = "encoder" if isinstance(options, TextOptions) else "image_encoder"
+    name = getattr(options, field)
+    path = expanded(name, "encoder")
+    if name in (*PACKAGES, *PACKAGED) or not path.exists():
+        return options
+    return options.model_copy(update={field: str(path.absolute())})
+
+
+def _what_inputs_are(options: MediaOptions, width: int) -> str:
+    if isinstance(options, TextOptions):
+        return f"each text is {width:,} numbers, by encoder '{options.encoder}'"
+    if options.pixels:
+        return f"each image is 3 × {options.side} × {options.side} pixels"
+    return f"each image is {width:,} numbers, by encoder '{options.image_encoder}'"
