@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,59 +33,14 @@ from faircil.data.stream import (
     Part,
     Task,
     TaskStream,
-    classes_in_tasks,
     cut_into_tasks,
+    named_tasks,
+    task_mistakes,
 )
 from faircil.data.tables import CLASS, NOTES, PATH, read_table
 from faircil.errors import DataError, raise_all, shortened, unknown_name
 
 MAX_MISTAKES = 20
-
-
-def named_tasks(
-    text: str | None, classes: Sequence[str], per_task: int = 2
-) -> list[tuple[str, ...]]:
-    """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
-
-    Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
-    marks or bars itself stands in quotation marks, as in CSV, on a line of tasks.
-
-    Examples
-    --------
-    >>> named_tasks("a, b | d", ["a", "b", "c", "d"])
-    [('a', 'b'), ('d',)]
-    >>> named_tasks(None, ["a", "b", "c"])
-    [('a', 'b'), ('c',)]
-    """
-    if text is None:
-        return [
-            tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), per_task)
-        ]
-    lines = text.strip("\n").split("\n") if "\n" in text else text.split("|")
-    tasks = csv.reader(lines, skipinitialspace=True)
-    return [tuple(name.strip() for name in names or [""]) for names in tasks]
-
-
-def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
-    """Return the mistakes of the tasks in ``text`` for data with ``classes``."""
-    tasks = named_tasks(text, classes)
-    times = Counter(chain.from_iterable(tasks))
-    mistakes = [
-        f"task {number} of tasks '{text}' has an empty class name; write tasks like 'a,b|c,d'"
-        for number, task in enumerate(tasks, start=1)
-        if "" in task
-    ]
-    mistakes += [
-        f"class '{name}' appears {count} times in tasks '{text}'; put it in one task"
-        for name, count in times.items()
-        if name and count > 1
-    ]
-    mistakes += [
-        unknown_name("class", name, classes) for name in times if name and name not in classes
-    ]
-    if len(times.keys() - {""}) < 2:
-        mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
-    return mistakes
 
 
 @dataclass(frozen=True)
@@ -195,7 +149,9 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     if not 0 < spec.test_share < 1:
         mistakes.append(f"`test_share` is {spec.test_share}, expected a number between 0 and 1")
     if spec.text is not None and spec.images is not None:
-        mistakes.append("`text` and `images` are given, and one of them is the only input")
+        mistakes.append(
+            "`text` and `images` are given, and either is the only input; leave one out"
+        )
     elif spec.items is not None and spec.use_sensitive:
         kind, role = spec.items_kind, "text" if spec.images is None else "images"
         mistakes.append(

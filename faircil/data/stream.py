@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, raise_all, unknown_name
 from faircil.samples import Samples, concatenate
 
 Integers = NDArray[np.int64]
@@ -203,6 +204,52 @@ def classes_in_tasks(
     """
     order = range(n_classes) if order is None else order
     return [tuple(order[start : start + per_task]) for start in range(0, n_classes, per_task)]
+
+
+def named_tasks(
+    text: str | None, classes: Sequence[str], per_task: int = 2
+) -> list[tuple[str, ...]]:
+    """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
+
+    Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
+    marks or bars itself stands in quotation marks, as in CSV, on a line of tasks.
+
+    Examples
+    --------
+    >>> named_tasks("a, b | d", ["a", "b", "c", "d"])
+    [('a', 'b'), ('d',)]
+    >>> named_tasks(None, ["a", "b", "c"])
+    [('a', 'b'), ('c',)]
+    """
+    if text is None:
+        return [
+            tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), per_task)
+        ]
+    lines = text.strip("\n").split("\n") if "\n" in text else text.split("|")
+    tasks = csv.reader(lines, skipinitialspace=True)
+    return [tuple(name.strip() for name in names or [""]) for names in tasks]
+
+
+def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
+    """Return the mistakes of the tasks in ``text`` for data with ``classes``."""
+    tasks = named_tasks(text, classes)
+    times = Counter(chain.from_iterable(tasks))
+    mistakes = [
+        f"task {number} of tasks '{text}' has an empty class name; write tasks like 'a,b|c,d'"
+        for number, task in enumerate(tasks, start=1)
+        if "" in task
+    ]
+    mistakes += [
+        f"class '{name}' appears {count} times in tasks '{text}'; put it in one task"
+        for name, count in times.items()
+        if name and count > 1
+    ]
+    mistakes += [
+        unknown_name("class", name, classes) for name in times if name and name not in classes
+    ]
+    if len(times.keys() - {""}) < 2:
+        mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
+    return mistakes
 
 
 def shuffled_classes(n_classes: int, seed: int) -> list[int]:

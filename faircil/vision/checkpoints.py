@@ -165,7 +165,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             content: Any = load_file(path)
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, KeyError, OSError) as error:
+    except UnpicklingError:
+        raise _unreadable(path, "it is no file of torch, or holds more than tensors") from None
+    except (SafetensorError, RuntimeError, EOFError, KeyError, OSError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise _unreadable(path, reason) from None
     for wrapper in WRAPPERS:
