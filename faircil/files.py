@@ -137,7 +137,8 @@ SUMS = "SHA256SUMS"
 
 def write_checksums(folder: Path) -> None:
     """Write the sums of all files in a folder."""
-    lines = [f"{file_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    files = (path for path in sorted(folder.iterdir()) if path.is_file())
+    lines = [f"{file_digest(path)}  {path.name}\n" for path in files]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -152,6 +153,7 @@ def encoded(
     stream: TaskStream,
     options: MediaOptions,
     *,
+    column: str | None = None,
     device: torch.device | str = "cpu",
     progress: Progress = lambda _: None,
 ) -> TaskStream:
@@ -162,6 +164,9 @@ def encoded(
     stream : TaskStream
         A stream with texts, or with files.
     options : TextOptions or ImageOptions
+    column : str, optional
+        Of the user's table, if that is where texts or images are from: the stream then has what
+        encodes further rows.
     device : torch.device or str
         Device for embeddings that are not cached.
     progress : callable
@@ -187,6 +192,8 @@ def encoded(
     if image_of(options) is None:
         standard = Standard.of(whole[0].index_select(0, places[stream.tasks[0].train.x]))
     standard.apply(whole[0])
+    if column is not None:
+        stream = replace(stream, encoder=item_encoder(column, options, standard))
     copies = copies_of(options)
     if copies == 1:
         return _with_inputs(stream, whole, whole, found.notes)
@@ -274,6 +281,13 @@ class ItemEncoder:
     def names(self) -> list[str]:
         """Names of the columns."""
         return [self.column]
+
+    @property
+    def width(self) -> int:
+        """Number of inputs of a row."""
+        if self.standard.shift is not None:
+            return len(self.standard.shift)
+        return prod(self.image or ())
 
     @property
     def images(self) -> bool:
@@ -380,14 +394,21 @@ def fit_items(
     device, progress
         See :func:`item_vectors`.
     """
-    options = _at_any_place(options)
-    bare = ItemEncoder(str(column.name), options, digest_of(options))
+    bare = item_encoder(str(column.name), options, Standard())
     found = item_vectors(items_of(bare, column, path), options, device=device, progress=progress)
     x, standard = torch.from_numpy(found.x), Standard()
     if bare.image is None:
         standard = Standard.of(x.index_select(0, torch.from_numpy(np.asarray(first))))
     told = (_what_inputs_are(options, x.shape[1]), *found.notes)
+    if bare.copies > 1:
+        told = (*told, f"each image is learned {bare.copies} times, with its changed copies")
     return replace(bare, standard=standard, notes=told), standard.apply(x).numpy()
+
+
+def item_encoder(column: str, options: MediaOptions, standard: Standard) -> ItemEncoder:
+    """Return what encodes items of a column as those that the mean and deviation are of."""
+    there = _at_any_place(options)
+    return ItemEncoder(column, there, digest_of(there), standard)
 
 
 def _at_any_place(options: MediaOptions) -> MediaOptions:

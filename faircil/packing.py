@@ -4,7 +4,8 @@ A model or the state of a run is a tree of objects: learners, nets, buffers, sum
 every object becomes a JSON document with its tensors apart, so that a file is a ``safetensors``
 file beside a text that people can read. Reading a file runs no code of the file: it names classes,
 and only those are made that belong to faircil, to torch's layers and optimizers, or to a piece that
-is registered here; their attributes are set, and their constructors are not called.
+is registered here; their attributes are set, and their constructors are not called. Attributes
+that would take the place of methods are refused, and so are those that a dataclass does not have.
 
 An object that occurs twice is written once and is one object again after reading: a net that a
 learner and its optimizer share stays shared.
@@ -19,9 +20,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
+from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +38,7 @@ Document = Any  # what json writes
 # Packages whose classes may be made. Those of torch hold numbers and other modules, nothing else.
 OWN = "faircil"
 LAYERS = ("torch.nn.modules.", "torch.optim.")
+NUMBERS = "biuf"  # kinds of numpy's types that are kept as numbers
 # Attributes that nn.Module itself keeps, besides parameters, buffers and modules: hooks, which
 # none of our nets has, and caches.
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
@@ -99,8 +102,15 @@ def unpack(
     reader = _Reader(packed.tensors, torch.device(device), registered)
     try:
         return reader.read(packed.document)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise DataError(f"the content is damaged: {type(error).__name__} {error}") from None
+    except DataError:
+        raise
+    except Exception as error:  # whatever a document that nobody wrote like this leads to
+        raise DataError(f"the content is damaged: {told(error)}") from None
+
+
+def told(error: Exception) -> str:
+    """Return an error in a line."""
+    return f"{type(error).__name__} {' '.join(str(error).split()):.200}".strip()
 
 
 def name_of(kind: type) -> str:
@@ -175,7 +185,7 @@ class _Packer:
         return found
 
     def _array(self, value: np.ndarray[Any, Any], _path: str) -> dict[str, Document]:
-        if value.dtype.kind not in "biuf":
+        if value.dtype.kind not in NUMBERS:
             return {KIND: "texts", "items": value.tolist()}
         return {KIND: "array", "name": self.tensor(torch.from_numpy(value.copy()))}
 
@@ -323,6 +333,7 @@ class _Reader:
         kind = self._class(document["class"])
         found: Any = object.__new__(kind)
         self.made[document["id"]] = found
+        _check_attributes(kind, document["of"])
         for name, each in document["of"].items():
             object.__setattr__(found, name, self.read(each))
         if hasattr(kind, "restored"):
@@ -345,6 +356,7 @@ class _Reader:
             raise DataError(f"the content names {kind.__name__} where a net is expected")
         found = self.made[document["id"]] = kind.__new__(kind)
         nn.Module.__init__(found)
+        _check_attributes(kind, document["others"])
         for name, each in document["others"].items():
             vars(found)[name] = self.read(each)
         for name, each in document["parameters"].items():
@@ -366,14 +378,32 @@ class _Reader:
         found.state = defaultdict(dict, self.read(document["state"]))
         return found
 
+    def _dtype(self, document: dict[str, Any]) -> torch.dtype:
+        found = getattr(torch, document["name"])
+        if not isinstance(found, torch.dtype):
+            raise DataError(f"the content names {document['name']} where a dtype is expected")
+        return found
+
+    def _number(self, document: dict[str, Any]) -> np.generic:
+        kind = np.dtype(document["type"])
+        if kind.kind not in NUMBERS:
+            raise DataError(f"the content names {kind} where a type of numbers is expected")
+        found: np.generic = kind.type(document["value"])
+        return found
+
     def _class(self, name: str) -> type:
         """Return a class that may be made."""
         module, _, qualified = str(name).partition(":")
-        allowed = module == OWN or module.startswith((f"{OWN}.", *LAYERS))
-        found: Any = import_module(module) if allowed else self.registered(str(name))
-        for part in qualified.split(".") if allowed else ():
-            found = getattr(found, part)
-        if not isinstance(found, type):
+        if module == OWN or module.startswith((f"{OWN}.", *LAYERS)):
+            # Modules of a private name are not for others, and one of them runs the command line.
+            private = any(part.startswith("_") for part in module.split("."))
+            found: Any = None if private else import_module(module)
+            for part in () if private else qualified.split("."):
+                found = getattr(found, part)
+        else:
+            found = self.registered(str(name))
+        # A module also has what it imports: only what it defines is its own.
+        if not isinstance(found, type) or name_of(found) != name:
             raise DataError(
                 f"the content names the class '{name}', which is not among faircil's and those of "
                 "registered pieces; register the piece that it belongs to, or do not trust the file"
@@ -381,11 +411,29 @@ class _Reader:
         return found
 
 
+def _check_attributes(kind: type, names: Mapping[str, Document]) -> None:
+    """Refuse attributes that a class does not have, lacks, or has for methods."""
+    known = [one.name for one in fields(kind)] if is_dataclass(kind) else []
+    closed = bool(known) and not hasattr(kind, "__post_init__")  # which may add some
+    wrong = [
+        name
+        for name in names
+        if name.startswith("__")
+        or isinstance(getattr(kind, name, None), FunctionType | property)
+        or (closed and name not in known)
+    ]
+    absent = [name for name in known if name not in {*names, *getattr(kind, "unsaved", ())}]
+    said = [f"has no place for {', '.join(wrong)}"] * bool(wrong)
+    said += [f"needs {', '.join(absent)}"] * bool(absent)
+    if said:
+        raise DataError(f"the content is damaged: {kind.__name__} {' and '.join(said)}")
+
+
 READERS: Mapping[str, Callable[[_Reader, dict[str, Any]], Any]] = {
     "tensor": _Reader._tensor,
     "array": lambda reader, document: reader.tensors[document["name"]].numpy().copy(),
     "texts": lambda _, document: np.array(document["items"], dtype=object),
-    "number": lambda _, document: np.dtype(document["type"]).type(document["value"]),
+    "number": _Reader._number,
     "generator": _Reader._generator,
     "list": _Reader._list,
     "tuple": lambda reader, document: tuple(reader._items(document)),
@@ -398,7 +446,7 @@ READERS: Mapping[str, Callable[[_Reader, dict[str, Any]], Any]] = {
     "settings": _Reader._settings,
     "module": _Reader._module,
     "optimizer": _Reader._optimizer,
-    "dtype": lambda _, document: getattr(torch, document["name"]),
+    "dtype": _Reader._dtype,
     "device": lambda reader, _: reader.device,
 }
 

@@ -51,7 +51,9 @@ COMMANDS = {
     "forget": Command(
         "remove rows from a model, as if it had never seen them", "faircil.cli.models:forget"
     ),
-    "show": Command("show what a model has learned, and from whom", "faircil.cli.models:show"),
+    "show": Command(
+        "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
+    ),
     "compare": Command(
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
     ),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import add_favoured_argument, add_own_arguments, embedding_lines, own_data
+from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
-    from faircil.model.model import Lesson, Model
+    from faircil.model.model import GroupRows, Measured, Model
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ModelCommand:
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
-    add_own_arguments(parser.add_argument_group("data"))
+    add_own_arguments(parser.add_argument_group("data"), share="--holdout")
     how = parser.add_argument_group("how to learn, and where to keep it")
     how.add_argument(
         "--method",
@@ -46,28 +46,28 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the model"
     )
-    how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+    _add_output(how)
+
+
+def _add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    parser.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
 
 def _fit(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import learning
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
     from faircil.model.saved import check_place, save_model
     from faircil.model.tables import fit_table
-    from faircil.tuning.auto import AUTO
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
-    if own is None:
-        mistakes.append(
-            "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
-        )
     with collecting(mistakes):
         check_place(arguments.out)
     device = ""
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
-
     wish = Wish(
         arguments.method,
         arguments.weighting,
@@ -75,20 +75,78 @@ def _fit(arguments: argparse.Namespace) -> None:
         tuple(arguments.favoured),
         tuple(arguments.set),
     )
+    if own is None:
+        mistakes.append(
+            "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
+        )
+    else:
+        with collecting(mistakes):
+            wish.check(own)  # names mistakes before anything is read
     raise_all(mistakes)
     assert own is not None  # else there was a mistake
-    if arguments.method != AUTO:
-        wish.config(own)  # names mistakes before anything is read
-    model = fit_table(
-        own, wish, seed=arguments.seed, device=device, progress=embedding_lines(arguments)
-    )
+    with learning(own.path, arguments.quiet) as watcher:
+        model = fit_table(
+            own,
+            wish,
+            hold_out=arguments.test_share is not None,
+            seed=arguments.seed,
+            device=device,
+            watcher=watcher,
+        )
     save_model(model, arguments.out)
+    _report(arguments, arguments.out, model, model.notes)
     if not arguments.quiet:
-        for note in model.notes:
-            say(f"note: {note}")
-        _tell(model.lessons[-1], model)
         what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
         say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
+
+
+def _report(
+    arguments: argparse.Namespace, folder: Path, model: Model, notes: Sequence[str]
+) -> None:
+    """Say what a model has just learned, or forgotten; as JSON if that is wanted."""
+    from faircil.cli.progress import first_metrics
+    from faircil.model.saved import lesson_document, size_of, summary_of
+
+    lesson = model.lessons[-1]
+    if arguments.json:
+        _print_json(
+            {
+                "model": str(folder),
+                "bytes": size_of(folder),
+                "lesson": lesson_document(lesson),
+                "notes": list(notes),
+                "summary": summary_of(model),
+            }
+        )
+    if arguments.quiet:
+        return
+    for note in notes:
+        say(f"note: {note}")
+    if lesson.rows < 0:
+        say(f"{-lesson.rows:,} rows forgotten: the model is the one that never saw them")
+        return
+    new = f", new classes: {', '.join(lesson.new_classes)}" if lesson.new_classes else ""
+    say(
+        f"{model.config.label} learned {lesson.rows:,} rows in {duration(lesson.seconds)}{new}; "
+        f"{len(model.labels)} classes in all"
+    )
+    if model.measured and model.measured[-1].lessons == len(model.lessons):
+        last = model.measured[-1]
+        figures = zip(first_metrics(model.config), _values(model, last), strict=True)
+        said = ", ".join(f"{name} {value}" for name, value in figures)
+        say(f"on {last.rows:,} {last.on}: {said}")
+
+
+def _values(model: Model, measured: Measured) -> tuple[str, ...]:
+    """Return what a model was measured by, as text."""
+    from faircil.cli.progress import first_metrics
+    from faircil.report import format_value
+
+    return tuple(format_value(measured.metrics.get(name)) for name in first_metrics(model.config))
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -112,40 +170,38 @@ def _add_update(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
-    parser.add_argument("--quiet", action="store_true", help="show no notes")
+    _add_output(parser)
 
 
 def _update(arguments: argparse.Namespace) -> None:
-    from faircil.model.saved import load_model, save_model
+    from faircil.cli.progress import learning
+    from faircil.model.saved import load_model
     from faircil.model.tables import update_table
 
     model = load_model(arguments.model)
     before = len(model.notes)
-    lesson = update_table(model, arguments.data, progress=embedding_lines(arguments))
-    save_model(model, arguments.out or arguments.model)
-    if not arguments.quiet:
-        for note in model.notes[before:]:
-            say(f"note: {note}")
-        _tell(lesson, model)
+    with learning(str(arguments.data), arguments.quiet) as watcher:
+        update_table(model, arguments.data, watcher=watcher)
+    _save_and_report(arguments, model, model.notes[before:])
 
 
 def _forget(arguments: argparse.Namespace) -> None:
-    from faircil.model.saved import load_model, save_model
+    from faircil.cli.progress import learning
+    from faircil.model.saved import load_model
     from faircil.model.tables import forget_table
 
     model = load_model(arguments.model)
-    lesson = forget_table(model, arguments.data, progress=embedding_lines(arguments))
-    save_model(model, arguments.out or arguments.model)
-    if not arguments.quiet:
-        say(f"{-lesson.rows:,} rows forgotten: the model is the one that never saw them")
+    with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
+        forget_table(model, arguments.data, watcher=watcher)
+    _save_and_report(arguments, model, [])
 
 
-def _tell(lesson: Lesson, model: Model) -> None:
-    new = f", new classes: {', '.join(lesson.new_classes)}" if lesson.new_classes else ""
-    say(
-        f"{model.config.label} learned {lesson.rows:,} rows in {duration(lesson.seconds)}{new}; "
-        f"{len(model.labels)} classes in all"
-    )
+def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequence[str]) -> None:
+    from faircil.model.saved import save_model
+
+    folder = arguments.out or arguments.model
+    save_model(model, folder)
+    _report(arguments, folder, model, notes)
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -169,10 +225,11 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         "--probabilities", action="store_true", help="the probability of every class"
     )
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
-    parser.add_argument("--quiet", action="store_true", help="show no notes")
+    _add_output(parser)
 
 
 def _predict(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import learning
     from faircil.model.saved import load_model
     from faircil.model.tables import predict_table
 
@@ -184,13 +241,14 @@ def _predict(arguments: argparse.Namespace) -> None:
         mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
     raise_all(mistakes)
     model = load_model(arguments.model)
-    table, notes = predict_table(
-        model,
-        arguments.data,
-        arguments.keep,
-        probabilities=arguments.probabilities,
-        progress=embedding_lines(arguments),
-    )
+    with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:
+        table, notes = predict_table(
+            model,
+            arguments.data,
+            arguments.keep,
+            probabilities=arguments.probabilities,
+            watcher=watcher,
+        )
     try:
         if out.suffix == ".csv":
             table.to_csv(out, index=False)
@@ -204,6 +262,17 @@ def _predict(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"cannot write {out}: {error.strerror or error}; choose another place"
         ) from None
+    if arguments.json:
+        counts = table["prediction"].astype(str).value_counts()
+        _print_json(
+            {
+                "model": str(arguments.model),
+                "out": str(out),
+                "rows": len(table),
+                "predicted": {name: int(counts.get(name, 0)) for name in model.names},
+                "notes": notes,
+            }
+        )
     if not arguments.quiet:
         for note in notes:
             say(f"note: {note}")
@@ -216,11 +285,13 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import first_metrics
     from faircil.model.saved import load_model, size_of, summary_of
 
     model = load_model(arguments.model)
+    size = size_of(arguments.model)
     if arguments.json:
-        print(json.dumps(summary_of(model), indent=2, ensure_ascii=False))  # noqa: T201
+        _print_json({**summary_of(model), "bytes": size})
         return
     rows = [
         (
@@ -232,25 +303,64 @@ def _show(arguments: argparse.Namespace) -> None:
         for one in model.lessons
     ]
     show_columns("What it learned, and when", ("at (UTC)", "rows", "new classes", "took"), rows)
-    counted = [(g.label, g.value or "unknown", f"{g.rows:,}") for g in model.seen]
     attribute = " × ".join(model.config.own.sensitive) if model.config.own else ""
-    show_columns("From whom", ("class", attribute or "group", "rows"), counted)
+    _show_groups(model, attribute or "group")
+    if model.measured:
+        header = ("at (UTC)", "on", "rows", *first_metrics(model.config))
+        show_columns(
+            "How fair it was when measured",
+            header,
+            [(one.at, one.on, f"{one.rows:,}", *_values(model, one)) for one in model.measured],
+        )
     for note in model.notes:
         say(f"note: {note}")
+    for sentence in _unmeasured(model):
+        say(sentence)
     say(
-        f"method {model.config.label}, measure {model.config.measure}; "
-        f"{size_of(arguments.model) / 1e6:.1f} MB; rows of people that it holds: {model.rows_kept}"
+        f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
+        f"rows of people that it holds: {model.rows_kept}"
     )
+
+
+def _show_groups(model: Model, attribute: str) -> None:
+    """Show what was learned of each group, and how well it was predicted when last measured."""
+    from faircil.report import format_value
+
+    measured = next((one for one in reversed(model.measured) if one.groups), None)
+    found = {(one.label, one.attribute): one for one in measured.groups} if measured else {}
+
+    def cells(group: GroupRows) -> tuple[str, ...]:
+        name = (group.label, group.value or ("unknown" if model.values else "all"))
+        learned = (*name, f"{group.rows:,}")
+        if measured is None:
+            return learned
+        one = found.get((group.label, group.value))
+        return (*learned, *((f"{one.n:,}", format_value(one.accuracy)) if one else ("–", "–")))
+
+    header = ("class", attribute, "rows") + ("measured on", "accuracy") * (measured is not None)
+    show_columns("From whom", header, [cells(group) for group in model.seen])
+
+
+def _unmeasured(model: Model) -> list[str]:
+    """Say what no measurement is about."""
+    last = max((one.lessons for one in model.measured), default=0)
+    if last == 0:
+        return ["the model is not measured; `faircil fit --holdout 0.2` measures one"]
+    since = model.lessons[last:]
+    rows = sum(abs(one.rows) for one in since)
+    return [f"not measured since it learned or forgot {rows:,} more rows"] if since else []
 
 
 fit = ModelCommand(
     """examples:
   faircil fit --data train.csv --label job --sensitive sex -o model
   faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
+  faircil fit --data train.csv --label job --sensitive sex --holdout 0.2 -o model
   faircil fit --data train.csv --images photo --label job --sensitive sex -o model
   faircil fit --images photos -o model
 
-All rows are learned at once, or task by task with --tasks. Files of the model are for you alone.
+All rows are learned at once, or task by task with --tasks. With --holdout or --test-column, the
+model is measured on rows that it does not learn. Files of the model are for you alone.
 """,
     _add_fit,
     _fit,
@@ -286,6 +396,9 @@ Only method `moments` can forget. The rows are given as they were learned, with 
 show = ModelCommand(
     """example:
   faircil show model
+  faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
+
+What it learned, from whom, and how fair it was on the rows that it was measured on.
 """,
     _add_show,
     _show,

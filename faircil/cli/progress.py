@@ -6,12 +6,25 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from faircil.cache import EmbeddingProgress
 from faircil.cli.console import duration, make_console
+from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics
+from faircil.model.tables import (
+    UNWATCHED,
+    Unwatched as Unlearned,
+    Watcher as LessonWatcher,
+)
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
@@ -133,16 +146,95 @@ def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Watcher]:
     elif not console.is_terminal:
         yield Lines(console, config)
     else:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        with DetailedProgress(*columns, console=console) as progress:
+        with DetailedProgress(*_columns(), console=console) as progress:
             yield Bars(progress, config, runs)
+
+
+class LessonBar:
+    """A bar over the candidates of a choice, then one over the epochs of lessons."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bar = progress.add_task("reading", total=None, detail="")
+        self._config: RunConfig | None = None
+        self._lessons = self._first = 0
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Show how many texts or images are embedded."""
+        self._progress.update(
+            self._bar,
+            description="embedding",
+            completed=progress.rows,
+            total=progress.total,
+            detail=_embedded(progress),
+        )
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Show the candidate that is tried."""
+        self._progress.update(
+            self._bar,
+            description="choosing the method",
+            completed=number - 1,
+            total=total,
+            detail=f"trying {name}, run {number} of {total}",
+        )
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Begin lessons, whose amount of work is now known."""
+        self._config, self._lessons, self._first = config, lessons, 0
+        one_pass = LEARNERS[config.method].one_pass
+        epochs = 1 if one_pass else config.settings.training.epochs
+        self._progress.update(
+            self._bar, description=config.label, completed=0, total=lessons * epochs, detail=""
+        )
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Advance the bar; of a method that learns in one pass, only that counts."""
+        assert self._config is not None  # lessons have begun
+        self._first = self._first or epoch.task
+        where = f"{self._config.label} lesson {epoch.task - self._first + 1}/{self._lessons}"
+        one_pass = LEARNERS[self._config.method].one_pass
+        if epoch.passed is None:
+            where += f" epoch {epoch.epoch}/{self._config.settings.training.epochs}"
+        advance = int(not one_pass or epoch.passed is not None)
+        self._progress.update(self._bar, advance=advance, description=where, detail=_detail(epoch))
+
+
+class LessonLines(Unlearned):
+    """Prints lines on texts or images that are embedded, and nothing else."""
+
+    def __init__(self, console: Console) -> None:
+        self._lines = EmbeddingLines(lambda line: console.print(Text(line), soft_wrap=True))
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Print a line at intervals, and at the end."""
+        self._lines(progress)
+
+
+@contextmanager
+def learning(name: str, quiet: bool, verb: str = "learning") -> Iterator[LessonWatcher]:
+    """Show progress of a model that learns: a bar on a terminal, a line elsewhere, or nothing."""
+    console = make_console(stderr=True)
+    if quiet:
+        yield UNWATCHED
+        return
+    if not console.is_terminal:
+        console.print(Text(f"{verb} {name}"), soft_wrap=True)
+        yield LessonLines(console)
+        return
+    with DetailedProgress(*_columns(), console=console, transient=True) as progress:
+        yield LessonBar(progress)
+
+
+def _columns() -> tuple[ProgressColumn, ...]:
+    return (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
 
 
 def _seconds(epoch: EpochRecord) -> float:
@@ -168,7 +260,14 @@ def _embedded(progress: EmbeddingProgress) -> str:
     )
 
 
+def first_metrics(config: RunConfig) -> tuple[str, ...]:
+    """Return the names of the metrics that are shown where there is room for few.
+
+    The worst group is among them: a low disparity alone may be levelling down.
+    """
+    return tuple(dict.fromkeys(("accuracy", find_measure(config.measure).shown, "worst_group")))
+
+
 def _metrics(config: RunConfig, metrics: TaskMetrics) -> str:
-    # Show the worst group with the disparity: a low disparity alone may be levelling down.
-    names = dict.fromkeys(("accuracy", find_measure(config.measure).shown, "worst_group"))
+    names = first_metrics(config)
     return "  ".join(f"{name} {format_value(metrics.values[name])}" for name in names)

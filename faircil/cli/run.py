@@ -41,8 +41,12 @@ time: a seed is run by the one that comes first.
 """
 
 
-def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
-    """Declare the options of a user's table; absent options are None."""
+def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
+    """Declare the options of a user's table; absent options are None.
+
+    ``share`` is the option for the share of test rows, and without a default if it has a name of
+    its own.
+    """
     parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
     parser.add_argument("--label", metavar="COLUMN", help="column of the class")
     parser.add_argument(
@@ -88,10 +92,12 @@ def add_own_arguments(parser: argparse._ArgumentGroup) -> None:
     test = parser.add_mutually_exclusive_group()
     test.add_argument("--test-column", metavar="COLUMN", help="column that marks the test rows")
     test.add_argument(
-        "--test-share",
+        share,
+        dest="test_share",
         type=float,
         metavar="SHARE",
-        help="without --test-column: share of each group (default: 0.3)",
+        help="without --test-column: share of each group (default: "
+        f"{'0.3' if share == '--test-share' else 'none'})",
     )
 
 
@@ -126,11 +132,12 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
                 f"--images is {folder}, and there is no such folder; give one with a folder of "
                 "images for each class, or with --data FILE the column of their paths"
             )
+            folder = ""  # nothing is read from it
         given["sensitive"] = tuple(given.get("sensitive", ()))
         return replace(OwnData.of_folder(folder), **given)
     if arguments.data is None:
         if given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            flags = ", ".join(f"`{name}`" for name in given)
             mistakes.append(f"{flags}: for your own data, given with --data FILE")
         return None
     if "label" not in given:
@@ -256,6 +263,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files that faircil did not write are never replaced",
     )
     how.add_argument(
+        "--no-model",
+        action="store_true",
+        help="do not keep the final models, to save room (kept: seed-N/model in the folder)",
+    )
+    how.add_argument(
         "--abstain",
         type=float,
         metavar="SHARE",
@@ -268,7 +280,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.running import RunOptions, run_seeds
+    from faircil.cli.running import RunOptions, kept_at, run_seeds, say_models
     from faircil.compute import choose_device
     from faircil.report import abstention_table, seed_table
     from faircil.results.folder import seed_folder
@@ -289,8 +301,10 @@ def command(arguments: argparse.Namespace) -> None:
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
+    # A run on validation data is a trial: nobody predicts with what it learned.
+    keep = not arguments.no_model and config.evaluate_on == "test"
     options = RunOptions(
-        arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet
+        arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet, keep=keep
     )
     runs = run_seeds(config, seeds, folder, options)
     answers = [] if arguments.abstain is None else abstained(runs, arguments.abstain)
@@ -298,7 +312,10 @@ def command(arguments: argparse.Namespace) -> None:
         if answers:
             groups = [asdict(one) for one in answers]
             chosen |= {"abstention": {"share": arguments.abstain, "groups": groups}}
-        print(json.dumps(as_document(runs) | chosen, indent=2, ensure_ascii=False))  # noqa: T201
+        document = as_document(runs) | chosen
+        for one, run in zip(document["runs"], runs, strict=True):
+            one["model"] = kept_at(run)
+        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
         if not quiet:
@@ -307,6 +324,8 @@ def command(arguments: argparse.Namespace) -> None:
             show_table(abstention_table(answers, arguments.abstain))
     if not quiet:
         say(f"saved in {folder}")
+        if keep:
+            say_models(runs)
 
 
 def settle(

@@ -10,13 +10,15 @@ from faircil.cli.console import say
 from faircil.cli.progress import reporting
 from faircil.cli.sweeping import tallying
 from faircil.errors import DataError, DivergedError, raise_all
+from faircil.model.saved import keep_model, size_of
+from faircil.results.folder import model_folder
 from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig
 from faircil.sweep.store import check_folder, check_place, remove_others
 from faircil.sweep.sweep import SweepOptions, finish, look
-from faircil.sweep.work import Outcome, Work
+from faircil.sweep.work import NO_MODEL, Outcome, Work
 
-MOST_NOTES = 10
+MOST_NOTES, MOST_MODELS = 10, 5  # that are named
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class RunOptions:
         Whether runs of another configuration are replaced; else they are an error.
     quiet : bool
         Whether to show neither progress nor notes.
+    keep : bool
+        Whether the final model of every seed that is run is kept.
     """
 
     typed: str
@@ -44,6 +48,7 @@ class RunOptions:
     again: bool = False
     replace: bool = False
     quiet: bool = False
+    keep: bool = False
 
 
 def run_seeds(
@@ -57,6 +62,7 @@ def run_seeds(
         replace=options.replace,
         device=options.device,
         command=options.typed,
+        keep=keep_model if options.keep else None,
     )
     _check(folder, works[0], options)
     outcomes = [look(work, sweep) for work in works]
@@ -157,3 +163,20 @@ def _say_notes(runs: Sequence[RunSummary]) -> None:
         say(f"note: {note}")
     if len(notes) > MOST_NOTES:
         say(f"note: {len(notes) - MOST_NOTES} more of this kind in {runs[0].dir}/summary.json")
+
+
+def kept_at(run: RunSummary) -> str | None:
+    """Return the folder of a run's model, if there is one."""
+    folder = model_folder(Path(run.dir))
+    return str(folder) if folder.is_dir() else None
+
+
+def say_models(runs: Sequence[RunSummary]) -> None:
+    """Say where the final models are, and how large."""
+    for run in runs[:MOST_MODELS]:
+        if (folder := kept_at(run)) is not None:
+            say(f"model of seed {run.seed}: {size_of(Path(folder)) / 1e6:.1f} MB in {folder}")
+        elif not any(note.startswith(NO_MODEL) for note in run.notes):
+            say(f"model of seed {run.seed}: none is kept; run it again with --force to keep one")
+    if len(runs) > MOST_MODELS:
+        say(f"and the models of {len(runs) - MOST_MODELS} more seeds beside them")

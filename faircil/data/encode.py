@@ -198,8 +198,8 @@ def same_text_mistakes(column: pd.Series) -> list[str]:
     return []
 
 
-def mark_mistakes(column: pd.Series) -> list[str]:
-    """Return the mistakes of ``column`` (n,) as the indicator of test rows."""
+def mark_mistakes(column: pd.Series, *, new_rows: bool = False) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as the indicator of test rows; new ones may be all."""
     mistakes = gap_mistakes(column)
     marks = [name.lower() for name in code_values(column).names]
     unknown = [mark for mark in marks if mark not in TEST_MARKS + TRAINING_MARKS]
@@ -211,7 +211,7 @@ def mark_mistakes(column: pd.Series) -> list[str]:
     mistakes += [
         f"test column '{column.name}' marks no {part} row; mark some with {' or '.join(known)}"
         for part, known in (("training", TRAINING_MARKS), ("test", TEST_MARKS))
-        if not unknown and not set(known) & set(marks)
+        if not new_rows and not unknown and not set(known) & set(marks)
     ]
     return mistakes
 

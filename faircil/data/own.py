@@ -26,7 +26,7 @@ from faircil.data.encode import (
     same_text_mistakes,
     text_mistakes,
 )
-from faircil.data.features import feature_mistakes, fit_encoder
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.stream import (
     Inputs,
     Integers,
@@ -212,18 +212,23 @@ class OwnInputs:
     notes : tuple of str
     texts, files : tuple of str or None
         All texts, or paths of images, if inputs are their indices.
+    encoder : TableEncoder or None
+        That of the columns, if they are the inputs.
     """
 
     of: Inputs
     notes: tuple[str, ...]
     texts: tuple[str, ...] | None = field(default=None, repr=False)
     files: tuple[str, ...] | None = field(default=None, repr=False)
+    encoder: TableEncoder | None = field(default=None, repr=False)
 
 
 def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers) -> OwnInputs:
     """Use every column as a feature; see :mod:`faircil.data.features`."""
     encoder = fit_encoder(features, train, first_task)
-    return OwnInputs(lambda rows: encoder.inputs(features.iloc[rows]), encoder.notes)
+    return OwnInputs(
+        lambda rows: encoder.inputs(features.iloc[rows]), encoder.notes, encoder=encoder
+    )
 
 
 def item_inputs(spec: OwnData, table: pd.DataFrame) -> OwnInputs:
@@ -278,6 +283,15 @@ class OwnTable:
     def groups(self) -> Coded:
         """Class and attribute value of each row, (n,); those of unknown value are one."""
         return self.y if self.z is None else cross(self.y, self.z.with_missing)
+
+    def test_rows(self, spec: OwnData, seed: int) -> NDArray[np.bool_]:
+        """Return which rows are for the test, (n,): marked ones, or a share of each group."""
+        if spec.test_column is None:
+            test = draw_test(self.groups.codes, spec.test_share, seed)
+        else:
+            test = marked_test(self.table[spec.test_column])
+        raise_all(part_mistakes(self.y, test), DataError)
+        return test
 
 
 def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
@@ -356,12 +370,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
         The file or its values are invalid.
     """
     own = read_own(spec)
-    y, z, groups = own.y, own.z, own.groups
-    if spec.test_column is None:
-        test = draw_test(groups.codes, spec.test_share, seed)
-    else:
-        test = marked_test(own.table[spec.test_column])
-    raise_all(part_mistakes(y, test), DataError)
+    y, z, groups, test = own.y, own.z, own.groups, own.test_rows(spec, seed)
     classes = [tuple(y.names.index(name) for name in task) for task in own.tasks]
     inputs = _inputs(spec, own.table, np.flatnonzero(~test), np.isin(y.codes, classes[0]))
     return TaskStream(
@@ -373,6 +382,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
         notes=(*own.notes, *_untested(groups, test), *inputs.notes),
         texts=inputs.texts,
         files=inputs.files,
+        encoder=inputs.encoder,
     )
 
 

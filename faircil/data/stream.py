@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -16,8 +17,33 @@ from torch import Tensor
 from faircil.errors import DataError, raise_all, unknown_name
 from faircil.samples import Samples, concatenate
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Integers = NDArray[np.int64]
 Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
+
+
+class RowEncoder(Protocol):
+    """Turns rows of a table into inputs, for a model: its columns, texts or images."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that it reads."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about them, for people."""
+
+    @property
+    def width(self) -> int:
+        """Number of inputs of a row."""
+
+    def check(self, table: pd.DataFrame) -> list[str]:
+        """Return notes on a table; a DataError names all columns that are missing or do not fit."""
+
+    def inputs(self, table: pd.DataFrame) -> NDArray[np.float32]:
+        """Return the inputs of all rows, (n, width)."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +127,8 @@ class TaskStream:
         split keeps copies together.
     image : tuple of int or None
         Channels, height and width, if inputs are images; they are flat in that order.
+    encoder : RowEncoder or None
+        How rows of a table became inputs; None: inputs are no table.
     """
 
     name: str
@@ -113,6 +141,7 @@ class TaskStream:
     copies: int = 1
     image: tuple[int, int, int] | None = None
     files: tuple[str, ...] | None = field(default=None, repr=False)
+    encoder: RowEncoder | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy, one_hot, pad
 
 from faircil.learners.base import (
     Batch,
@@ -115,6 +115,14 @@ class BiasCorrection(Distilling):
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
         self.correction: tuple[Tensor, Tensor] | None = None  # scale and offset, (classes,) each
+
+    def grow(self, classes: int) -> None:
+        """Make room; logits of classes to come are as they are."""
+        super().grow(classes)
+        if self.correction is not None:
+            scale, offset = self.correction
+            more = (0, classes - len(scale))
+            self.correction = (pad(scale, more, value=1.0), pad(offset, more))
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
         """Use the corrected net as the teacher, then train without the correction."""

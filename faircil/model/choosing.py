@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,11 +11,12 @@ import torch
 from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
-from faircil.errors import UsageError
+from faircil.errors import UsageError, collecting, raise_all
 from faircil.media import MediaOptions
-from faircil.model.model import Floats32, Model
+from faircil.metrics import METRICS
+from faircil.model.model import Floats32, Measured, Model, now
+from faircil.results.record import over_seeds
 from faircil.runs.config import Part, RunConfig, medium_of, resolve
-from faircil.runs.settings import in_effect
 from faircil.samples import unique_rows
 from faircil.tuning import auto
 from faircil.tuning.request import SEED
@@ -49,15 +50,15 @@ class Wish:
         """Return the configuration of the method, or of a candidate of ``auto``."""
         taken = candidate or auto.Candidate(self.method, self.method)
         medium, given = medium_of(None, own), self.overrides
-        if candidate:
-            given = tuple(in_effect(given, taken.method, medium=medium))
+        if candidate is not None:
+            given = tuple(auto.settings_for(candidate, self.overrides, medium=medium))
         config = resolve(
             own=own,
             method=taken.method,
             weighting=taken.weighting or self.weighting,
             measure=self.measure,
             favoured=self.favoured,
-            overrides=[*taken.overrides, *given],
+            overrides=given,
             other_methods=(auto.AUTO,),
         )
         if config.trains_encoder:
@@ -67,11 +68,44 @@ class Wish:
             )
         return config
 
-    def media(self, own: OwnData) -> MediaOptions:
-        """Return how texts or images become inputs, whatever the method."""
-        config = self.config(own, auto.MOMENTS if self.method == auto.AUTO else None)
-        assert config.settings.media is not None  # of data with texts or images
-        return config.settings.media
+    def media(self, own: OwnData) -> MediaOptions | None:
+        """Return how texts or images become inputs, whatever the method; None without."""
+        if own.items is None:
+            return None
+        return self.config(own, auto.MOMENTS if self.method == auto.AUTO else None).settings.media
+
+    def check(self, own: OwnData) -> None:
+        """Raise with all that is wrong, before anything is learned; with ``auto``, for each."""
+        if self.method != auto.AUTO:
+            self.config(own)
+            return
+        mistakes = []
+        if self.weighting is not None:
+            mistakes.append(
+                "`weighting` is for a method that you choose; name one with `method`, such as er"
+            )
+        plain = replace(self, weighting=None)
+        with collecting(mistakes):
+            auto.check(lambda candidate, _: plain.config(own, candidate))
+        raise_all(mistakes)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a model begins with.
+
+    Parameters
+    ----------
+    config : RunConfig
+    notes : list of str
+        Why it was chosen, if it was.
+    measured : list of Measured
+        How the chosen method did on held-out rows.
+    """
+
+    config: RunConfig
+    notes: list[str] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
 
 
 def choose_config(
@@ -81,9 +115,10 @@ def choose_config(
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
     device: str,
+    trying: auto.Trying = lambda *_: None,
     image: tuple[int, int, int] | None = None,
-) -> tuple[RunConfig, list[str]]:
-    """Return the configuration of a model, and notes on why it was chosen.
+) -> Settled:
+    """Return the configuration of a model, and why it was chosen.
 
     Parameters
     ----------
@@ -93,15 +128,19 @@ def choose_config(
     x, labels, values
         Rows, as of :meth:`faircil.model.model.Model.learn`.
     device : str
+    trying : callable
+        Called before each run of a candidate.
     image : tuple of int, optional
         Channels, height and width, if inputs are pixels.
     """
+    wish.check(own)
     if wish.method != auto.AUTO:
-        return wish.config(own), []
+        return Settled(wish.config(own))
     few = len(x) < FEWEST or len(set(labels)) < 2
     if few or (values is not None and None in values):  # replay cannot learn unknown groups
         why = "there are too few rows to tell methods apart" if few else "groups are unknown"
-        return wish.config(own, auto.MOMENTS), [f"method {auto.MOMENTS.name}, since {why}"]
+        note = f"method {auto.MOMENTS.name}, since {why}"
+        return Settled(wish.config(own, auto.MOMENTS), [note])
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
@@ -109,8 +148,12 @@ def choose_config(
 
     stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
     stream = replace(stream, image=image)
-    choice = auto.choose_in_memory(make, stream, device)
-    return choice.config, [f"method {choice.chosen.name}: {choice.reason}"]
+    choice = auto.choose_in_memory(make, stream, device, trying)
+    best = choice.best
+    means, _ = over_seeds(best.runs)
+    on = f"rows held out to choose the method, {best.candidate.name}, task by task"
+    found = Measured(now(), on, choice.rows, 0, {name: means[name] for name in METRICS})
+    return Settled(choice.config, [f"method {choice.chosen.name}: {choice.reason}"], [found])
 
 
 def _stream(

@@ -179,8 +179,9 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self.model_ = model
         self.classes_ = np.sort(np.array(model.labels))
         if not hasattr(self, "n_features_in_"):  # read from a file
-            assert model.encoder is not None
-            self.n_features_in_ = len(model.encoder.names)
+            self.n_features_in_ = (
+                model.inputs if model.encoder is None else len(model.encoder.names)
+            )
 
     def _begun(
         self,
@@ -195,8 +196,14 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
         given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
         wish = Wish(self.method, self.weighting, self.measure, overrides=given)
-        config, notes = choose_config(wish, own, x, labels, values, self.device)
-        return Model(config, seed, encoder=self.encoder_, notes=[*notes, *self.encoder_.notes])
+        chosen = choose_config(wish, own, x, labels, values, self.device)
+        return Model(
+            chosen.config,
+            seed,
+            encoder=self.encoder_,
+            measured=chosen.measured,
+            notes=[*chosen.notes, *self.encoder_.notes],
+        )
 
     def _fitted_inputs(self, X: Any, y: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""
@@ -217,7 +224,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """Return the inputs of rows, by what was decided when the first ones came."""
         table = _as_table(X)
         encoder = self.model_.encoder
-        assert encoder is not None
+        if encoder is None:  # of a run on arrays
+            return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
         encoder.check(table)
@@ -237,19 +245,23 @@ def attribute_names(sensitive: Any) -> tuple[str, ...]:
         return tuple(table.columns)
     name = getattr(sensitive, "name", None)
     width = 1 if np.ndim(sensitive) == 1 else np.shape(sensitive)[1]
-    if name is not None and width == 1:
+    if name and width == 1:
         return (str(name),)
     return tuple(UNNAMED.format(number) for number in range(width))
 
 
 def _as_table(values: Any) -> pd.DataFrame | None:
-    """Return a data frame of pandas with texts as names; None if it is none of any library."""
-    to_pandas = getattr(values, "to_pandas", None)  # polars, pyarrow
-    if callable(to_pandas) and np.ndim(values) == 2:
-        values = to_pandas()
-    if not isinstance(values, pd.DataFrame):
+    """Return a data frame of pandas with texts as names; None if it is none of any library.
+
+    Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
+    further package.
+    """
+    if isinstance(values, pd.DataFrame):
+        return values.set_axis([str(name) for name in values.columns], axis=1)
+    names = getattr(values, "column_names", None) or getattr(values, "columns", None)
+    if names is None or not hasattr(values, "__arrow_c_stream__"):
         return None
-    return values.set_axis([str(name) for name in values.columns], axis=1)
+    return pd.DataFrame({str(name): values[name].to_numpy() for name in names})
 
 
 def _numbered(x: Floats32) -> pd.DataFrame:
@@ -271,7 +283,10 @@ def _values(sensitive: Any, rows: int) -> list[str | None] | None:
     if sensitive is None:
         return None
     table = _as_table(sensitive)
-    table = pd.DataFrame(sensitive) if table is None else table
+    if table is None:
+        # A list stays one: as an array, its gaps would be texts.
+        foreign = not isinstance(sensitive, pd.Series) and hasattr(sensitive, "to_numpy")
+        table = pd.DataFrame(sensitive.to_numpy() if foreign else sensitive)
     if len(table) != rows:
         raise ValueError(f"sensitive_features has {len(table)} rows and y has {rows}; give as many")
     columns = [table[name].astype(object).tolist() for name in table]

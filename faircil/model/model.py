@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from faircil.compute import exact_convolutions
-from faircil.data.features import TableEncoder
-from faircil.data.stream import Integers, all_finite
-from faircil.errors import DataError, UsageError
+from faircil.data.stream import Integers, RowEncoder, all_finite
+from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
 from faircil.learners.base import PassRecord
 from faircil.learners.moments import Moments
-from faircil.media import ItemEncoder
-from faircil.results.record import EpochRecord
+from faircil.metrics import TaskMetrics, evaluate
+from faircil.results.record import EpochRecord, GroupResult, Names, group_results
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import learn_task
 from faircil.runs.state import DataShape, RunState, measure_of, new_state
@@ -74,6 +73,34 @@ class Lesson:
     passed: PassRecord | None = None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """How a model did on rows that it had not learned.
+
+    Parameters
+    ----------
+    at : str
+        When, in UTC.
+    on : str
+        Which rows, in plain words.
+    rows : int
+    lessons : int
+        Those that the model had had; what it learned later is not measured. 0: the rows are those
+        that its method was chosen by, with models of it that learned a part of the others.
+    metrics : dict
+        All of :data:`faircil.metrics.METRICS`; None where one is undefined.
+    groups : tuple of GroupResult
+        Accuracy of each group; empty with 0 lessons.
+    """
+
+    at: str
+    on: str
+    rows: int
+    lessons: int
+    metrics: dict[str, float | None]
+    groups: tuple[GroupResult, ...] = ()
+
+
 @dataclass
 class Model:
     """A learner with the names that its numbers stand for.
@@ -87,7 +114,7 @@ class Model:
         Classes as the user has them, by number: texts, integers, floats or booleans.
     values : list of str
         Attribute values by number.
-    encoder : TableEncoder, ItemEncoder or None
+    encoder : RowEncoder or None
         How the columns of a table, or its texts or images, become inputs; None: inputs are given.
     image : tuple of int or None
         Channels, height and width, if inputs are images.
@@ -96,6 +123,7 @@ class Model:
     state : RunState or None
         The learner, and what it keeps; None before the first lesson.
     lessons : list of Lesson
+    measured : list of Measured
     notes : list of str
         What was decided about the data, for people.
     """
@@ -104,11 +132,12 @@ class Model:
     seed: int = 0
     labels: list[Hashable] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
-    encoder: TableEncoder | ItemEncoder | None = None
+    encoder: RowEncoder | None = None
     image: tuple[int, int, int] | None = None
     inputs: int = 0
     state: RunState | None = None
     lessons: list[Lesson] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -124,7 +153,7 @@ class Model:
     @property
     def seen(self) -> list[GroupRows]:
         """Rows of every group that were learned and not forgotten."""
-        return self._groups(self._learned().seen)
+        return self.groups_of(self._learned().seen)
 
     @property
     def rows_kept(self) -> int:
@@ -165,6 +194,8 @@ class Model:
         start = time.perf_counter()
         after = self.with_names(labels, values)
         samples = after.samples_of(x, labels, values)
+        if not LEARNERS[self.config.method].learner.takes_unknown:
+            refuse_unknown(samples, f"training with the method '{self.config.method}'")
         known = len(self.labels)
         if after.state is None:
             after._check_first()
@@ -190,10 +221,10 @@ class Model:
         with threadpool_limits(1, user_api="blas"), exact_convolutions():
             learn_task(self.config, state, samples.to(place), heard)
         lesson = Lesson(
-            at=_now(),
+            at=now(),
             rows=len(samples),
             new_classes=after.names[known:],
-            groups=tuple(after._groups(group_counts(samples))),
+            groups=tuple(after.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
             notes=tuple(state.notes[notes:]),
             passed=records[-1].passed if records else None,
@@ -219,14 +250,9 @@ class Model:
                 f"method '{self.config.method}' cannot forget rows: what it learned from them is "
                 "in its weights; method 'moments' can"
             )
-        unknown = [label for label in dict.fromkeys(labels) if label not in self.labels]
-        if unknown:
-            raise DataError(
-                f"class(es) {', '.join(map(str, unknown))} were never learned, so nothing of them "
-                "can be forgotten; nothing was changed"
-            )
+        self._check_known(labels, "nothing of them can be forgotten; nothing was changed")
         samples = self.samples_of(x, labels, values)
-        if len(samples) >= sum(state.seen.values()):
+        if len(samples) == sum(state.seen.values()):
             raise DataError(
                 f"these {len(samples):,} rows are all that the model has learned, so nothing would "
                 "be left; delete the model, or leave some rows out. Nothing was changed"
@@ -238,15 +264,51 @@ class Model:
             state.seen[key] -= count
         after = replace(self, state=state)
         lesson = Lesson(
-            at=_now(),
+            at=now(),
             rows=-len(samples),
             new_classes=(),
-            groups=tuple(self._groups(group_counts(samples))),
+            groups=tuple(self.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
             passed=passed,
         )
         self._become(after, lesson)
         return lesson
+
+    def measure(
+        self,
+        x: Floats32,
+        labels: Sequence[Hashable],
+        values: Sequence[str | None] | None = None,
+        *,
+        on: str = "held-out rows",
+    ) -> Measured:
+        """Measure the model on rows that it has not learned, and remember how it did.
+
+        Parameters
+        ----------
+        x, labels, values
+            As for :meth:`learn`; classes that the model knows.
+        on : str
+            Which rows these are, in plain words.
+        """
+        self._check_known(labels, "predictions of them cannot be right; leave these rows out")
+        samples = self.samples_of(x, labels, values)
+        metrics = evaluate(
+            samples.y.numpy(),
+            self.predict(x),
+            task=np.zeros(len(samples), dtype=np.int64),
+            sensitive=None if samples.z is None else samples.z.numpy(),
+            favoured=self.learner.measure.favoured,
+        )
+        return self.remember(metrics, len(samples), on)
+
+    def remember(self, metrics: TaskMetrics, rows: int, on: str) -> Measured:
+        """Remember metrics of the model as it is now."""
+        names = Names(self.names, attribute_values=tuple(self.values))
+        groups = tuple(group_results(metrics, names))
+        found = Measured(now(), on, rows, len(self.lessons), dict(metrics.values), groups)
+        self.measured.append(found)
+        return found
 
     def probabilities(self, x: Floats32) -> Floats64:
         """Return the probability of each class, (n, classes), of inputs (n, d)."""
@@ -295,10 +357,14 @@ class Model:
             inputs = self._checked(inputs.numpy()).cpu()
         elif not all_finite(inputs):
             raise DataError("the inputs have NaN or infinite values; replace or remove these rows")
-        samples = Samples(inputs, y, z)
-        if not LEARNERS[self.config.method].learner.takes_unknown:
-            refuse_unknown(samples, f"training with the method '{self.config.method}'")
-        return samples
+        return Samples(inputs, y, z)
+
+    def _check_known(self, labels: Sequence[Hashable], so: str) -> None:
+        unknown = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        if unknown:
+            raise DataError(
+                f"class(es) {shortened([str(one) for one in unknown])} were never learned, so {so}"
+            )
 
     def _check_first(self) -> None:
         if len(self.labels) < 2:
@@ -307,7 +373,9 @@ class Model:
                 "to begin with"
             )
 
-    def _groups(self, counts: dict[tuple[int, ...], int]) -> list[GroupRows]:
+    def groups_of(self, counts: dict[tuple[int, ...], int]) -> list[GroupRows]:
+        """Return the groups by name, of rows that were counted by number."""
+
         def value(key: tuple[int, ...]) -> str | None:
             return self.values[key[1]] if len(key) > 1 and key[1] >= 0 else None
 
@@ -325,5 +393,6 @@ def _order(label: Any) -> tuple[str, Any]:
     return ("", label) if number else (type(label).__name__, str(label))
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,29 +1,48 @@
-"""Models as folders: a text that people can read, and tensors; no pickle."""
+"""Models as folders: a text that people can read, and tensors; no pickle.
+
+The text has the hash of the tensors, and its own: what was altered after it was written is refused.
+Hashes are no signatures. A file that somebody made on purpose can hold other numbers, but reading
+it makes objects of faircil alone, and what does not fit together is refused all the same.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from faircil import __version__
+from faircil.data.splits import hold_out
+from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
-from faircil.files import file_digest, read_json, write_json
+from faircil.files import file_digest, write_json
 from faircil.learners import LEARNERS
-from faircil.model.model import Model
-from faircil.packing import Packed, name_of, pack, unpack
+from faircil.metrics import TaskMetrics, evaluate
+from faircil.model.model import Lesson, Model, now
+from faircil.packing import Packed, name_of, pack, told, unpack
 from faircil.registry import implementation
+from faircil.runs.config import RunConfig
+from faircil.runs.state import DataShape, RunState
+from faircil.samples import group_counts
 
-FORMAT = 1
+FORMAT = 2
 CONTENT, TENSORS = "model.json", "tensors.safetensors"
 FILES = (CONTENT, TENSORS)
+SUM = "sha256"  # key of the hash of all the rest of the text
+AGAIN = "use a copy of the model, or make it again"
 
 
 def save_model(model: Model, folder: Path) -> None:
@@ -33,39 +52,54 @@ def save_model(model: Model, folder: Path) -> None:
     Files are for the owner alone: they hold sums over people, and with replay rows of them.
     """
     check_place(folder)
+    _write(_packed(model), folder)
+
+
+def _packed(model: Model) -> Packed:
+    """Return a model as tensors, and as the text of its file but for the hashes."""
     packed = pack(model)
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    content = {
+        "format": FORMAT,
+        "faircil": __version__,
+        "summary": summary_of(model),
+        "content": packed.document,
+    }
+    return replace(packed, document=content)
+
+
+def _write(packed: Packed, folder: Path) -> None:
+    new = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    with _written(folder, partial):
-        partial.mkdir(parents=True, mode=0o700)
-        save_file(packed.tensors, partial / TENSORS)
-        content = {
-            "format": FORMAT,
-            "faircil": __version__,
-            "summary": summary_of(model),
-            "tensors_sha256": file_digest(partial / TENSORS),
-            "content": packed.document,
-        }
-        write_json(partial / CONTENT, content)
+    with _written(folder, new):
+        new.mkdir(parents=True, mode=0o700)
+        save_file(packed.tensors, new / TENSORS)
+        content = packed.document | {"tensors_sha256": file_digest(new / TENSORS)}
+        write_json(new / CONTENT, content | {SUM: digest_of(content)})
         for name in FILES:
-            (partial / name).chmod(0o600)
+            (new / name).chmod(0o600)
         if folder.exists():
             folder.rename(old)
-        partial.rename(folder)
+        new.rename(folder)
         shutil.rmtree(old, ignore_errors=True)
 
 
+def digest_of(content: dict[str, Any]) -> str:
+    """Return the hash of the text of a model, however it is laid out."""
+    rest = {name: value for name, value in content.items() if name != SUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 @contextmanager
-def _written(folder: Path, partial: Path) -> Iterator[None]:
+def _written(folder: Path, new: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise StorageError(
-            f"cannot write the model {folder}: {error.strerror or error}; free space, or choose "
-            "another folder"
+            f"cannot write the model {folder}: {getattr(error, 'strerror', None) or error}; free "
+            "space, or choose another folder"
         ) from None
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def check_place(folder: Path) -> None:
@@ -87,36 +121,82 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     Raises
     ------
     DataError
-        If there is none, or it is damaged, altered, or of a newer version.
+        If there is none, or it is damaged, altered, or of another version.
     """
     if not (folder / CONTENT).is_file():
         raise DataError(
             f"there is no model in {folder}: {CONTENT} is missing; make one with `faircil fit`"
         )
-    content = read_json(folder / CONTENT)
-    version = content.get("format") if isinstance(content, dict) else None
-    if not isinstance(version, int):
-        raise DataError(f"{folder / CONTENT} is damaged: it names no format; save the model again")
-    if version > FORMAT:
-        raise DataError(
-            f"{folder} has format {version}, of faircil {content.get('faircil')}, and this faircil "
-            f"({__version__}) reads format {FORMAT}; update faircil"
-        )
-    if file_digest(folder / TENSORS) != content.get("tensors_sha256"):
-        raise DataError(
-            f"{folder / TENSORS} is not what was saved with {CONTENT}: it is damaged or altered; "
-            "save the model again"
-        )
     try:
-        tensors = load_file(folder / TENSORS)
-        model = unpack(Packed(content["content"], tensors), device=device, registered=_registered)
-    except (SafetensorError, OSError, KeyError) as error:
-        raise DataError(f"{folder} is damaged: {error}; save the model again") from None
+        content, same = _read_content(folder)
+        _check_version(content)
+        if not same:
+            raise DataError(f"{CONTENT} is not what was saved: it is damaged or altered; {AGAIN}")
+        tensors = _read_tensors(folder, content)
+        document = Packed(content.get("content"), tensors)
+        model = unpack(document, device=device, registered=_registered)
+        return _whole(model)
     except DataError as error:
         raise DataError(f"{folder}: {error}") from None
+
+
+def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
+    """Read the text of a model; the second is whether it is what was written."""
+    try:
+        content = json.loads((folder / CONTENT).read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content, content.get(SUM) == digest_of(content)
+    except OSError as error:
+        raise DataError(f"{CONTENT} cannot be read ({error.strerror}); {AGAIN}") from None
+    except (ValueError, RecursionError):  # neither JSON nor UTF-8, or nested without end
+        pass
+    raise DataError(f"{CONTENT} is damaged: it is no JSON document of a model; {AGAIN}")
+
+
+def _check_version(content: dict[str, Any]) -> None:
+    version, other = content.get("format"), f"faircil {content.get('faircil')!s:.20}"
+    if type(version) is not int:
+        raise DataError(f"{CONTENT} is damaged: it names no format; {AGAIN}")
+    if version != FORMAT:
+        advice = "update faircil" if version > FORMAT else f"fit it again, or read it with {other}"
+        raise DataError(
+            f"the model has format {version!s:.9}, of {other}, and this faircil ({__version__}) "
+            f"reads format {FORMAT}; {advice}"
+        )
+
+
+def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
+    """Read the tensors of a model, and make sure that they are those of its text."""
+    try:
+        if file_digest(folder / TENSORS) != content.get("tensors_sha256"):
+            raise DataError(
+                f"{TENSORS} is not what was saved with {CONTENT}: it is damaged or altered; {AGAIN}"
+            )
+        return load_file(folder / TENSORS)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{TENSORS} cannot be read ({told(error)}); {AGAIN}") from None
+
+
+def _whole(model: object) -> Model:
+    """Return a model; refuse one whose parts do not fit together: names, columns and net."""
     if not isinstance(model, Model):
-        raise DataError(f"{folder / CONTENT} holds no model; save the model again")
-    return model
+        raise DataError(f"{CONTENT} holds no model; {AGAIN}")
+    try:
+        summary_of(model)  # names of all groups, and all lessons
+        if model.encoder is not None and model.encoder.width != model.inputs:
+            problem = f"columns for {model.encoder.width} inputs, and {model.inputs} inputs"
+        else:
+            place = next(model.learner.net.parameters()).device
+            scores = model.learner.scores(torch.zeros(1, model.inputs, device=place))
+            problem = f"names of {len(model.labels)} classes, and {scores.shape[-1]} scores"
+            if scores.shape == (1, len(model.labels)):
+                # A class of which all rows were forgotten scores minus infinity.
+                if place.type == "meta" or not torch.isnan(scores).any():
+                    return model
+                problem = "scores that are no numbers"
+    except Exception as error:  # whatever parts that do not fit lead to
+        problem = f"parts that do not fit ({told(error)})"
+    raise DataError(f"the content is damaged: the model has {problem}; {AGAIN}")
 
 
 def _registered(name: str) -> type | None:
@@ -136,13 +216,115 @@ def summary_of(model: Model) -> dict[str, Any]:
         "inputs": model.inputs,
         "groups": [vars(group) for group in model.seen],
         "rows_kept": model.rows_kept,
-        "lessons": [
-            {"at": one.at, "rows": one.rows, "new_classes": list(one.new_classes)}
-            for one in model.lessons
-        ],
+        "lessons": [lesson_document(one) for one in model.lessons],
+        "measured": [asdict(one) for one in model.measured],
+        "notes": list(model.notes),
+    }
+
+
+def lesson_document(lesson: Lesson) -> dict[str, Any]:
+    """Return what was learned, or forgotten, at once, as JSON."""
+    return {
+        "at": lesson.at,
+        "rows": lesson.rows,
+        "new_classes": list(lesson.new_classes),
+        "seconds": lesson.seconds,
     }
 
 
 def size_of(folder: Path) -> int:
     """Return the bytes of a model's files."""
     return sum((folder / name).stat().st_size for name in FILES)
+
+
+def keep_model(
+    config: RunConfig, seed: int, stream: TaskStream, state: RunState
+) -> Callable[[Path], None]:
+    """Return what writes the final model of a run to a folder.
+
+    Parameters
+    ----------
+    config : RunConfig
+    seed : int
+    stream : TaskStream
+        Data of the run.
+    state : RunState
+        After the last task.
+
+    Raises
+    ------
+    FaircilError
+        If it cannot be kept.
+    """
+    return partial(_write, _packed(model_of_run(config, seed, stream, state)))
+
+
+def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunState) -> Model:
+    """Return the final model of a run, with the metrics that the run ended with.
+
+    See :func:`keep_model`.
+    """
+    if config.trains_encoder:
+        raise UsageError("it has a trained encoder of texts, which models cannot hold yet")
+    notes = list(stream.notes)
+    if config.text is not None and stream.encoder is None:
+        notes.append(
+            f"the model takes embeddings by the encoder '{config.text.encoder}', standardised as "
+            "the run did, and no texts"
+        )
+    metrics = state.per_task[-1]
+    if config.postprocess != "none":
+        notes.append(
+            f"the run's predictions were post-processed by {config.postprocess}; those of the "
+            "model are not"
+        )
+        metrics = _without_postprocessing(state)
+    plain = {"postprocess": "none", "epsilon": None, "held_out": 0}
+    own = None if config.own is None else replace(config.own, path="")
+    model = Model(
+        config.model_copy(update={**plain, "own": own}),
+        seed,
+        labels=list(stream.class_names),
+        values=list(stream.attribute_values),
+        encoder=stream.encoder,
+        image=stream.image,
+        inputs=DataShape.of(stream).inputs,
+        # What the run measured is in its own files, and rows that it held out are no part of it.
+        state=replace(
+            state, held_out=[], per_task=[], predictions=[], epochs=[], notes=[], probabilities=[]
+        ),
+        notes=notes,
+    )
+    model.lessons += _lessons_of_run(config, seed, stream, state, model)
+    model.remember(metrics, len(state.predictions[-1].y_true), "test rows of its run")
+    return model
+
+
+def _lessons_of_run(
+    config: RunConfig, seed: int, stream: TaskStream, state: RunState, model: Model
+) -> Iterator[Lesson]:
+    """Yield a lesson for every task; all are dated by the end of the run."""
+    for number, task in enumerate(stream.tasks, start=1):
+        epochs = [epoch for epoch in state.epochs if epoch.task == number]
+        spent = replace(state, epochs=epochs).seconds()
+        train, _ = hold_out(task.train, config.held_out, seed)
+        yield Lesson(
+            at=now(),
+            rows=len(train),
+            new_classes=tuple(stream.class_names[label] for label in task.classes),
+            groups=tuple(model.groups_of(group_counts(train))),
+            seconds=spent.gradient + spent.lp + spent.train,
+            passed=epochs[-1].passed,
+        )
+
+
+def _without_postprocessing(state: RunState) -> TaskMetrics:
+    """Return the metrics after the last task of what the net itself predicts."""
+    last, found = state.predictions[-1], state.probabilities[-1]
+    return evaluate(
+        last.y_true,
+        found.classes[np.argmax(found.test, axis=1)],
+        task=last.task,
+        sensitive=last.sensitive,
+        favoured=state.learner.measure.favoured,
+    )

@@ -2,121 +2,198 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from faircil.data.encode import Coded
+from faircil.cache import EmbeddingProgress
+from faircil.data.encode import Coded, mark_mistakes, marked_test
 from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
+from faircil.data.stream import Integers, RowEncoder
 from faircil.data.tables import PATH, read_table
-from faircil.errors import UsageError, raise_all, unknown_name
-from faircil.media import ItemEncoder, MediaOptions, Progress, fit_items
+from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
+from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Lesson, Model
 from faircil.results.record import EpochRecord
+from faircil.runs.config import RunConfig
 
-Listener = Callable[[EpochRecord], None]
+Mask = NDArray[np.bool_]
+ARRAY = "x"  # of an archive of inputs as they are
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`.
+
+    Of each row, ``x`` has so many ``copies`` one after the other; all of them are taken.
+    """
+
+    x: Floats32
+    labels: list[Hashable]
+    values: list[str | None] | None
+    copies: int = 1
+
+    @classmethod
+    def of(cls, x: Floats32, own: OwnTable) -> TableRows:
+        """Return the rows of a table with these inputs."""
+        return cls(x, _names(own.y), None if own.z is None else _names(own.z))
+
+    def take(
+        self, rows: Mask | Integers
+    ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
+        """Return inputs, classes and attribute values of some rows."""
+        width = self.x.shape[1]
+        x = self.x.reshape(len(self.labels), self.copies, width)[rows]
+        chosen = np.repeat(np.arange(len(self.labels))[rows], self.copies)
+        values = None if self.values is None else [self.values[row] for row in chosen]
+        return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
+
+
+class Watcher(Protocol):
+    """Receives the progress of a model that learns."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Take note of how many texts or images are embedded."""
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Take note that a candidate is tried, in which of how many runs."""
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Take note that so many lessons begin."""
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Take note of an epoch."""
+
+
+class Unwatched:
+    """Takes note of nothing."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Ignore the embedding."""
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Ignore the candidate."""
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Ignore the lessons."""
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Ignore the epoch."""
+
+
+UNWATCHED = Unwatched()
 
 
 def fit_table(
     spec: OwnData,
     wish: Wish,
     *,
+    hold_out: bool = False,
     seed: int = 0,
     device: str = "cpu",
-    listener: Listener = lambda _: None,
-    progress: Progress = lambda _: None,
+    watcher: Watcher = UNWATCHED,
 ) -> Model:
     """Make a model of the rows of a table.
 
     Parameters
     ----------
     spec : OwnData
-        With tasks, they are learned one after the other; else all rows at once.
+        With tasks, they are learned one after the other; else all rows at once. Rows that its test
+        column marks are not learned; the model is measured on them.
     wish : Wish
+    hold_out : bool
+        Whether ``spec.test_share`` of each group is held out instead, where it has no test column.
     seed : int
     device : str
-    listener : callable
-        Called after every epoch.
-    progress : callable
-        Receives the progress of embedding texts or images.
+    watcher : Watcher
     """
     roles = replace(spec, path="")
-    media = None if spec.items is None else wish.media(roles)  # mistakes, before anything is read
+    media = wish.media(roles)
     own = read_own(spec)
-    parts = _lessons(own, one_after_another=spec.tasks is not None)
-    encoder, x = _fitted(spec, media, own, parts[0], device, progress)
-    labels = _names(own.y)
-    values = None if own.z is None else _names(own.z)
-    image = encoder.image if isinstance(encoder, ItemEncoder) else None
-    config, notes = choose_config(wish, roles, x, labels, values, device, image)
-    notes += [*own.notes, *encoder.notes]
-    model = Model(config, seed, encoder=encoder, image=image, notes=notes)
-    if isinstance(encoder, ItemEncoder) and encoder.copies > 1:
-        model.notes.append(f"each image counts {encoder.copies} times, with its changed copies")
-        x = encoder.inputs(own.table, spec.path, augmented=True, device=device, progress=progress)
+    measured = hold_out or spec.test_column is not None
+    test = own.test_rows(spec, seed) if measured else np.zeros(len(own.table), dtype=bool)
+    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
+    encoder: TableEncoder | ItemEncoder
+    image, notes = None, list(own.notes)
+    if media is None:
+        features = own.table[spec.without_role(own.table)]
+        encoder = fit_encoder(features, np.flatnonzero(~test), parts[0])
+        every = TableRows.of(encoder.inputs(features), own)
+    else:
+        notes += item_notes(spec, own.table)
+        encoder, x = fit_items(
+            own.table[spec.items],
+            spec.path,
+            media,
+            parts[0],
+            device=device,
+            progress=watcher.embedding,
+        )
+        image, every = encoder.image, TableRows.of(x, own)
+    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying, image)
+    learned = _with_copies(encoder, every, own, spec.path, watcher, device)
+    model = Model(
+        chosen.config,
+        seed,
+        encoder=encoder,
+        image=image,
+        measured=chosen.measured,
+        notes=[*chosen.notes, *notes, *encoder.notes],
+    )
+    watcher.start(model.config, len(parts))
     for rows in parts:
-        model.learn(*_copied(encoder, x, labels, values, rows), device=device, listener=listener)
+        model.learn(*learned.take(rows), device=device, listener=watcher)
+    if measured:
+        model.measure(*every.take(test), on="rows held out of fitting")
     return model
 
 
-def _fitted(
-    spec: OwnData,
-    media: MediaOptions | None,
+def _with_copies(
+    encoder: RowEncoder,
+    every: TableRows,
     own: OwnTable,
-    first: Any,
-    device: str,
-    progress: Progress,
-) -> tuple[TableEncoder | ItemEncoder, Floats32]:
-    """Decide how rows become inputs; return that, and the inputs of all rows."""
-    if media is not None:
-        column = own.table[spec.items]
-        encoder, x = fit_items(column, spec.path, media, first, device=device, progress=progress)
-        told = (*item_notes(spec, own.table), *encoder.notes)
-        return replace(encoder, notes=told), x
-    features = own.table[spec.without_role(own.table)]
-    fitted = fit_encoder(features, np.arange(len(features)), first)
-    return fitted, fitted.inputs(features)
+    path: str | Path,
+    watcher: Watcher,
+    device: str = "cpu",
+) -> TableRows:
+    """Return rows with further copies of each image, if there are any, for learning."""
+    if not isinstance(encoder, ItemEncoder) or encoder.copies == 1:
+        return every
+    x = encoder.inputs(own.table, path, augmented=True, device=device, progress=watcher.embedding)
+    return replace(every, x=x, copies=encoder.copies)
 
 
-def _copied(
-    encoder: Any,
-    x: Floats32,
-    labels: Sequence[Hashable],
-    values: Sequence[str | None] | None,
-    rows: Any,
-) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
-    """Return inputs, classes and attribute values of some rows, with all copies of each."""
-    copies = getattr(encoder, "copies", 1)
-    order = np.repeat(rows, copies)
-    inputs = np.repeat(np.asarray(rows) * copies, copies) + np.tile(np.arange(copies), len(rows))
-    theirs = None if values is None else [values[row] for row in order]
-    return x[inputs], [labels[row] for row in order], theirs
+def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
+    """Let a model learn the rows of another table; its classes may be new.
 
-
-def update_table(
-    model: Model,
-    path: Path,
-    *,
-    listener: Listener = lambda _: None,
-    progress: Progress = lambda _: None,
-) -> Lesson:
-    """Let a model learn the rows of another table; its classes may be new."""
-    rows, notes = _rows(model, path, progress)
-    lesson = model.learn(*rows, listener=listener)
+    Rows that the test column of the model marks, if the table has it, are not learned; the model is
+    measured on them.
+    """
+    every, learned, test, notes = _rows(model, path, watcher)
+    known = {*model.labels, *every.take(~test)[1]}
+    new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
+    if test.all() or new:
+        what = f"class(es) {shortened(new)}" if new else "any class"
+        raise DataError(f"no row of {what} is left to learn: all are marked for the test")
+    watcher.start(model.config, 1)
+    lesson = model.learn(*learned.take(~test), listener=watcher)
     model.notes += notes
+    if test.any():
+        model.measure(*every.take(test), on="rows held out of an update")
     return lesson
 
 
-def forget_table(model: Model, path: Path, *, progress: Progress = lambda _: None) -> Lesson:
+def forget_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
     """Let a model forget the rows of a table, which it has learned before."""
-    rows, _ = _rows(model, path, progress)
-    return model.forget(*rows)
+    _, learned, test, _ = _rows(model, path, watcher)
+    return model.forget(*learned.take(~test))
 
 
 def predict_table(
@@ -125,7 +202,7 @@ def predict_table(
     keep: Sequence[str] = (),
     *,
     probabilities: bool = False,
-    progress: Progress = lambda _: None,
+    watcher: Watcher = UNWATCHED,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Predict the rows of a table; neither class nor sensitive attribute is needed.
 
@@ -137,8 +214,7 @@ def predict_table(
         Columns to keep beside the predictions.
     probabilities : bool
         Whether the probability of every class is wanted, not only of the predicted one.
-    progress : callable
-        Receives the progress of embedding texts or images.
+    watcher : Watcher
 
     Returns
     -------
@@ -147,14 +223,14 @@ def predict_table(
         ``prediction`` and ``probability``.
     notes : list of str
     """
-    table, encoder = read_table(path), _encoder(model)
-    if isinstance(encoder, ItemEncoder) and encoder.images:
-        if path.is_dir():  # its images are those that are meant, whatever the column was called
-            table = table.rename(columns={PATH: encoder.column})
-        keep = list(dict.fromkeys([encoder.column, *keep]))
-    notes = encoder.check(table)
+    table = read_table(path)
     raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
-    found = model.probabilities(_inputs(encoder, table, path, progress))
+    if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
+        if path.is_dir():  # its images are those that are meant, whatever the column was called
+            table = table.rename(columns={PATH: model.encoder.column})
+        keep = list(dict.fromkeys([model.encoder.column, *keep]))
+    inputs, notes = _inputs(model, table, path, watcher)
+    found = model.probabilities(inputs)
     best = found.argmax(axis=1)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
     columns |= {name: table[name].to_numpy() for name in keep}
@@ -166,40 +242,56 @@ def predict_table(
 
 
 def _rows(
-    model: Model, path: Path, progress: Progress
-) -> tuple[tuple[Floats32, list[Hashable], Any], list[str]]:
-    """Read rows as a model learns them: inputs, classes and attribute values; and notes."""
+    model: Model, path: Path, watcher: Watcher
+) -> tuple[TableRows, TableRows, Mask, list[str]]:
+    """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
     spec = model.config.own
-    encoder = _encoder(model)
-    assert spec is not None
+    if spec is None or model.encoder is None:
+        raise UsageError(
+            f"this model was made of {_source(model)}, so it knows no column of classes; in "
+            "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
+            "`forget(X, y)`"
+        )
     own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
-    notes = encoder.check(own.table)
-    values = None if own.z is None else _names(own.z)
-    x = _inputs(encoder, own.table, path, progress, augmented=True)
-    rows = _copied(encoder, x, _names(own.y), values, np.arange(len(own.table)))
-    return rows, [*own.notes, *notes]
+    x, notes = _inputs(model, own.table, path, watcher)
+    test = np.zeros(len(x), dtype=bool)
+    if spec.test_column in own.table:
+        raise_all(mark_mistakes(own.table[spec.test_column], new_rows=True), DataError)
+        test = marked_test(own.table[spec.test_column])
+    every = TableRows.of(x, own)
+    learned = _with_copies(model.encoder, every, own, path, watcher)
+    return every, learned, test, [*own.notes, *notes]
 
 
 def _inputs(
-    encoder: TableEncoder | ItemEncoder,
-    table: pd.DataFrame,
-    path: Path,
-    progress: Progress,
-    *,
-    augmented: bool = False,
-) -> Floats32:
-    if isinstance(encoder, ItemEncoder):
-        return encoder.inputs(table, path, augmented=augmented, progress=progress)
-    return encoder.inputs(table)
+    model: Model, table: pd.DataFrame, path: Path, watcher: Watcher
+) -> tuple[Floats32, list[str]]:
+    """Return the inputs of rows, (n, inputs), and notes on them.
 
-
-def _encoder(model: Model) -> TableEncoder | ItemEncoder:
-    if model.encoder is None:
+    A model that was made of no table takes an array of an archive as it is.
+    """
+    if model.encoder is not None:
+        notes = model.encoder.check(table)
+        if isinstance(model.encoder, ItemEncoder):
+            return model.encoder.inputs(table, path, progress=watcher.embedding), notes
+        return model.encoder.inputs(table), notes
+    columns = [f"{ARRAY}_{number}" for number in range(model.inputs)]
+    if not set(columns) <= set(table.columns):
         raise UsageError(
-            "this model was made of arrays, so it does not know the columns of a table; use it "
-            "in Python: `FairIncrementalClassifier.load(folder).predict(X)`"
+            f"this model was made of {_source(model)}, so it knows no columns of a table; give an "
+            f".npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had them, "
+            "or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
         )
-    return model.encoder
+    try:
+        return table[columns].to_numpy(np.float32), []
+    except ValueError as error:
+        raise DataError(f"the array `{ARRAY}` is no array of numbers ({error})") from None
+
+
+def _source(model: Model) -> str:
+    """Say what a model without columns was made of."""
+    kind = "embeddings of texts" if model.config.text else "arrays"
+    return f"{kind} of '{model.config.dataset}'" if model.config.dataset else kind
 
 
 def _lessons(own: OwnTable, *, one_after_another: bool) -> list[Any]:

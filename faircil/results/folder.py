@@ -3,7 +3,9 @@
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
 (the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
 ``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these. A run on
-validation data has no predictions.
+validation data has no predictions. ``model``, where it is kept, is the final model. It is not among
+the checksums: it may go on learning, or be removed, and the run is what it was; its own files check
+each other.
 A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
 """
 
@@ -14,7 +16,7 @@ import json
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -253,6 +255,11 @@ def seed_folder(folder: Path, seed: int) -> Path:
     return folder / f"seed-{seed}"
 
 
+def model_folder(run: Path) -> Path:
+    """Return where the final model of the run in a folder is, if it was kept."""
+    return run / "model"
+
+
 def seed_folders(folder: Path) -> dict[int, Path]:
     """Return what is at the places of runs in a folder, by seed in order."""
     paths = {path.name.removeprefix("seed-"): path for path in folder.glob("seed-*")}
@@ -261,7 +268,11 @@ def seed_folders(folder: Path) -> dict[int, Path]:
 
 
 def write_run(
-    folder: Path, result: RunResult, environment: Mapping[str, Any], code: str = ""
+    folder: Path,
+    result: RunResult,
+    environment: Mapping[str, Any],
+    code: str = "",
+    write_model: Callable[[Path], None] | None = None,
 ) -> RunSummary:
     """Write a run as ``folder``; a run that is there already goes once the new one is complete.
 
@@ -273,6 +284,8 @@ def write_run(
         Where the run was made, see :func:`faircil.results.record.environment`.
     code : str
         Hash of the code that made it; a run without one is never reused.
+    write_model : callable, optional
+        Writes the final model to the folder that it is given.
 
     Raises
     ------
@@ -293,6 +306,8 @@ def write_run(
         if result.config["evaluate_on"] == "test":  # of a trial, nobody needs them
             _write_predictions(partial, result)
         write_checksums(partial)
+        if write_model is not None:
+            write_model(model_folder(partial))
         _put_in_place(partial, folder)
     except OSError as error:
         raise StorageError(

@@ -170,7 +170,10 @@ def load_stream(
     the device, with calls of ``progress``.
     """
     stream, media = read_stream(config, seed), config.settings.media
-    return stream if media is None else encoded(stream, media, device=device, progress=progress)
+    if media is None:
+        return stream
+    column = None if config.own is None else config.own.items
+    return encoded(stream, media, column=column, device=device, progress=progress)
 
 
 def embed_images_of(

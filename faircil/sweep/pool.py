@@ -28,7 +28,7 @@ from faircil.runs.config import RunConfig, code_digest, pieces_of
 from faircil.runs.state import load_stream
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
-from faircil.sweep.work import Outcome, Unwatched, Watch, Watcher, Work, make_run
+from faircil.sweep.work import Keep, Outcome, Unwatched, Watch, Watcher, Work, make_run
 
 MOST = 2
 CHANGED = "the code has changed since the sweep began; start it again"
@@ -101,6 +101,8 @@ class Place:
         What the user typed; if not given, the ``faircil run`` of each run.
     pieces : mapping
         Registered pieces that a process begins with, see :func:`sent_pieces`.
+    keep : callable, optional
+        Keeps the final models of runs, see :func:`faircil.sweep.work.make_run`.
     """
 
     store: Store
@@ -109,6 +111,7 @@ class Place:
     replace: bool = True
     command: str | None = None
     pieces: Sent = field(default_factory=dict)
+    keep: Keep | None = None
 
 
 def sent_pieces(works: Iterable[Work]) -> Sent:
@@ -209,6 +212,7 @@ def _make(work: Work, place: Place, streams: Streams, watch: Watch) -> Outcome:
             device=device,
             load=watch.loading(streams, device),
             watcher=watch,
+            keep=place.keep,
         )
     except DivergedError as error:
         place.store.note_divergence(work, str(error))

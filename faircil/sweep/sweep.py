@@ -13,7 +13,7 @@ from faircil.errors import FaircilError, StorageError
 from faircil.results.folder import check_replaceable, seed_folder
 from faircil.sweep.pool import Crew, Listener, Place, Waiting, make_here, share_work
 from faircil.sweep.store import ROOT, Store
-from faircil.sweep.work import Outcome, Watcher, Work, effort, suits_gpu
+from faircil.sweep.work import Keep, Outcome, Watcher, Work, effort, suits_gpu
 
 NOT_MADE = "not run: no finished run of it is there"
 Finish = Callable[[Sequence[Work]], list[Outcome]]
@@ -47,6 +47,9 @@ class SweepOptions:
         Where ``jobs`` compute.
     command : str or None
         What the user typed; if not given, the ``faircil run`` of each run.
+    keep : callable or None
+        Keeps the final model of every run that is made, see :func:`faircil.sweep.work.make_run`.
+        Models are large, and the runs of a sweep are many: none by default.
     """
 
     root: Path = ROOT
@@ -59,6 +62,7 @@ class SweepOptions:
     replace: bool = True
     device: str = "cpu"
     command: str | None = None
+    keep: Keep | None = None
 
     @property
     def store(self) -> Store:
@@ -67,7 +71,7 @@ class SweepOptions:
 
     def place(self, device: str) -> Place:
         """Return where runs are kept and computed."""
-        return Place(self.store, device, self.again, self.replace, self.command)
+        return Place(self.store, device, self.again, self.replace, self.command, keep=self.keep)
 
 
 def finish(

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,8 +24,12 @@ from faircil.results.folder import seed_folder, write_run
 from faircil.results.record import RunSummary, environment, identity
 from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.experiment import Event, run
+from faircil.runs.state import RunState, start_run
 
 Load = Callable[[RunConfig, int], TaskStream]
+# Takes configuration, seed, data and final state of a run, and returns what writes its model.
+Keep = Callable[[RunConfig, int, TaskStream, RunState], Callable[[Path], None]]
+NO_MODEL = "no model is kept"  # how the note begins that says why
 
 
 class Watcher(Protocol):
@@ -211,6 +215,7 @@ def make_run(
     device: torch.device,
     load: Load,
     watcher: Watcher,
+    keep: Keep | None = None,
 ) -> RunSummary:
     """Make a run and write it to the folder of its configuration.
 
@@ -225,14 +230,25 @@ def make_run(
     load : callable
         Loads the stream.
     watcher : Watcher
+    keep : callable, optional
+        Keeps the final model in the folder of the run; not kept by default. A model that cannot be
+        kept is a note of the run.
     """
+    config, seed = work.config, work.seed
+    write_model = None
     with enough_memory():
-        stream = load(work.config, work.seed)
+        stream = load(config, seed)
         claim(folder)
-        watcher.start(work.seed, len(stream.tasks))
-        result = run(work.config, work.seed, stream=stream, device=device, listener=watcher)
+        watcher.start(seed, len(stream.tasks))
+        state = start_run(config, seed, stream, device)
+        result = run(config, seed, stream=stream, device=device, listener=watcher, state=state)
+        if keep is not None:
+            try:
+                write_model = keep(config, seed, stream, state)
+            except FaircilError as error:
+                result = replace(result, notes=(*result.notes, f"{NO_MODEL}: {error}"))
     made_on = environment(command, str(device), work.code)
-    return write_run(seed_folder(folder, work.seed), result, made_on, work.code)
+    return write_run(seed_folder(folder, seed), result, made_on, work.code, write_model)
 
 
 # Training samples; only the proportions matter.

@@ -81,6 +81,9 @@ CANDIDATES = (
     Candidate("a new net on the buffer", "gdumb"),
 )
 Maker = Callable[[Candidate, Part], RunConfig]
+Trying = Callable[
+    [str, int, int], None
+]  # takes the name of a candidate, and which of how many runs
 
 
 def last_pass(run: RunSummary) -> PassRecord | None:
@@ -137,6 +140,12 @@ class Choice:
     rows: int
     objective: Objective
     reason: str
+
+    @property
+    def best(self) -> Tried:
+        """The candidate that was best on held-out rows; the chosen one may differ in weights."""
+        known = [one for one in self.tried if one.accuracy is not None]
+        return max(known, key=lambda one: _score(one, self.objective))
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,12 @@ def choose(make: Maker, finish: Finish) -> Choice:
     return decide(make, trials, finish(trials.works))
 
 
-def choose_in_memory(make: Maker, stream: TaskStream, device: torch.device | str = "cpu") -> Choice:
+def choose_in_memory(
+    make: Maker,
+    stream: TaskStream,
+    device: torch.device | str = "cpu",
+    trying: Trying = lambda *_: None,
+) -> Choice:
     """Choose a method for a stream in memory; nothing is written.
 
     Parameters
@@ -210,10 +224,14 @@ def choose_in_memory(make: Maker, stream: TaskStream, device: torch.device | str
         Held-out training rows take the place of its test rows.
     device : torch.device or str
         Where candidates learn.
+    trying : callable
+        Called before each run.
     """
     trials = trials_on(make, validation_stream(stream, SEED), ENOUGH_TO_FIT)
     outcomes, last = [], {}
-    for work in trials.works:
+    for number, work in enumerate(trials.works):
+        name = trials.candidates[number // len(trials.seeds)].name
+        trying(name, number + 1, len(trials.works))
         held_out = validation_stream(stream, work.seed)
         try:
             result = run(work.config, work.seed, stream=held_out, device=device)

@@ -79,7 +79,7 @@ def test_a_table_of_paths_with_an_attribute_and_copies(
     outcome = cli(*FIT, *data, *settings, "width=40", "augment=flip")
     assert outcome.code == 0, outcome.err
     assert "learned 24 rows" in outcome.err
-    assert "each image counts 2 times" in outcome.err
+    assert "each image is learned 2 times" in outcome.err
     assert "images named in several rows" in outcome.err
     assert "columns left out, since the image is the only input: id" in outcome.err
     assert cli("predict", "model", "--data", table, "--keep", "id", "-o", "out.csv").code == 0
@@ -225,3 +225,30 @@ def test_texts_have_models_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mon
     assert "bio" not in found[0]  # long texts are not repeated
     write_tiny_encoder(tmp_path / "encoder", seed=1)
     assert "the model was fitted with encoder" in cli("update", "model", "--data", table).err
+
+
+def test_the_model_of_a_run_takes_images_and_goes_on(
+    cli: Cli, tmp_path: Path, settings: list[str]
+) -> None:
+    write_images(tmp_path / "photos", names=("red", "green"))
+    run = ("run", "--images", "photos", "--method", "moments", "-o", "runs", *settings, "width=40")
+    assert cli(*run, "augment=flip").code == 0
+    model = "runs/seed-0/model"
+    write_images(tmp_path / "more", names=("blue",))
+    outcome = cli("update", model, "--images", "more")
+    assert outcome.code == 0, outcome.err
+    assert "learned 12 rows" in outcome.err  # six images and their copies
+    assert cli("predict", model, "--images", "photos", "-o", "out.csv").code == 0
+    found = rows_of("out.csv")
+    assert sum(row["path"].startswith(row["prediction"]) for row in found) > 9
+
+
+def test_held_out_images_are_measured_without_copies(
+    cli: Cli, tmp_path: Path, settings: list[str]
+) -> None:
+    write_images(tmp_path / "photos")
+    held_out = ("--holdout", "0.34")
+    outcome = cli(*FIT, "--images", "photos", *held_out, *settings, "width=40", "augment=flip")
+    assert outcome.code == 0, outcome.err
+    assert "learned 24 rows" in outcome.err
+    assert "on 6 rows held out of fitting" in outcome.err

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli_outcome import Cli, WriteTable
@@ -116,3 +118,156 @@ def test_rows_without_an_attribute_are_people_of_an_unknown_group(
     groups = json.loads(cli("show", "model", "--json").out)["groups"]
     assert [group["rows"] for group in groups if group["value"] is None] == [60]
     assert cli(*FIT, "--data", gaps, "-o", "less", "--drop-missing").code == 0
+
+
+RUN = ("run", "--label", "job", "--sensitive", "sex", "--method", "moments", "--set", "width=40")
+
+
+def test_a_run_keeps_a_model_that_predicts_learns_and_forgets(
+    cli: Cli, write_table: WriteTable
+) -> None:
+    known = write_table("known.csv", lambda row: row if row["job"] != "z" else None)
+    outcome = cli(*RUN, "--data", known, "-o", "runs", "--json")
+    assert outcome.code == 0, outcome.err
+    assert "model of seed 0: 0.1 MB in runs/seed-0/model" in outcome.err
+    (run,) = json.loads(outcome.out)["runs"]
+    assert run["model"] == "runs/seed-0/model"
+    shown = json.loads(cli("show", run["model"], "--json").out)
+    (measured,) = shown["measured"]
+    assert measured["on"] == "test rows of its run"
+    assert measured["metrics"]["eo_gap"] == run["per_task"][-1]["eo_gap"]
+    assert [g["accuracy"] for g in measured["groups"]] == [g["accuracy"] for g in run["groups"]]
+    assert "known.csv" not in Path("runs/seed-0/model/model.json").read_text()
+    assert cli("predict", run["model"], "--data", known, "-o", "out.csv").code == 0
+    truth = [row["job"] for row in rows_of(known)]
+    right = [row["prediction"] == job for row, job in zip(rows_of("out.csv"), truth, strict=True)]
+    assert sum(right) / len(right) > 0.6
+    new = write_table("new.csv", lambda row: row if row["job"] == "z" else None)
+    assert "new classes: z" in cli("update", run["model"], "--data", new).err
+    assert "not measured since it learned or forgot 60 more rows" in cli("show", run["model"]).err
+    assert "60 rows forgotten" in cli("forget", run["model"], "--data", new).err
+    # The run is the same, whatever becomes of its model.
+    assert "not run again: seed 0" in cli(*RUN, "--data", known, "-o", "runs").err
+    assert cli("compare", "runs").code == 0
+    shutil.rmtree(run["model"])
+    again = cli(*RUN, "--data", known, "-o", "runs", "--json")
+    assert "model of seed 0: none is kept; run it again with --force" in again.err
+    assert json.loads(again.out)["runs"][0]["model"] is None
+    assert cli(*RUN, "--data", known, "-o", "runs", "--force").code == 0
+    assert Path(run["model"]).is_dir()
+
+
+def test_runs_keep_no_models_where_nobody_needs_them(cli: Cli, write_table: WriteTable) -> None:
+    data = ("--data", write_table())
+    assert "MB" not in cli(*RUN, *data, "-o", "less", "--no-model").err
+    assert cli(*RUN, *data, "-o", "trial", "--evaluate-on", "validation").code == 0
+    assert not list(Path().rglob("model.json"))
+    # The same run, found again by one that would have kept a model.
+    assert "not run again: seed 0" in cli(*RUN, *data, "-o", "less").err
+
+
+def test_models_of_datasets_take_arrays(cli: Cli, write_table: WriteTable) -> None:
+    assert (
+        cli("run", "--dataset", "toy", "--method", "er", "--set", "epochs=1", "-o", "r").code == 0
+    )
+    model = "r/seed-0/model"
+    refused = cli("predict", model, "--data", write_table(), "-o", "out.csv")
+    assert refused.code == 2
+    assert "an .npz file with an array `x` of shape (n, 2)" in refused.err
+    refused = cli("update", model, "--data", write_table())
+    assert "made of arrays of 'toy'" in refused.err
+    assert "partial_fit" in refused.err
+    np.savez("rows.npz", x=np.zeros((3, 2), dtype=np.float32))
+    outcome = cli("predict", model, "--data", "rows.npz", "-o", "out.csv", "--json")
+    assert outcome.code == 0, outcome.err
+    assert sum(json.loads(outcome.out)["predicted"].values()) == 3
+
+
+def test_rows_that_are_held_out_measure_the_model(cli: Cli, write_table: WriteTable) -> None:
+    outcome = cli(*FIT, "--data", write_table(), "-o", "model", "--holdout", "0.25", "--json")
+    assert outcome.code == 0, outcome.err
+    assert "on 64 rows held out of fitting: accuracy ." in outcome.err
+    document = json.loads(outcome.out)
+    assert document.keys() == {"model", "bytes", "lesson", "notes", "summary"}
+    assert document["lesson"]["rows"] == 176
+    (measured,) = document["summary"]["measured"]
+    assert measured["rows"] == sum(group["n"] for group in measured["groups"]) == 64
+    assert measured["lessons"] == 1
+    shown = cli("show", "model")
+    assert "How fair it was when measured" in shown.out
+    assert "measured on" in shown.out
+    assert "not measured" not in shown.err
+    # What the model would have learned of these rows is not in it: they cannot be forgotten.
+    assert (
+        "64 of 240 rows to remove were not added"
+        in cli("forget", "model", "--data", "people.csv").err
+    )
+    marked = write_table("marked.csv", lambda row: row | {"test": int(row["id"]) % 8 < 4})  # type: ignore[call-overload]
+    fit = ("fit", "--method", "moments", "--set", "width=40", "--label", "job", "-o", "marked")
+    assert cli(*fit, "--data", marked, "--test-column", "test").code == 0
+    summary = json.loads(cli("show", "marked", "--json").out)
+    assert summary["measured"][0]["rows"] == 120
+    assert sum(group["rows"] for group in summary["groups"]) == 120
+    # Marks count in an update as well.
+    for name in ("update", "forget"):
+        document = json.loads(cli(name, "marked", "--data", marked, "--json").out)
+        assert abs(document["lesson"]["rows"]) == 120
+    assert [one["rows"] for one in document["summary"]["measured"]] == [120, 120]
+    none = write_table("none.csv", lambda row: row | {"test": 0})
+    assert "learned 240 rows" in cli("update", "marked", "--data", none).err
+    every = write_table("all.csv", lambda row: row | {"test": 1})
+    assert "left to learn: all are marked" in cli("update", "marked", "--data", every).err
+
+
+def test_a_model_that_nobody_measured_says_so(cli: Cli, model: str) -> None:
+    assert "the model is not measured" in cli("show", model).err
+    assert json.loads(cli("show", model, "--json").out)["measured"] == []
+
+
+def test_documents_of_all_commands(cli: Cli, write_table: WriteTable, model: str) -> None:
+    new = write_table("new.csv", lambda row: row if row["job"] == "z" else None)
+    for command, rows in (("update", 60), ("forget", -60)):
+        outcome = cli(command, model, "--data", new, "--json", "--quiet")
+        assert outcome.err == ""
+        document = json.loads(outcome.out)
+        assert document.keys() == {"model", "bytes", "lesson", "notes", "summary"}
+        assert document["lesson"].keys() == {"at", "rows", "new_classes", "seconds"}
+        assert document["lesson"]["rows"] == rows
+    outcome = cli("predict", model, "--data", new, "-o", "out.csv", "--json", "--quiet")
+    document = json.loads(outcome.out)
+    assert document.keys() == {"model", "out", "rows", "predicted", "notes"}
+    assert document["predicted"].keys() == set("wxyz")
+    assert document["predicted"]["z"] == 0
+    shown = json.loads(cli("show", model, "--json").out)
+    assert shown["bytes"] == sum(path.stat().st_size for path in Path(model).iterdir())
+
+
+def test_all_mistakes_of_a_fit_at_once(cli: Cli, write_table: WriteTable) -> None:
+    fit = ("fit", "--data", write_table(), "--label", "job", "-o", ".", "--measure", "eoo")
+    outcome = cli(*fit, "--set", "gamma=3", "nosuch=1", "--weighting", "fsw", "--device", "tpu")
+    assert outcome.code == 2
+    for said in (
+        "other files",
+        "unknown measure 'eoo'",
+        "has no setting 'gamma'",
+        "unknown setting 'nosuch'",
+        "--weighting is for a method that you choose; name one with --method",
+        "tpu",
+    ):
+        assert said in outcome.err
+    assert "--holdout: for your own data" in cli("fit", "--holdout", "0.2", "-o", "m").err
+    outcome = cli(*FIT, "--data", "people.csv", "-o", "m", "--holdout", "2")
+    assert "--holdout is 2.0, expected a number between 0 and 1" in outcome.err
+
+
+def test_altered_models_are_refused_by_every_command(
+    cli: Cli, write_table: WriteTable, model: str
+) -> None:
+    path = Path(model, "model.json")
+    path.write_text(path.read_text().replace('"seed"', '"sead"'))
+    people = ("--data", write_table())
+    for command in (("show",), ("predict", "-o", "o.csv", *people), ("update", *people)):
+        outcome = cli(command[0], model, *command[1:])
+        assert outcome.code == 1
+        assert outcome.err.count("\n") == 1
+        assert "model.json is not what was saved: it is damaged or altered" in outcome.err

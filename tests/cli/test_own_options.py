@@ -32,4 +32,4 @@ def test_options_become_roles(arguments: list[str], own: OwnData | None) -> None
 
 
 def test_a_text_column_is_for_own_data() -> None:
-    assert read("--text", "bio") == (None, ["--text: for your own data, given with --data FILE"])
+    assert read("--text", "bio") == (None, ["`text`: for your own data, given with --data FILE"])

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.progress import TextColumn
 
 import faircil.cli.progress
-from cli_outcome import Cli
+from cli_outcome import Cli, WriteTable
 from faircil.cache import EmbeddingProgress
-from faircil.cli.progress import Bars, DetailedProgress, Lines, reporting
+from faircil.cli.progress import Bars, DetailedProgress, LessonBar, Lines, reporting
 from faircil.metrics import TaskMetrics, evaluate
+from faircil.moments import PassRecord
 from faircil.results.record import EpochRecord, WeightRecord
 from faircil.runs.config import resolve
 
@@ -124,3 +125,50 @@ def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         report(FIRST)
         report(metrics())
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_bar_of_a_model_shows_candidates_then_epochs() -> None:
+    console, file = terminal()
+    with DetailedProgress(TextColumn("{task.description}"), console=console) as progress:
+        bar = LessonBar(progress)
+        assert progress.tasks[0].total is None
+        bar.trying("moments", 2, 6)
+        assert (progress.tasks[0].completed, progress.tasks[0].total) == (1, 6)
+        progress.refresh()
+        bar.start(CONFIG, lessons=2)
+        bar(replace(FIRST, task=4))  # a model that had three lessons before
+        bar(replace(LATER, task=5))
+        assert (progress.tasks[0].completed, progress.tasks[0].total) == (2, 4)
+    text = plain(file.getvalue())
+    assert "choosing the method" in text
+    assert "trying moments, run 2 of 6" in text
+    assert "fsw lesson 2/2 epoch 2/2" in text
+
+
+def test_the_bar_of_a_method_that_learns_in_one_pass() -> None:
+    console, file = terminal()
+    with DetailedProgress(TextColumn("{task.description}"), console=console) as progress:
+        bar = LessonBar(progress)
+        bar.start(resolve(dataset="toy", method="moments"), lessons=1)
+        bar(FIRST)  # of a net whose activations are features
+        assert progress.tasks[0].completed == 0
+        bar(replace(FIRST, passed=PassRecord(0.0, 0.0, 1, 1.0, 1.0, ())))
+        assert (progress.tasks[0].completed, progress.tasks[0].total) == (1, 1)
+    assert "moments lesson 1/1" in plain(file.getvalue())
+
+
+def test_models_show_a_bar_on_a_terminal_and_a_line_elsewhere(
+    cli: Cli, write_table: WriteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = ("fit", "--data", write_table(), "--label", "job", "--method", "er", "-o", "model")
+    small = ("--set", "epochs=1", "hidden=8")
+    outcome = cli(*fit, *small)
+    assert outcome.err.splitlines()[0] == "learning people.csv"
+    assert "epoch" not in outcome.err
+    assert cli(*fit, *small, "--quiet").err == ""
+    console, file = terminal()
+    monkeypatch.setattr(faircil.cli.progress, "make_console", lambda stderr: console)
+    assert "learning" not in cli(*fit, *small).err
+    assert "er lesson 1/1 epoch 1/1" in plain(file.getvalue())
+    assert cli("update", "model", "--data", "people.csv").code == 0
+    assert plain(file.getvalue()).count("reading") >= 2

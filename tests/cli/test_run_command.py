@@ -23,6 +23,7 @@ CONTRACT = {
 }  # fmt: skip
 PARTS = ("gradient", "lp", "train", "eval")
 FILES = {
+    "model",
     "config.json", "environment.json", "summary.json", "metrics.jsonl", "epochs.jsonl",
     "predictions.csv", "probabilities.npz", "SHA256SUMS",
 }  # fmt: skip

@@ -42,6 +42,8 @@ def metrics_of(text: str) -> list[tuple[int, float]]:
 def test_seeds_side_by_side_give_the_same_result(cli: Cli, tmp_path: Path) -> None:
     one = cli(*TOY, "--seeds", "0-1", "--json", "--quiet")
     several = cli(*TOY, "--seeds", "0-1", "--json", "--out", "other", "--jobs", "2")
+    for seed in (0, 1):
+        assert f"model of seed {seed}: 0.1 MB in other/seed-{seed}/model" in several.err
     assert several.code == 0
     assert metrics_of(several.out) == metrics_of(one.out)
     assert "2 of 2 runs" in several.err

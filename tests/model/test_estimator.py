@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from faircil import FairIncrementalClassifier
+from kept_models import predict_beside
+from processes import CONTEXT
 
 SMALL = {"width": 40}
 
@@ -76,12 +79,33 @@ def test_data_frames_with_text_and_gaps():
         model.predict(frame[["a", "b"]])
 
 
-def test_polars_frames():
-    polars = pytest.importorskip("polars")
+def test_polars_frames_are_learned_like_those_of_pandas():
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    x, y, z = data()
+    columns = {"a": x[:, 0].tolist(), "b": np.where(y == 0, "left", "right").tolist()}
+    columns["c"] = [None if row % 7 == 0 else bool(row % 2) for row in range(len(y))]
+    sex = [None, *z.tolist()[1:]]
+    model = small(random_state=0).fit(pd.DataFrame(columns), y, sensitive_features=sex)
+    frame = polars.DataFrame(columns)
+    same = small(random_state=0).fit(
+        frame, polars.Series(y), sensitive_features=polars.Series("sex", sex)
+    )
+    assert same.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert same.model_.config.own.sensitive == ("sex",)
+    np.testing.assert_array_equal(
+        same.predict_proba(frame), model.predict_proba(pd.DataFrame(columns))
+    )
+    both = polars.DataFrame({"sex": sex, "race": ["b"] * len(y)})
+    assert small().fit(frame, y, sensitive_features=both).model_.values == ["f × b", "m × b"]
+
+
+def test_arrow_tables():
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     x, y, _ = data()
-    frame = polars.DataFrame(x, schema=["a", "b", "c", "d"])
-    model = small().fit(frame, y)
-    assert model.score(frame, y) > 0.8
+    table = arrow.table({"a": x[:, 0], "b": x[:, 1]})
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1]})
+    found = small(random_state=0).fit(table, y).predict_proba(table)
+    np.testing.assert_array_equal(found, small(random_state=0).fit(frame, y).predict_proba(frame))
 
 
 def test_pipelines_searches_and_copies():
@@ -91,6 +115,123 @@ def test_pipelines_searches_and_copies():
     assert found.best_params_["lam"] in (0.5, 2)
     assert len(cross_validate(small(), x, y, cv=2)["test_score"]) == 2
     assert clone(small(lam=2.0)).lam == 2.0
+
+
+@pytest.fixture
+def routed():
+    with config_context(enable_metadata_routing=True):
+        yield small().set_fit_request(sensitive_features=True)
+
+
+def test_sensitive_features_are_routed_through_pipelines(routed):
+    x, y, z = data()
+    pipeline = make_pipeline(StandardScaler(), routed).fit(x, y, sensitive_features=z)
+    assert pipeline[-1].model_.values == ["f", "m"]
+    assert pipeline.score(x, y) > 0.8
+    left_out = small().set_fit_request(sensitive_features=False)
+    assert GridSearchCV(left_out, {"lam": [1]}, cv=2).fit(x, y).best_estimator_.model_.values == []
+    with pytest.raises(UnsetMetadataPassedError, match="sensitive_features"):
+        make_pipeline(StandardScaler(), small()).fit(x, y, sensitive_features=z)
+
+
+def test_sensitive_features_are_routed_through_searches(routed):
+    x, y, z = data()
+    search = GridSearchCV(routed, {"lam": [0.5, 2]}, cv=2).fit(x, y, sensitive_features=z)
+    assert search.best_estimator_.model_.values == ["f", "m"]
+    inside = make_pipeline(StandardScaler(), routed)
+    grid = {"fairincrementalclassifier__lam": [0.5, 2]}
+    search = GridSearchCV(inside, grid, cv=2).fit(x, y, sensitive_features=z)
+    assert search.best_estimator_[-1].model_.values == ["f", "m"]
+
+
+def test_sensitive_features_are_routed_through_cross_validation(routed):
+    x, y, z = data()
+    found = cross_validate(
+        routed, x, y, cv=2, params={"sensitive_features": z}, return_estimator=True
+    )
+    assert [one.model_.values for one in found["estimator"]] == [["f", "m"]] * 2
+    rows = [sum(group.rows for group in one.model_.seen) for one in found["estimator"]]
+    assert rows == [len(y) // 2] * 2
+
+
+def test_requests_of_partial_fit_and_copies(routed):
+    asked = small().set_partial_fit_request(sensitive_features=True, classes=False)
+    requests = clone(asked).get_metadata_routing()
+    assert requests.partial_fit.requests == {"sensitive_features": True, "classes": False}
+    assert clone(routed).get_metadata_routing().fit.requests == {"sensitive_features": True}
+    x, y, z = data()
+    fitted = small(lam=2.0).fit(x, y, sensitive_features=z)
+    copy = clone(fitted)
+    assert copy.lam == 2.0
+    assert not hasattr(copy, "model_")
+
+
+def test_several_attributes_with_gaps_in_every_form():
+    x, y, z = data()
+    race = ["b" if row % 3 else "w" for row in range(len(y))]
+    sex = [None if row < 5 else value for row, value in enumerate(z.tolist())]
+    forms = {
+        "frame": pd.DataFrame({"sex": sex, "race": race}),
+        "array": np.array([sex, race], dtype=object).T,
+        "lists": [list(row) for row in zip(sex, race, strict=True)],
+    }
+    for form, people in forms.items():
+        model = small().fit(x, y, sensitive_features=people)
+        assert model.model_.values == ["f × b", "f × w", "m × b", "m × w"], form
+        unknown = [group.rows for group in model.model_.seen if group.value is None]
+        assert unknown == [5], form
+    with pytest.raises(ValueError, match="unknown"):  # replay needs all
+        FairIncrementalClassifier("er", settings={"epochs": 1}).fit(x, y, sensitive_features=sex)
+    assert (
+        FairIncrementalClassifier(settings=SMALL)
+        .fit(x, y, sensitive_features=sex)
+        .model_.notes[0]
+        .startswith("method moments")
+    )
+
+
+def test_a_class_with_one_row():
+    x, y, z = data()
+    once = np.append(y, 9)
+    rows, people = np.vstack([x, x[:1] + 30]), np.append(z, "f")
+    for method in ("auto", "er"):
+        settings = SMALL if method == "auto" else {"epochs": 1, "hidden": 8}
+        model = FairIncrementalClassifier(method, settings=settings)
+        model.fit(rows, once, sensitive_features=people)
+        assert model.classes_.tolist() == [0, 1, 2, 9]
+        assert np.isfinite(model.predict_proba(rows)).all()
+    model = small().fit(x, y).partial_fit(x[:1] + 30, ["late"])
+    assert "late" in model.classes_
+
+
+def test_settings_that_no_candidate_uses_are_refused():
+    x, y, _ = data()
+    for settings, message in (
+        ({"gamma": 3}, "has no setting 'gamma'"),
+        ({"nosuch": 1}, "unknown setting 'nosuch'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            FairIncrementalClassifier(settings=settings).fit(x, y)
+    with pytest.raises(ValueError, match="`weighting` is for a method that you choose"):
+        FairIncrementalClassifier(weighting="fsw").fit(x, y)
+
+
+def test_another_process_predicts_the_same_bits(tmp_path):
+    x, y, z = data()
+    np.save(tmp_path / "x.npy", x)
+    models = {}
+    for method, settings in (("moments", SMALL), ("er", {"epochs": 1, "hidden": 8})):
+        model = FairIncrementalClassifier(method, settings=settings)
+        models[method] = model.fit(x, y, sensitive_features=z)
+        model.save(tmp_path / method)
+    folders = [tmp_path / method for method in models]
+    process = CONTEXT.Process(target=predict_beside, args=(folders, tmp_path / "x.npy"))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    for method, model in models.items():
+        found = np.load(tmp_path / f"{method}.npy")
+        assert found.tobytes() == model.predict_proba(x).tobytes()
 
 
 def test_saved_and_read(tmp_path):
@@ -108,14 +249,26 @@ def test_forgetting():
     model = small().fit(x, y, sensitive_features=z)
     model.forget(x[:3], y[:3], sensitive_features=z[:3])
     assert sum(group.rows for group in model.model_.seen) == len(y) - 3
-    with pytest.raises(ValueError, match="were not added"):
-        model.forget(x[:3], y[:3], sensitive_features=z[:3])
+    before = model.predict_proba(x)
+    for rows, labels in ((x[:3], y[:3]), (x[3:6] + 1, y[3:6]), (x[3:6], y[3:6] + 1)):
+        with pytest.raises(ValueError, match="were not added"):
+            model.forget(rows, labels, sensitive_features=z[:3])
+    with pytest.raises(ValueError, match="class\\(es\\) 7 were never learned"):
+        model.forget(x[:1], [7], sensitive_features=z[:1])
+    np.testing.assert_array_equal(model.predict_proba(x), before)
 
 
-def test_mistakes_are_named():
+def test_mistakes_are_named(tmp_path):
     x, y, z = data()
-    with pytest.raises(NotFittedError):
-        small().predict(x)
+    for ask in (
+        lambda: small().predict(x),
+        lambda: small().predict_proba(x),
+        lambda: small().score(x, y),
+        lambda: small().forget(x, y),
+        lambda: small().save(tmp_path / "model"),
+    ):
+        with pytest.raises(NotFittedError):
+            ask()
     with pytest.raises(ValueError, match="unknown method 'momentss'"):
         FairIncrementalClassifier("momentss").fit(x, y)
     with pytest.raises(ValueError, match="sensitive_features has 3 rows"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from faircil.compute import one_thread
 from faircil.data.own import OwnData
 from faircil.errors import FaircilError, UsageError
 from faircil.learners import LEARNERS
+from faircil.model.saved import model_of_run
+from faircil.model.tables import predict_table
 from faircil.runs import experiment, state
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
 from faircil.runs.settings import in_effect
-from faircil.runs.state import DataShape, load_stream
+from faircil.runs.state import DataShape, load_stream, start_run
 from faircil.sweep.work import Work
 from faircil.text.encoders import Encoder
 from faircil.text.passes import row_lengths
@@ -69,6 +72,26 @@ def test_a_run_is_the_same_each_time(
         assert np.array_equal(one.y_pred, other.y_pred)
     assert len(first.per_task) == 2
     assert any("age" in note for note in first.notes)
+
+
+def test_the_model_of_a_run_takes_texts(own: OwnData, tiny_encoder: Encoder) -> None:
+    config = config_of(own, tiny_encoder, "finetune=false", method="er")
+    stream = load_stream(config, 0)
+    state = start_run(config, 0, stream, torch.device("cpu"))
+    found = run(config, 0, stream=stream, state=state)
+    model = model_of_run(config, 0, stream, state)
+    tests = torch.cat([test.x for test in stream.tests_after(2)]).numpy()
+    np.testing.assert_array_equal(model.predict(tests), found.predictions[-1].y_pred)
+    table, _ = predict_table(model, Path(own.path))
+    assert len(table) == 80
+    # Texts of a named dataset are in no table.
+    bare = model_of_run(config, 0, replace(stream, encoder=None), state)
+    assert "takes embeddings by the encoder" in bare.notes[-1]
+    with pytest.raises(UsageError, match="made of embeddings of texts of 'bios'"):
+        predict_table(bare, Path(own.path))
+    trained = config_of(own, tiny_encoder, "finetune=true", method="er")
+    with pytest.raises(UsageError, match="trained encoder of texts"):
+        model_of_run(trained, 0, stream, state)
 
 
 RUNS = [

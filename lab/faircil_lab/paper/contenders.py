@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from faircil.data.datasets import DATASETS
+from faircil.report import BOUNDS
 from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig, resolve
 from faircil.sweep.command import command_of
@@ -204,6 +205,8 @@ class Entry:
         Its name in the published data; None: the paper does not have it.
     tuned : Tuned or None
         The search for its settings.
+    apart : bool
+        Whether it is of another kind, and takes no part in a ranking.
     """
 
     contender: Contender
@@ -213,11 +216,17 @@ class Entry:
     diverged: int = 0
     published: str | None = None
     tuned: Tuned | None = None
+    apart: bool = False
 
     @property
     def name(self) -> str:
         """Name of the contender."""
         return self.contender.name
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is a reference, never the best of a comparison."""
+        return self.contender.method in BOUNDS
 
 
 @dataclass(frozen=True)

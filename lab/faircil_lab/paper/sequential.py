@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from faircil.report import BOUNDS, format_value
+from faircil.report import format_value
 from faircil.report.statistics import holm, paired
 from faircil.results.record import spread
 from faircil.sweep.work import Work
@@ -122,7 +122,7 @@ def _lines(entries: Sequence[Entry], metric: str) -> tuple[Line, ...]:
     for entry in entries:
         if entry.contender == FSW:
             style = Style(EMPHASIS, "o", width=2.6)
-        elif entry.contender.method in BOUNDS:
+        elif entry.is_bound:
             style = Style(REFERENCE, "", "--" if entry.contender.method == "joint" else ":")
         else:
             style, number = style_of(number), number + 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from faircil.report import AMONG_BEST, BOUNDS, TEST, format_value
+from faircil.report import AMONG_BEST, TEST, format_value
 from faircil.report.statistics import Ranking, best_of
 from faircil.results.record import spread
 from faircil.sweep.work import Work
@@ -61,12 +61,15 @@ class TableRow:
         What its weights are for; None: the measure of the column.
     settings : str or None
         Where its settings come from; None: as those of the table.
+    apart : bool
+        Whether it is of another kind: it stands beside the others and takes no part in the marks.
     """
 
     contender: Contender
     published: str | None = None
     measure: str | None = None
     settings: Settings | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,9 @@ class ComparisonTable:
         """Return the results of each row in a column."""
         return [
             replace(
-                line_up.entry(row.contender, line_up.targets[0], results), published=row.published
+                line_up.entry(row.contender, line_up.targets[0], results),
+                published=row.published,
+                apart=row.apart,
             )
             for row, line_up in self._parts([column])
         ]
@@ -160,6 +165,10 @@ TIMES = (
 NOISE = (
     "{names}: the test data is too small to rank methods. Its rows have no marks, and its "
     "comparisons are shown but not counted."
+)
+APART = (
+    "{names} is no method of the paper's kind and takes no part in the marks: it trains no net and "
+    "keeps no samples, but sums over all samples of each group; see [its page](moments.md)."
 )
 Entries = Mapping[Column, Sequence[Entry]]
 Compared = Mapping[str, Sequence[tuple[Entry, Comparison]]]  # by metric
@@ -213,9 +222,16 @@ def _legend(table: ComparisonTable, columns: Sequence[Column]) -> list[str]:
         f"{MARKS} {VERDICTS}" if has_published else MARKS,
         TIMES if any(is_time(metric) for _, _, metric in published(table.topic).values) else "",
         NOISE.format(names=", ".join(noisy)) if noisy and table.pairs else "",
+        APART.format(names=_quoted(row for row in table.rows if row.apart))
+        if any(row.apart for row in table.rows)
+        else "",
         *notes_of(row.contender for row in table.rows),
     ]
     return [part for part in parts if part]
+
+
+def _quoted(rows: Iterable[TableRow]) -> str:
+    return ", ".join(f"`{row.contender.name}`" for row in rows)
 
 
 def _compare(table: ComparisonTable, column: Column, entries: Sequence[Entry]) -> Compared:
@@ -302,7 +318,7 @@ def _rank(name: str, pairs: Sequence[tuple[Entry, Comparison]]) -> Ranking:
     values = {
         entry.name: found.values
         for entry, found in pairs
-        if found.values and entry.contender.method not in BOUNDS and not entry.diverged
+        if found.values and not (entry.is_bound or entry.apart or entry.diverged)
     }
     if not metric.ranked or metric.higher_is_better is None or len(values) < 2:
         return Ranking(None, frozenset())

@@ -11,6 +11,7 @@ from faircil_lab.paper.claims import Column
 from faircil_lab.paper.exhibit import Page, Section, Verdict
 from faircil_lab.paper.metrics import Target
 from faircil_lab.paper.table import ComparisonTable
+from faircil_lab.paper.tables import APART
 from figure_runs import results_of, run_of, tuned_with
 from made_tables import ABSENT, DISPARITY, ICARL, MNIST, TABLE, make, put_files
 from run_summaries import in_folder
@@ -48,6 +49,26 @@ def test_a_line_has_the_paper_ours_the_difference_and_the_verdict():
     assert found["FSW"][:4] == (".925 ± .004", ".925 ± .002 °", "+.000", "same")
     assert found["iCaRL"][4:] == (".048 ± .003", ".090 ± .002", "+.042", "worse")
     assert found["replay"][::2] == ("–", "–", "–", "–")
+
+
+def test_a_row_that_stands_apart_takes_no_part_in_the_marks():
+    far_ahead = replace(TABLE, rows=(*TABLE.rows, *APART))
+    page = page_of(
+        far_ahead,
+        lambda work: (
+            run_of(work, accuracy=0.99, eer_task=0.0, eo_gap=0.0)
+            if work.config.method == "moments"
+            else make(work)
+        ),
+    )
+    found = rows(page, "MNIST (EER)")
+    assert found["moments"] == ("–", ".990 ± .000", "–", "–", "–", ".000 ± .000", "–", "–")
+    assert {name: row for name, row in found.items() if name != "moments"} == rows(
+        page_of(), "MNIST (EER)"
+    )
+    told = "`moments` is no method of the paper's kind"
+    assert told in section(page, "How to read it").text
+    assert told not in section(page_of(), "How to read it").text
 
 
 def test_verdicts_stand_for_published_values_only_and_are_kept_by_method():
