@@ -189,14 +189,23 @@ def test_a_net_learns_from_pixels_and_is_kept(cli: Cli, tmp_path: Path) -> None:
     assert sum(row["path"].startswith(row["prediction"]) for row in found) > 12
 
 
-def test_a_run_on_images_can_be_repeated_by_its_command(
+def test_a_run_on_images_is_found_again_and_its_model_goes_on(
     cli: Cli, tmp_path: Path, settings: list[str]
 ) -> None:
     write_images(tmp_path / "photos", names=("red", "green"))
     run = ("run", "--images", "photos", "--method", "moments", "-o", "runs", *settings, "width=40")
+    run = (*run, "augment=flip")
     outcome = cli(*run)
     assert outcome.code == 0, outcome.err
     assert "not run again" in cli(*run).err
+    model = "runs/seed-0/model"
+    write_images(tmp_path / "more", names=("blue",))
+    outcome = cli("update", model, "--images", "more")
+    assert outcome.code == 0, outcome.err
+    assert "learned 12 rows" in outcome.err  # six images and their copies
+    assert cli("predict", model, "--images", "photos", "-o", "out.csv").code == 0
+    found = rows_of("out.csv")
+    assert sum(row["path"].startswith(row["prediction"]) for row in found) > 9
     write_images(tmp_path / "photos", names=("red", "green"), seed=1)  # other content
     assert "other" in cli(*run).err
 
@@ -225,22 +234,6 @@ def test_texts_have_models_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mon
     assert "bio" not in found[0]  # long texts are not repeated
     write_tiny_encoder(tmp_path / "encoder", seed=1)
     assert "the model was fitted with encoder" in cli("update", "model", "--data", table).err
-
-
-def test_the_model_of_a_run_takes_images_and_goes_on(
-    cli: Cli, tmp_path: Path, settings: list[str]
-) -> None:
-    write_images(tmp_path / "photos", names=("red", "green"))
-    run = ("run", "--images", "photos", "--method", "moments", "-o", "runs", *settings, "width=40")
-    assert cli(*run, "augment=flip").code == 0
-    model = "runs/seed-0/model"
-    write_images(tmp_path / "more", names=("blue",))
-    outcome = cli("update", model, "--images", "more")
-    assert outcome.code == 0, outcome.err
-    assert "learned 12 rows" in outcome.err  # six images and their copies
-    assert cli("predict", model, "--images", "photos", "-o", "out.csv").code == 0
-    found = rows_of("out.csv")
-    assert sum(row["path"].startswith(row["prediction"]) for row in found) > 9
 
 
 def test_held_out_images_are_measured_without_copies(
