@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from faircil.registry import register as register
     from faircil.runs.config import RunConfig as RunConfig
     from faircil.runs.experiment import run as run
+    from faircil.sampler import FairSampler as FairSampler
     from faircil.samples import Samples as Samples
     from faircil.weighting.measures import Measure as Measure
     from faircil.weighting.program import WeightProgram as WeightProgram
@@ -34,6 +35,7 @@ _PUBLIC = {
     "EpsilonFair": "faircil.postprocess.epsilon_fair",
     "FairIncrementalClassifier": "faircil.model.estimator",
     "FairSampleWeights": "faircil.weighting.weights",
+    "FairSampler": "faircil.sampler",
     "FaircilError": "faircil.errors",
     "Measure": "faircil.weighting.measures",
     "ReplayBuffer": "faircil.buffer",

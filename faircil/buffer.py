@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from faircil.errors import DataError, UsageError
 from faircil.registry import Loaded, Registry, summary_of
@@ -123,7 +125,8 @@ class ReplayBuffer:
     """Samples of past tasks, at most ``quota`` of each group (class × attribute value).
 
     If samples of a group come in several tasks, new ones take the place of old ones, so many that
-    the buffer of the group stays a random draw from all that were seen of it.
+    the buffer of the group stays a random draw from all that were seen of it. A buffer does not
+    change: :meth:`add` returns the next one.
 
     Parameters
     ----------
@@ -132,12 +135,53 @@ class ReplayBuffer:
     samples : Samples or None
         None before the first task has ended.
     seen : mapping
-        ``{(y, z, ...): n}``, samples of each group that :meth:`with_task` was given.
+        ``{(y, z, ...): n}``, samples of each group that :meth:`add` was given. With the current
+        task it is what the measure ``dp`` needs.
+
+    Examples
+    --------
+    >>> buffer = ReplayBuffer(2)
+    >>> for label in (0, 1):
+    ...     buffer = buffer.add(Samples(torch.randn(5, 3), torch.full((5,), label)))
+    >>> buffer.seen, len(buffer.as_dataset())
+    ({(0,): 5, (1,): 5}, 4)
     """
 
     quota: int
     samples: Samples | None = None
     seen: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+
+    def add(
+        self,
+        train: Samples,
+        weights: Tensor | None = None,
+        *,
+        seed: int = 0,
+        rule: str | RuleFunction = "random",
+        features: Callable[[], Tensor] | None = None,
+    ) -> ReplayBuffer:
+        """Return the buffer after a task: with up to ``quota`` samples of each of its groups.
+
+        Parameters
+        ----------
+        train : Samples
+            Training data of the task. The inputs of a dataset that is larger than memory may be
+            the numbers of its rows.
+        seed : int
+            The choice follows from it and the number of samples seen before.
+        weights, rule, features
+            See :meth:`with_task`.
+        """
+        state = np.random.SeedSequence([seed, sum(self.seen.values())])
+        generator = torch.Generator().manual_seed(int(state.generate_state(1)[0]))
+        return self.with_task(train, weights, generator, rule, features)
+
+    def as_dataset(self) -> TensorDataset:
+        """Return a dataset of (x, y), or of (x, y, z) if there is an attribute."""
+        if self.samples is None:
+            raise UsageError("the buffer is empty; add the samples of a task first")
+        parts = (self.samples.x, self.samples.y, self.samples.z)
+        return TensorDataset(*(part for part in parts if part is not None))
 
     def with_samples(self, new: Samples) -> ReplayBuffer:
         """Return the buffer with given samples added."""

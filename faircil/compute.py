@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -203,14 +204,21 @@ def map_tasks(
         # Gradient recording is a thread-local setting.
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
             for number in numbers:
-                results[number] = work(tasks[number])
+                try:
+                    results[number] = work(tasks[number])
+                except BaseException:
+                    deque(numbers, maxlen=0)  # the others stop as well
+                    raise
 
     with one_thread() as allowed:
         helpers = min(allowed, len(tasks)) - 1
         if helpers > 0:
             _outside.set(1)  # all threads are taken; the block before ends what is set here
         waiting = [_pool(helpers).submit(take_tasks) for _ in range(helpers)]
-        take_tasks()
+        try:
+            take_tasks()
+        finally:  # after an error too: nothing runs on behind the caller's back
+            wait(waiting)
         for helper in waiting:
             helper.result()
     return results  # type: ignore[return-value]

@@ -1,16 +1,23 @@
-"""Counts of predictions by class, attribute value and task, from which all metrics are computed."""
+"""Counts of predictions by class, attribute value and task, from which all metrics are computed.
+
+Classes and attribute values are taken as people have them: numbers, words or any other hashable, in
+a list, an array of numpy, a column of pandas or a tensor of torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import DataError, UsageError, raise_all
+from faircil.errors import DataError, UsageError, raise_all, shortened
 
 Integers = NDArray[np.int64]
+Labels = NDArray[Any]  # int64, or objects where they are no integers
+Column = Any  # an ArrayLike, a column of pandas or a tensor of torch
 Floats = NDArray[np.float64]
 ENOUGH = 10  # test samples; the accuracy of a smaller group is mostly noise
 
@@ -19,7 +26,7 @@ ENOUGH = 10  # test samples; the accuracy of a smaller group is mostly noise
 class ClassAccuracy:
     """Accuracy on the ``n`` samples of a class."""
 
-    label: int
+    label: Any
     n: int
     accuracy: float
 
@@ -28,8 +35,8 @@ class ClassAccuracy:
 class GroupAccuracy:
     """Accuracy on the ``n`` samples of a class with one attribute value."""
 
-    label: int
-    attribute: int
+    label: Any
+    attribute: Any
     n: int
     accuracy: float
 
@@ -40,7 +47,7 @@ class Answers:
 
     Parameters
     ----------
-    label, attribute : int or None
+    label, attribute : as in the data, or None
         The group; None: all classes, or all attribute values.
     n : int
         Samples.
@@ -52,8 +59,8 @@ class Answers:
         On these; None without any.
     """
 
-    label: int | None
-    attribute: int | None
+    label: Any
+    attribute: Any
     n: int
     accuracy: float
     answered: int
@@ -66,11 +73,11 @@ class Counts:
 
     Parameters
     ----------
-    classes : ndarray of int64, shape (C,)
+    classes : ndarray of int64 or object, shape (C,)
         The classes, ascending.
-    attributes : ndarray of int64, shape (Z,)
-        The attribute values, ascending; a single value if there is no attribute. Negative ones
-        are unknown.
+    attributes : ndarray of int64 or object, shape (Z,)
+        The attribute values, ascending; a single value if there is no attribute. Negative numbers
+        and None are unknown.
     samples, hits, predicted : ndarray of int64, shape (C, Z)
         For each class and attribute value: its samples; those predicted correctly; samples of any
         class with this value that are predicted as the class.
@@ -82,8 +89,8 @@ class Counts:
         Which classes are favoured; None if that is not known.
     """
 
-    classes: Integers
-    attributes: Integers
+    classes: Labels
+    attributes: Labels
     samples: Integers
     hits: Integers
     predicted: Integers
@@ -105,7 +112,7 @@ class Counts:
     @property
     def known(self) -> Counts:
         """Without the samples whose attribute value is unknown: only the others are compared."""
-        kept = self.attributes >= 0
+        kept = _known(self.attributes)
         tables = {name: getattr(self, name)[:, kept] for name in ("samples", "hits", "predicted")}
         return self if kept.all() else replace(self, attributes=self.attributes[kept], **tables)
 
@@ -140,42 +147,42 @@ class Counts:
 
 
 def count(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
+    y_true: Column,
+    y_pred: Column,
     *,
-    task: ArrayLike | None = None,
-    sensitive: ArrayLike | None = None,
+    task: Column | None = None,
+    sensitive: Column | None = None,
     before: Counts | None = None,
-    favoured: Collection[int] | None = None,
+    favoured: Collection[Any] | None = None,
 ) -> Counts:
     """Count predictions by class, attribute value and task.
 
     Parameters
     ----------
-    y_true, y_pred : array of int, shape (n,)
+    y_true, y_pred : column of any labels, shape (n,)
         True and predicted classes.
-    task, sensitive : array of int, shape (n,), optional
-        Task of the true class, and attribute value; a negative one is unknown: the sample counts
-        for its class and task, and for no group.
+    task : column of int, shape (n,), optional
+        Task of the true class.
+    sensitive : column of any labels, shape (n,), optional
+        Attribute value; a negative or missing one is unknown: the sample counts for its class and
+        task, and for no group.
     before : Counts, optional
         The counts after the previous task, which have one task less.
-    favoured : collection of int, optional
+    favoured : collection of labels, optional
         The favoured classes.
 
     Raises
     ------
     DataError
-        If the lengths differ, there is no sample, the values are not integers, a class is in two
-        tasks, or ``before`` has another number of tasks.
+        If the lengths differ, there is no sample, values are no labels, a class is in two tasks,
+        or ``before`` has another number of tasks.
     """
-    given = {"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive}
-    arrays = _checked({name: np.asarray(a) for name, a in given.items() if a is not None})
-    no_value = np.zeros_like(arrays["y_true"])
-    labels = np.concatenate([arrays["y_true"], arrays["y_pred"]])
-    classes, codes = np.unique(labels, return_inverse=True)
+    arrays = _checked({"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive})
+    no_value = np.zeros(len(arrays["y_true"]), dtype=np.int64)
+    classes, codes = _distinct(np.concatenate([arrays["y_true"], arrays["y_pred"]]))
     true, predicted = np.split(codes, 2)
-    attributes, value = np.unique(arrays.get("sensitive", no_value), return_inverse=True)
-    tasks, task_code = np.unique(arrays.get("task", no_value), return_inverse=True)
+    attributes, value = _distinct(arrays.get("sensitive", no_value))
+    tasks, task_code = _distinct(arrays.get("task", no_value))
     members = _table(true, task_code, (len(classes), len(tasks))) > 0
     raise_all(
         [
@@ -201,7 +208,7 @@ def count(
         predicted=_table(predicted, value, shape),
         members=members.T,
         before=before,
-        favoured=None if favoured is None else np.isin(classes, list(favoured)),
+        favoured=None if favoured is None else _among(classes, favoured),
     )
 
 
@@ -229,21 +236,21 @@ def certain_enough(probability: ArrayLike, abstain: float) -> NDArray[np.bool_]:
 
 
 def answers_by_group(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
+    y_true: Column,
+    y_pred: Column,
     probability: ArrayLike,
     abstain: float,
-    sensitive: ArrayLike | None = None,
+    sensitive: Column | None = None,
 ) -> tuple[Answers, ...]:
     """Return how many predictions are answered, and how well, of all samples and of each group.
 
     Parameters
     ----------
-    y_true, y_pred : array of int, shape (n,)
+    y_true, y_pred : column of any labels, shape (n,)
         True and predicted classes.
     probability, abstain
         See :func:`certain_enough`.
-    sensitive : array of int, shape (n,), optional
+    sensitive : column of any labels, shape (n,), optional
         Attribute values; without them a group is a class.
 
     Returns
@@ -257,8 +264,7 @@ def answers_by_group(
     >>> whole.answered, whole.answered_accuracy, [group.answered for group in groups]
     (3, 1.0, [1, 2])
     """
-    given = {"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive}
-    arrays = _checked({name: np.asarray(a) for name, a in given.items() if a is not None})
+    arrays = _checked({"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive})
     kept = certain_enough(probability, abstain)
     true, value = arrays["y_true"], arrays.get("sensitive")
     if kept.shape != true.shape:
@@ -267,20 +273,22 @@ def answers_by_group(
         )
     right = true == arrays["y_pred"]
 
-    def answers(label: int | None, attribute: int | None, part: NDArray[np.bool_]) -> Answers:
+    def answers(label: Any, attribute: Any, part: NDArray[np.bool_]) -> Answers:
         there = part & kept
         accuracy = float(right[there].mean()) if there.any() else None
         n, answered = int(part.sum()), int(there.sum())
         return Answers(label, attribute, n, float(right[part].mean()), answered, accuracy)
 
     found = [answers(None, None, np.ones(len(true), dtype=bool))]
-    for label in np.unique(true).tolist():
-        own = true == label
-        if value is None:
+    classes, code = _distinct(true)
+    values, value_code = _distinct(value) if value is not None else (None, code)
+    for number, label in enumerate(classes.tolist()):
+        own = code == number
+        if values is None:
             found.append(answers(label, None, own))
             continue
-        known = np.unique(value[own & (value >= 0)]).tolist()
-        found += [answers(label, one, own & (value == one)) for one in known]
+        for one in np.unique(value_code[own & _known(values)[value_code]]).tolist():
+            found.append(answers(label, values.tolist()[one], own & (value_code == one)))
     return tuple(found)
 
 
@@ -307,18 +315,117 @@ def _table(rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, 
     return flat.reshape(shape).astype(np.int64)
 
 
-def _checked(arrays: dict[str, NDArray[np.generic]]) -> dict[str, Integers]:
+def _checked(given: dict[str, Column | None]) -> dict[str, Labels]:
+    """Return the columns as arrays of int64 or objects; raise a DataError if they cannot be used.
+
+    A missing attribute value is −1 among numbers, else None.
+    """
+    arrays = {name: _array(column) for name, column in given.items() if column is not None}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or arrays["y_true"].ndim != 1 or arrays["y_true"].size == 0:
         came = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
         raise DataError(f"{came}; expected shape (n,) with the same n of at least 1 for each")
-    raise_all(
-        [
-            f"{name} has values of type {array.dtype}, expected integers; number them with "
-            "numpy.unique(values, return_inverse=True)"
-            for name, array in arrays.items()
-            if array.dtype.kind not in "biu"
-        ],
-        DataError,
-    )
-    return {name: array.astype(np.int64) for name, array in arrays.items()}
+    mistakes: list[str] = []
+    found = {name: _labels(name, array, mistakes) for name, array in arrays.items()}
+    if "task" in found and found["task"].dtype == object:
+        mistakes.append(
+            f"task has values such as {found['task'][0]!r}, expected integers: number the tasks in "
+            "the order in which they are learned"
+        )
+    raise_all(mistakes, DataError)
+    words = {name: found[name].dtype == object for name in ("y_true", "y_pred")}
+    if words["y_true"] != words["y_pred"] and not set(found["y_true"]) & set(found["y_pred"]):
+        shown = (
+            shortened(list(map(repr, dict.fromkeys(found[name].tolist()))), 3) for name in words
+        )
+        raise DataError(
+            "y_true is {} and y_pred {}, so that no prediction could be right; give both as names "
+            "or both as numbers".format(*shown)
+        )
+    return found
+
+
+def _array(column: Column) -> NDArray[Any]:
+    """Return a column as an array of whatever it holds."""
+    if hasattr(column, "detach"):  # a tensor of torch, on any device
+        column = column.detach().cpu()
+    if hasattr(column, "to_numpy"):  # a column of pandas
+        column = column.to_numpy()
+    if isinstance(column, list | tuple) and any(isinstance(one, str | tuple) for one in column):
+        # numpy would write numbers among words as words, and tuples as rows of a matrix.
+        array = np.empty(len(column), dtype=object)
+        for row, one in enumerate(column):
+            array[row] = one
+        return array
+    return np.asarray(column)
+
+
+def _labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
+    """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
+    if array.dtype.kind in "biu":
+        return array.astype(np.int64)
+    values = array.tolist()
+    missing = np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
+    if missing.any() and name != "sensitive":
+        mistakes.append(
+            f"{name} has {int(missing.sum())} missing values, expected a label for every sample; "
+            "leave the others out"
+        )
+        return np.zeros(len(values), dtype=np.int64)
+    there = [value for value, no in zip(values, missing, strict=True) if not no]
+    if all(isinstance(value, bool | int | float) for value in there):
+        if broken := [value for value in there if value % 1 != 0]:
+            mistakes.append(
+                f"{name} has values such as {broken[0]!r}, expected labels; give classes instead "
+                "of scores, and divide measured values into ranges"
+            )
+            return np.zeros(len(values), dtype=np.int64)
+        whole = [-1 if no else int(v) for v, no in zip(values, missing, strict=True)]
+        return np.array(whole, dtype=np.int64)
+    try:
+        hash(tuple(there))
+    except TypeError as error:
+        mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
+    labels = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        labels[row] = None if missing[row] else value
+    return labels
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, NaN or pandas's NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # only NaN differs from itself
+    except TypeError:  # NA is neither equal nor different
+        return True
+
+
+def _known(attributes: Labels) -> NDArray[np.bool_]:
+    """Tell which attribute values are known, (Z,)."""
+    if attributes.dtype == object:
+        return np.array([value is not None for value in attributes], dtype=bool)
+    known: NDArray[np.bool_] = attributes >= 0
+    return known
+
+
+def _distinct(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+    """Return the distinct labels, ascending, and the number of each label among them."""
+    if labels.dtype != object:
+        return np.unique(labels, return_inverse=True)
+    values = set(labels.tolist())
+    try:
+        ordered = sorted(values)
+    except TypeError:  # of several types, None among them
+        ordered = sorted(values, key=lambda value: (type(value).__name__, str(value)))
+    distinct = np.empty(len(ordered), dtype=object)
+    for place, value in enumerate(ordered):
+        distinct[place] = value
+    place_of = {value: place for place, value in enumerate(ordered)}
+    return distinct, np.array([place_of[label] for label in labels.tolist()], dtype=np.intp)
+
+
+def _among(classes: Labels, favoured: Collection[Any]) -> NDArray[np.bool_]:
+    wanted = set(favoured)
+    return np.array([label in wanted for label in classes.tolist()], dtype=bool)

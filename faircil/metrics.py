@@ -6,9 +6,11 @@ tuning, progress and ``faircil list metrics`` read it, so that a new metric is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import csv
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from faircil.counts import (
     ENOUGH,
     ClassAccuracy as ClassAccuracy,
+    Column,
     Counts,
     Floats,
     GroupAccuracy as GroupAccuracy,
@@ -26,12 +29,12 @@ from faircil.errors import DataError
 from faircil.registry import Registry
 
 
-def accuracy(y_true: ArrayLike, y_pred: ArrayLike, task: ArrayLike) -> float:
+def accuracy(y_true: Column, y_pred: Column, task: Column) -> float:
     """Return the mean over tasks of the task's mean class accuracy, A_l.
 
     Parameters
     ----------
-    y_true, y_pred : array of int, shape (n,)
+    y_true, y_pred : column of any labels, shape (n,)
         True and predicted classes.
     task : array of int, shape (n,)
         The task to which the sample's true class belongs.
@@ -39,7 +42,7 @@ def accuracy(y_true: ArrayLike, y_pred: ArrayLike, task: ArrayLike) -> float:
     return accuracy_of(count(y_true, y_pred, task=task))
 
 
-def eer(y_true: ArrayLike, y_pred: ArrayLike) -> float | None:
+def eer(y_true: Column, y_pred: Column) -> float | None:
     """Return the mean over the classes of ``y_true`` of ``|err_y − err|``.
 
     err_y is the error of class y, err the error over all samples. None with a single class.
@@ -47,7 +50,7 @@ def eer(y_true: ArrayLike, y_pred: ArrayLike) -> float | None:
     return eer_of(count(y_true, y_pred))
 
 
-def eer_task(y_true: ArrayLike, y_pred: ArrayLike, task: ArrayLike) -> float:
+def eer_task(y_true: Column, y_pred: Column, task: Column) -> float:
     """Return the mean over tasks of ``|a_t − A_l|``, a_t the task's mean class accuracy.
 
     Differences between the classes of a task do not show. A single task gives 0, which the
@@ -137,7 +140,7 @@ def eer_task_of(counts: Counts) -> float:
     return float(deviations(task_accuracies(counts)).mean())
 
 
-def eo(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> float | None:
+def eo(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | None:
     """Return equalized odds: the mean over groups (y, z) of ``|a_{y,z} − a_y|``.
 
     a_y is the mean of a_{y,z} over the values z present with class y. A class with only one value
@@ -145,15 +148,15 @@ def eo(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> flo
 
     Parameters
     ----------
-    y_true, y_pred : array of int, shape (n,)
+    y_true, y_pred : column of any labels, shape (n,)
         True and predicted classes.
-    sensitive : array of int, shape (n,), or None
-        Attribute value of each sample; negative: unknown, the sample is in no group.
+    sensitive : column of any labels, shape (n,), or None
+        Attribute value of each sample; negative or missing: unknown, the sample is in no group.
     """
     return eo_of(count(y_true, y_pred, sensitive=sensitive))
 
 
-def eo_gap(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> float | None:
+def eo_gap(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | None:
     """Return the mean over classes of max_z a_{y,z} − min_z a_{y,z}.
 
     Exactly 2 · :func:`eo` for two attribute values. For the classes 0 and 1, with every group
@@ -164,7 +167,7 @@ def eo_gap(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) ->
     return eo_gap_of(count(y_true, y_pred, sensitive=sensitive))
 
 
-def dp(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> float | None:
+def dp(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | None:
     """Return demographic parity: the mean over y and z of ``|P(ŷ=y | z) − P(ŷ=y)|``.
 
     The classes y are those of ``y_true``; a prediction of another class counts in the number of
@@ -179,7 +182,7 @@ def dp(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> flo
     return dp_of(count(y_true, y_pred, sensitive=sensitive))
 
 
-def dp_predicted(y_true: ArrayLike, y_pred: ArrayLike, sensitive: ArrayLike | None) -> float | None:
+def dp_predicted(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | None:
     """Return :func:`dp` with the mean over the classes predicted at least once, seen or not."""
     return dp_predicted_of(count(y_true, y_pred, sensitive=sensitive))
 
@@ -471,27 +474,28 @@ class TaskMetrics:
 
 
 def evaluate(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
+    y_true: Column,
+    y_pred: Column,
     *,
-    task: ArrayLike,
-    sensitive: ArrayLike | None = None,
+    task: Column | None = None,
+    sensitive: Column | None = None,
     before: TaskMetrics | None = None,
-    favoured: Collection[int] | None = None,
+    favoured: Collection[Any] | None = None,
 ) -> TaskMetrics:
     """Return every metric of these predictions; :data:`METRICS` says what each means.
 
     Parameters
     ----------
-    y_true, y_pred : array of int, shape (n,)
-        True and predicted classes of the test samples of all tasks so far.
-    task : array of int, shape (n,)
-        The task to which the sample's true class belongs.
-    sensitive : array of int, shape (n,), optional
-        Attribute value of each sample; negative: unknown, the sample is in no group.
+    y_true, y_pred : column of any labels, shape (n,)
+        True and predicted classes of the test samples of all tasks so far: numbers, words or other
+        hashables, in a list, an array, a column of pandas or a tensor.
+    task : column of int, shape (n,), optional
+        The task to which the sample's true class belongs; by default there is one.
+    sensitive : column of any labels, shape (n,), optional
+        Attribute value of each sample; negative or missing: unknown, the sample is in no group.
     before : TaskMetrics, optional
         The metrics after the task before. Without them ``forgetting`` is undefined.
-    favoured : collection of int, optional
+    favoured : collection of labels, optional
         Classes whose outcome people want. Without them ``eopp`` and ``eopp_gap`` are undefined.
 
     Examples
@@ -499,6 +503,8 @@ def evaluate(
     >>> after = evaluate([0, 0, 1, 1], [0, 1, 1, 1], task=[0, 0, 1, 1], sensitive=[0, 1, 0, 1])
     >>> after.accuracy, after.per_test_task, after.eer, after.eo_gap
     (0.75, (0.5, 1.0), 0.25, 0.5)
+    >>> evaluate(["no", "no", "yes", "yes"], ["no", "yes", "yes", "yes"], sensitive=list("fmfm")).eo
+    0.25
     """
     earlier = None if before is None else before.counts
     counts = count(
@@ -511,3 +517,47 @@ def evaluate(
         groups=() if sensitive is None else counts.by_group(),
         counts=counts,
     )
+
+
+def read_predictions(path: str | Path) -> list[dict[str, Any]]:
+    """Read the ``predictions.csv`` of a run: what :func:`evaluate` takes, after each task.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, or the folder of the run. It needs columns ``y_true`` and ``y_pred``; ``task``,
+        ``attribute`` and ``after_task`` may be missing.
+
+    Returns
+    -------
+    list of dict
+        ``evaluate(**predictions[-1])`` are the metrics of the final model.
+    """
+    file = Path(path)
+    file = file / "predictions.csv" if file.is_dir() else file
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            rows = list(csv.DictReader(lines))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read as a table of predictions: {error}") from None
+    missing = [name for name in ("y_true", "y_pred") if not rows or name not in rows[0]]
+    if missing:
+        raise DataError(
+            f"{file} has {len(rows)} rows and no column {' or '.join(missing)}; expected a table "
+            "with a row for each prediction, such as the predictions.csv of a run"
+        )
+    after: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        after.setdefault(row.get("after_task", ""), []).append(row)
+    return [_arguments(part) for part in after.values()]
+
+
+def _arguments(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return the arguments of :func:`evaluate` in rows of a table; an empty value is unknown."""
+    found: dict[str, Any] = {name: [row[name] for row in rows] for name in ("y_true", "y_pred")}
+    if "task" in rows[0]:
+        tasks = [row["task"] for row in rows]
+        found["task"] = [int(task) if task.isdecimal() else task for task in tasks]
+    if "attribute" in rows[0]:
+        found["sensitive"] = [row["attribute"] or None for row in rows]
+    return found

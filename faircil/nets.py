@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from faircil.compute import chunk_size, chunks_of
 from faircil.errors import UsageError
+from faircil.samples import Inputs, rows_of
 
 FILTERS = (32, 64)  # of the convolutions
 SMALLEST = 8  # side of an image: two poolings leave 2 × 2 places
@@ -210,24 +212,30 @@ def with_last(net: nn.Module, layer: nn.Module) -> nn.Module:
     return layer
 
 
-def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) -> nn.Linear:
+class HeadError(UsageError):
+    """A net whose output is not that of a linear layer."""
+
+
+def find_head(
+    net: nn.Module,
+    x: Inputs,
+    head: nn.Linear | str | None = None,
+    same: Callable[[Tensor, Tensor], bool] = operator.is_,
+) -> nn.Linear:
     """Return the linear layer whose output is the net's output.
 
     Parameters
     ----------
     net : Module
         Any classifier that returns logits.
-    x : Tensor, shape (n, ...)
-        Inputs; one row of them is passed through the net.
+    x : Tensor, shape (n, ...), or inputs of several parts
+        One row is passed through the net.
     head : Linear or str, optional
         The layer, or its name in the net; by default the last one that runs.
+    same : callable
+        Whether the output of a layer, and the net's, are the same; by default one tensor.
     """
-    if isinstance(head, str):
-        named = dict(net.named_modules())
-        linear = [name for name, module in named.items() if isinstance(module, nn.Linear)]
-        if head not in linear:
-            raise UsageError(f"head '{head}' is no linear layer of the net; it has: {linear}")
-        head = named[head]
+    head = layer_named(net, head) if isinstance(head, str) else head
     outputs: list[tuple[nn.Linear, Tensor]] = []
     layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
     hooks = [
@@ -236,42 +244,68 @@ def find_head(net: nn.Module, x: Tensor, head: nn.Linear | str | None = None) ->
     ]
     try:
         with evaluating(net):
-            logits = net(x[:1])
+            logits = net(rows_of(x, slice(1)))
     finally:
         for hook in hooks:
             hook.remove()
-    matching = [layer for layer, output in outputs if output is logits]
+    matching = [layer for layer, output in outputs if same(output, logits)]
     found = matching[-1] if matching else None
     if found is None or (head is not None and head is not found):
-        raise UsageError(
-            f"the output of {type(net).__name__} is not the output of "
-            f"{'its last' if head is None else 'the given'} linear layer; return the logits "
-            "(no softmax after the layer), with the classifier as the last nn.Linear"
-        )
+        which = "its last" if head is None else "the given"
+        raise not_the_head(f"the output of {name_of(net)} is not the output of {which}")
     return found
+
+
+def name_of(net: nn.Module) -> str:
+    """Return the name of a net's class, for messages."""
+    return str(net._get_name())  # type: ignore[no-untyped-call]
+
+
+def layer_named(net: nn.Module, name: str) -> nn.Linear:
+    """Return a linear layer by its name in the net."""
+    linear = {name: one for name, one in net.named_modules() if isinstance(one, nn.Linear)}
+    if name not in linear:
+        raise UsageError(f"head '{name}' is no linear layer of the net; it has: {list(linear)}")
+    return linear[name]
+
+
+def not_the_head(what: str) -> HeadError:
+    """Return the error for a net that does not end with its linear layer."""
+    return HeadError(
+        f"{what} linear layer; return the logits (no softmax after the layer), with the "
+        "classifier as the last nn.Linear"
+    )
 
 
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Put the net in eval mode without gradients, then restore the mode of every module."""
-    training = [module for module in net.modules() if module.training]
-    net.eval()
+    """Put the net in eval mode without gradients, then restore the mode of every module.
+
+    Modes are restored by ``train``, parents first: a module may have its own, which merges weights
+    for evaluation and separates them again, or keeps some of its layers frozen.
+    """
+    modes = [(module, module.training) for module in net.modules()]
     try:
+        net.eval()
         with torch.no_grad():
             yield
     finally:
-        for module in training:
-            module.training = True
+        for module, mode in modes:
+            if module.training != mode:
+                module.train(mode)
+        for module, mode in modes:
+            if module.training != mode:  # it was set past the module's own train
+                module.training = mode
 
 
-def with_features(net: nn.Module, head: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor]:
+def with_features(net: nn.Module, head: nn.Linear, x: Inputs) -> tuple[Tensor, Tensor]:
     """Return logits, (n, classes), and features, (n, d), from one pass, with gradients.
 
     Parameters
     ----------
     net, head : Module, Linear
         The classifier and its last layer (see :func:`faircil.nets.find_head`).
-    x : Tensor, shape (n, ...)
+    x : Tensor, shape (n, ...), or inputs of several parts
     """
     found: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from faircil.errors import DataError, raise_all
+
+# What a net takes: a tensor, (n, ...), or a tuple, list or mapping of such.
+Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
+
+
+def rows_of(x: Inputs, index: Tensor | slice | None) -> Any:
+    """Return ``x[index]``, for inputs of several parts of each of them."""
+    if isinstance(x, Tensor):
+        return x[index]
+    if isinstance(x, Mapping):
+        return {name: rows_of(part, index) for name, part in x.items()}
+    return tuple(rows_of(part, index) for part in x)
 
 
 def unique_rows(keys: Tensor) -> tuple[Tensor, Tensor]:

@@ -180,3 +180,26 @@ def test_positions_that_are_none_are_refused(positions: list[float], message: st
         ReplayBuffer(2).with_task(
             task({(0,): 3}), None, generator(), lambda _: torch.tensor(positions)
         )
+
+
+def test_a_buffer_is_filled_task_by_task_and_read_as_a_dataset() -> None:
+    with pytest.raises(UsageError, match="the buffer is empty"):
+        ReplayBuffer(3).as_dataset()
+    buffer = ReplayBuffer(3)
+    tasks = [task({(y, z): 5 for y in (2 * t, 2 * t + 1) for z in (0, 1)}) for t in range(3)]
+    for train in tasks:
+        buffer = buffer.add(train, seed=5)
+    assert buffer.samples is not None
+    assert len(buffer.samples) == len(buffer.as_dataset()) == 3 * 4 * 3
+    assert sum(buffer.seen.values()) == 60
+    x, y, z = buffer.as_dataset()[:]
+    assert torch.equal(x, buffer.samples.x)
+    assert torch.equal(torch.stack([y, z], dim=1), buffer.samples.keys())
+    again = ReplayBuffer(3).add(tasks[0], seed=5).add(tasks[1], seed=5).add(tasks[2], seed=5)
+    assert again.samples is not None
+    assert torch.equal(again.samples.x, x)
+    other = ReplayBuffer(3).add(tasks[0], seed=6).samples
+    first = ReplayBuffer(3).add(tasks[0], seed=5).samples
+    assert other is not None
+    assert first is not None
+    assert not torch.equal(other.x, first.x)

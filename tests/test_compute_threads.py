@@ -137,3 +137,23 @@ def test_convolutions_are_exact_in_the_block_alone() -> None:
     with exact_convolutions():
         assert flags() == (True, False)
     assert flags() == before
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_no_thread_works_on_after_an_error() -> None:
+    meeting = threading.Barrier(3, timeout=20)
+    main, tasks, done = threading.get_ident(), 50, []
+
+    def work(task: int) -> None:
+        if task < 3:
+            meeting.wait()
+        if threading.get_ident() == main:
+            raise ValueError("broken")
+        threading.Event().wait(0.02)
+        done.append(task)
+
+    with pytest.raises(ValueError, match="broken"):
+        share_tasks(work, range(tasks), threads=True)
+    ended = len(done)
+    threading.Event().wait(0.05)
+    assert len(done) == ended < tasks - 1

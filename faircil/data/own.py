@@ -320,8 +320,8 @@ def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     left_out = [name for name, use in zip(labels.names, used, strict=True) if not use]
     if left_out:
         notes.append(f"classes in no task, left out: {shortened(left_out)}")
-    # A missing label has code -1, which selects the appended True: it is reported as a mistake.
-    table = table[np.append(used, True)[labels.codes]]
+        # A missing label has code -1, which selects the appended True: it is reported as a mistake.
+        table = table[np.append(used, True)[labels.codes]]
     needed = [spec.label, *(() if spec.unknown_group else spec.sensitive)]
     if spec.drop_missing:
         table = _without_gaps(table, needed, notes)

@@ -48,10 +48,13 @@ class TableRows:
     def take(
         self, rows: Mask | Integers
     ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
-        """Return inputs, classes and attribute values of some rows."""
+        """Return inputs, classes and attribute values of some rows, in ascending order."""
+        chosen = np.arange(len(self.labels))[rows]
+        if len(chosen) == len(self.labels) and self.copies == 1:  # no copy of all of them
+            return self.x, self.labels, self.values
         width = self.x.shape[1]
         x = self.x.reshape(len(self.labels), self.copies, width)[rows]
-        chosen = np.repeat(np.arange(len(self.labels))[rows], self.copies)
+        chosen = np.repeat(chosen, self.copies)
         values = None if self.values is None else [self.values[row] for row in chosen]
         return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
 
@@ -120,25 +123,23 @@ def fit_table(
     measured = hold_out or spec.test_column is not None
     test = own.test_rows(spec, seed) if measured else np.zeros(len(own.table), dtype=bool)
     parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
+    notes: tuple[str, ...] = own.notes
     encoder: TableEncoder | ItemEncoder
-    image, notes = None, list(own.notes)
     if media is None:
         features = own.table[spec.without_role(own.table)]
-        encoder = fit_encoder(features, np.flatnonzero(~test), parts[0])
-        every = TableRows.of(encoder.inputs(features), own)
+        encoder, image = fit_encoder(features, np.flatnonzero(~test), parts[0]), None
+        x = encoder.inputs(features)
+        del features
     else:
-        notes += item_notes(spec, own.table)
+        column, notes = own.table[spec.items], (*notes, *item_notes(spec, own.table))
         encoder, x = fit_items(
-            own.table[spec.items],
-            spec.path,
-            media,
-            parts[0],
-            device=device,
-            progress=watcher.embedding,
+            column, spec.path, media, parts[0], device=device, progress=watcher.embedding
         )
-        image, every = encoder.image, TableRows.of(x, own)
-    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying, image)
+        image = encoder.image
+    every = TableRows.of(x, own)
     learned = _with_copies(encoder, every, own, spec.path, watcher, device)
+    del own, x  # room for what is learned from them
+    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying, image)
     model = Model(
         chosen.config,
         seed,

@@ -114,7 +114,7 @@ class Settings(BaseModel):
 
 
 # Of FairSampleWeights: a run has a measure and a net of its own.
-BESIDES = {"measure", "head"}
+BESIDES = {"measure", "head", "batch", "logits"}
 
 
 @dataclass(frozen=True)

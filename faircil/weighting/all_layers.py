@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from faircil.errors import DataError, raise_all
 from faircil.nets import evaluating
-from faircil.samples import Samples
+from faircil.samples import Inputs, Samples, rows_of
+from faircil.weighting.any_data import Stream, some_inputs
+from faircil.weighting.any_net import rounding
 from faircil.weighting.functional import ForwardMode, forward_mode, functional_net
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import mean_losses, missing_outputs
@@ -41,8 +43,8 @@ class AllLayerStatistics:
 
 def all_layer_statistics(
     net: nn.Module,
-    current: Samples,
-    memory: Samples | None,
+    current: Samples | Stream,
+    memory: Samples | Stream | None,
     membership: Membership,
     combine: Floats | None = None,
     loss: LossFunction = cross_entropy,
@@ -53,7 +55,7 @@ def all_layer_statistics(
     ----------
     net : Module
         Any classifier that returns logits; each row must depend only on its own input.
-    current, memory : Samples
+    current, memory : Samples or Stream
         The task's training data, n samples, and the buffer.
     membership : Membership
         G groups.
@@ -62,17 +64,18 @@ def all_layer_statistics(
         groups. Fewer rows take less time if each needs a forward-mode product.
     loss : callable
     """
-    if memory is not None:
+    if isinstance(memory, Samples):
         kept = torch.nonzero(membership.memory >= 0).squeeze(1)
         membership = replace(membership, memory=membership.memory[kept])
         memory = memory.take(kept) if len(kept) else None
     with evaluating(net):
-        _check_net(net, current.x, membership)
-        layers = linear_layers(net, current.x)
+        some = some_inputs(current)
+        _check_net(net, some, membership)
+        layers = linear_layers(net, some)
         if layers is not None:
             sums, products = factored_cosines(net, layers, current, memory, membership, loss)
         else:
-            function = functional_net(net, current.x)
+            function = functional_net(net, some)
             mode = forward_mode(function, current, memory, membership, loss)
             sums = mode.losses
             if combine is not None and len(combine) < len(sums):
@@ -92,9 +95,9 @@ def _backward(net: nn.Module, mode: ForwardMode, weights: Floats) -> Floats:
         return _array(mode.progress(torch.from_numpy(weights).to(mode.directions)))
 
 
-def _check_net(net: nn.Module, x: Tensor, membership: Membership) -> None:
+def _check_net(net: nn.Module, x: Inputs, membership: Membership) -> None:
     """Raise an error if the net has no trained parameters, no logits, or too few of them."""
-    logits = net(x[:1])
+    logits = net(rows_of(x, slice(1)))
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     mistakes = []
     if not any(p.requires_grad for p in net.parameters()):
@@ -106,7 +109,12 @@ def _check_net(net: nn.Module, x: Tensor, membership: Membership) -> None:
             f"the net returned {shape} for one sample, expected logits of shape (1, classes)"
         )
     else:
-        mistakes += missing_outputs(logits.shape[1], membership)
+        mistakes += missing_outputs(logits.shape[1], int(membership.groups.label.max()))
+        if (logits >= 0).all() and (logits.double().sum() - 1).abs() <= 2 * rounding(logits):
+            mistakes.append(
+                "the net returned probabilities, expected logits; leave the softmax at its end "
+                "out, or pass logits=, a function of the net and its inputs that returns them"
+            )
     raise_all(mistakes, DataError)
 
 

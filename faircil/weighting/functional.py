@@ -20,7 +20,10 @@ from torch.func import functional_call, grad, jvp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from faircil.compute import CHUNK, chunks_of
-from faircil.samples import Samples
+from faircil.nets import name_of
+from faircil.samples import Inputs, Samples, rows_of
+from faircil.weighting.any_data import Stream, parts_of
+from faircil.weighting.any_net import precise
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients, unit
 from faircil.weighting.losses import LossFunction, cross_entropy
@@ -49,9 +52,10 @@ class FunctionalNet:
 
     def zeros(self, rows: int) -> Tensor:
         """Return zeros with the shape of gradients, (rows, P)."""
-        return next(iter(self._parameters.values())).new_zeros(rows, self.size)
+        first = next(iter(self._parameters.values()))
+        return first.new_zeros(rows, self.size, dtype=precise(first.dtype))
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Inputs) -> Tensor:
         """Return the logits of n inputs, (n, classes)."""
         return self._call(self._parameters, x)
 
@@ -59,30 +63,30 @@ class FunctionalNet:
         """View rows of all parameters, (n, P), parameter by parameter."""
         return torch.split(flat, [p.numel() for p in self._parameters.values()], dim=1)
 
-    def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
+    def gradients(self, x: Inputs, at_logits: Tensor) -> tuple[Tensor, ...]:
         """Return ``J_iᵀ u_i`` of each sample for vectors u at the logits, (n, classes).
 
         One tensor per parameter, since they are large; see :meth:`split`.
         """
 
-        def product(parameters: Named, x: Tensor, u: Tensor) -> Tensor:
-            return self._call(parameters, x[None])[0] @ u
+        def product(parameters: Named, x: Inputs, u: Tensor) -> Tensor:
+            return self._call(parameters, rows_of(x, None))[0].to(u.dtype) @ u
 
         with _plain_attention():
             named = vmap(grad(product), in_dims=(None, 0, 0))(self._parameters, x, at_logits)
-        return tuple(part.flatten(1) for part in named.values())
+        return tuple(part.flatten(1).to(precise(part.dtype)) for part in named.values())
 
-    def total(self, x: Tensor, at_logits: Tensor) -> Tensor:
+    def total(self, x: Inputs, at_logits: Tensor) -> Tensor:
         """Return ``Σ_i J_iᵀ u_i``, (P,), by one backward pass."""
         trained = [p for p in self._net.parameters() if p.requires_grad]
         with torch.enable_grad():
             logits = self._net(x)
         parts = torch.autograd.grad(
-            logits, trained, at_logits, allow_unused=True, materialize_grads=True
+            logits, trained, at_logits.to(logits.dtype), allow_unused=True, materialize_grads=True
         )
-        return torch.cat([part.flatten() for part in parts])
+        return torch.cat([part.flatten().to(precise(part.dtype)) for part in parts])
 
-    def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
+    def products(self, x: Inputs, at_logits: Tensor, directions: Tensor) -> Tensor:
         """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), for directions of the parameters, (B, P)."""
 
         def product(direction: Named) -> Tensor:
@@ -90,11 +94,11 @@ class FunctionalNet:
                 return self._call(parameters, x)
 
             tangent = jvp(call, (self._parameters,), (direction,))[1]
-            inner: Tensor = torch.linalg.vecdot(tangent, at_logits)
+            inner: Tensor = torch.linalg.vecdot(tangent.to(at_logits.dtype), at_logits)
             return inner
 
         named = {
-            name: part.view(-1, *p.shape)
+            name: part.view(-1, *p.shape).to(p.dtype)
             for (name, p), part in zip(
                 self._parameters.items(), self.split(directions), strict=True
             )
@@ -103,7 +107,7 @@ class FunctionalNet:
             products: Tensor = vmap(product)(named)
         return products
 
-    def _call(self, parameters: Named, x: Tensor) -> Tensor:
+    def _call(self, parameters: Named, x: Inputs) -> Tensor:
         logits: Tensor = functional_call(self._net, parameters, (x,))
         return logits
 
@@ -111,20 +115,21 @@ class FunctionalNet:
 class SampleBySample(FunctionalNet):
     """The same for nets with a layer that torch.func cannot batch."""
 
-    def gradients(self, x: Tensor, at_logits: Tensor) -> tuple[Tensor, ...]:
+    def gradients(self, x: Inputs, at_logits: Tensor) -> tuple[Tensor, ...]:
         """Return ``J_iᵀ u_i`` of each sample, with one backward pass each."""
         return self.split(torch.stack([self.total(*one) for one in _one_by_one(x, at_logits)]))
 
-    def products(self, x: Tensor, at_logits: Tensor, directions: Tensor) -> Tensor:
+    def products(self, x: Inputs, at_logits: Tensor, directions: Tensor) -> Tensor:
         """Return ``⟨J_iᵀ u_i, v_b⟩``, (B, n), with one backward pass per sample."""
         each = [directions @ self.total(*one) for one in _one_by_one(x, at_logits)]
         return torch.stack(each, dim=1)
 
 
-def functional_net(net: nn.Module, x: Tensor) -> FunctionalNet:
+def functional_net(net: nn.Module, x: Inputs) -> FunctionalNet:
     """Return the net as a function; test on two of the inputs, (n, ...), what it supports."""
-    fast, some = FunctionalNet(net), x[:2]
-    sent = torch.ones_like(fast.logits(some))
+    fast, some = FunctionalNet(net), rows_of(x, slice(2))
+    logits = fast.logits(some)
+    sent = torch.ones_like(logits, dtype=precise(logits.dtype))
     try:
         # The first forward-mode product compiles its rules with a deprecated torch feature.
         with warnings.catch_warnings():
@@ -134,15 +139,16 @@ def functional_net(net: nn.Module, x: Tensor) -> FunctionalNet:
         logger.warning(
             "%s has a layer that torch.func cannot differentiate (%s): every sample takes backward "
             "passes of its own; if that is too slow, use the gradients of the last layer",
-            type(net).__name__,
+            name_of(net),
             next(iter(str(error).splitlines()), type(error).__name__),
         )
         return SampleBySample(net)
     return fast
 
 
-def _one_by_one(x: Tensor, at_logits: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(torch.split(x, 1), torch.split(at_logits, 1), strict=True)
+def _one_by_one(x: Inputs, at_logits: Tensor) -> Iterator[tuple[Inputs, Tensor]]:
+    for rows in chunks_of(len(at_logits), 1):
+        yield rows_of(x, rows), at_logits[rows]
 
 
 @contextmanager
@@ -176,7 +182,7 @@ class Measured:
 
 def measure(
     net: FunctionalNet,
-    samples: Samples,
+    samples: Samples | Stream,
     group: Tensor,
     groups: int,
     loss: LossFunction = cross_entropy,
@@ -190,9 +196,9 @@ def measure(
     gradients = net.zeros(groups)
     at_logits = []
     numbers = torch.arange(groups, device=group.device)[:, None]
-    for rows in _slices(len(samples), ENTRIES // net.size):
-        x, member = samples.x[rows], group[rows] == numbers
-        at = split_gradients(net.logits(x), samples.y[rows], loss)
+    for rows, x, y in parts_of(samples, _most(ENTRIES // net.size)):
+        member = group[rows] == numbers
+        at = split_gradients(net.logits(x), y, loss)
         parts = net.gradients(x, at.direction)
         norms = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts])
         norms = torch.linalg.vector_norm(norms, dim=0)[:, None]
@@ -210,8 +216,8 @@ class ForwardMode:
     Parameters
     ----------
     net : FunctionalNet
-    x : Tensor, shape (n, ...)
-        Inputs of the samples.
+    samples : Samples or Stream
+        The n samples.
     at_logits : Tensor, shape (n, classes)
         See :class:`Measured`.
     directions : Tensor, shape (G, P)
@@ -221,7 +227,7 @@ class ForwardMode:
     """
 
     net: FunctionalNet
-    x: Tensor
+    samples: Samples | Stream
     at_logits: Tensor
     directions: Tensor
     losses: Tensor
@@ -239,23 +245,23 @@ class ForwardMode:
         Tensor, shape (B, n)
         """
         directions = self.directions if combine is None else combine @ self.directions
-        result = directions.new_empty(len(directions), len(self.x))
-        for rows in _slices(len(self.x), TANGENTS // len(directions)):
-            result[:, rows] = self.net.products(self.x[rows], self.at_logits[rows], directions)
+        result = directions.new_empty(len(directions), len(self.samples))
+        for rows, x, _ in parts_of(self.samples, _most(TANGENTS // len(directions))):
+            result[:, rows] = self.net.products(x, self.at_logits[rows], directions)
         return result
 
     def progress(self, weights: Tensor) -> Tensor:
         """Return the product of each group with the weighted sum of all samples, (G,)."""
         total = self.net.zeros(1)[0]
-        for rows in chunks_of(len(self.x), CHUNK):
-            total += self.net.total(self.x[rows], weights[rows, None] * self.at_logits[rows])
+        for rows, x, _ in parts_of(self.samples, CHUNK):
+            total += self.net.total(x, weights[rows, None] * self.at_logits[rows])
         return self.directions @ total
 
 
 def forward_mode(
     net: FunctionalNet,
-    current: Samples,
-    memory: Samples | None,
+    current: Samples | Stream,
+    memory: Samples | Stream | None,
     membership: Membership,
     loss: LossFunction = cross_entropy,
 ) -> ForwardMode:
@@ -266,8 +272,8 @@ def forward_mode(
     if memory is not None:
         old = measure(net, memory, membership.memory, groups, loss)
         losses, gradients = losses + old.losses, gradients + old.gradients
-    return ForwardMode(net, current.x, now.at_logits, unit(gradients), losses)
+    return ForwardMode(net, current, now.at_logits, unit(gradients), losses)
 
 
-def _slices(n: int, step: int) -> list[slice]:
-    return chunks_of(n, max(1, min(CHUNK, step)))
+def _most(rows: int) -> int:
+    return max(1, min(CHUNK, rows))

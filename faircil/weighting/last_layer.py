@@ -14,9 +14,10 @@ without bias). Two consequences carry the whole package:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from threading import local
 from typing import Protocol
 
@@ -25,8 +26,10 @@ from torch import Tensor, nn
 
 from faircil.compute import chunk_size, chunks_of, map_chunks, map_tasks, thread_safe
 from faircil.errors import DataError, DivergedError, raise_all
-from faircil.nets import evaluating, find_head
+from faircil.nets import evaluating, not_the_head
 from faircil.samples import Samples
+from faircil.weighting.any_data import PROBE, Part, Stream
+from faircil.weighting.any_net import plain_head, precise, same_logits
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
 
@@ -82,31 +85,66 @@ def last_layers(
     results = [_empty(head, len(y)) for _, y in sets]
     size = chunk_size(head.weight.device)
     tasks = [(k, rows) for k, (_, y) in enumerate(sets) for rows in chunks_of(len(y), size)]
-    place = local()  # the current chunk of each thread
+    with _measuring(net, head, loss) as measure:
 
-    def record(_: nn.Module, arguments: tuple[Tensor]) -> None:
-        place.features[:] = arguments[0]
+        def work(task: tuple[int, slice]) -> None:
+            number, rows = task
+            (x, y), result = sets[number], results[number]
+            measure(result, Part(rows, x[rows], y[rows]))
+            visit(number, result, rows)
 
-    def measure(task: tuple[int, slice]) -> None:
-        number, rows = task
-        (x, y), result = sets[number], results[number]
-        place.features = result.features[rows]
-        result.losses[rows], result.delta[rows] = loss(net(x[rows]), y[rows])
-        visit(number, result, rows)
-
-    hook = head.register_forward_pre_hook(record)
-    try:
-        with evaluating(net):
-            map_tasks(measure, tasks, threads=thread_safe(net))
-    finally:
-        hook.remove()
+        map_tasks(work, tasks, threads=thread_safe(net))
     return results
 
 
+def stream_layer(
+    net: nn.Module, head: nn.Linear, stream: Stream, loss: LossFunction = cross_entropy
+) -> LastLayer:
+    """Compute the gradient factors of all samples of a stream in one pass over it."""
+    result = _empty(head, len(stream))
+    with _measuring(net, head, loss) as measure:
+        for part in stream.parts():
+            raise_all(missing_outputs(head.out_features, int(part.y.max())), DataError)
+            measure(result, part)
+    return result
+
+
+@contextmanager
+def _measuring(
+    net: nn.Module, head: nn.Linear, loss: LossFunction
+) -> Iterator[Callable[[LastLayer, Part], None]]:
+    """Yield a function that computes the factors of some samples, on any thread.
+
+    It compares the output of the head with the logits of every sample: a net may end otherwise for
+    some of them, or run its head more than once.
+    """
+    place = local()  # the current chunk of each thread
+
+    def record(_: nn.Module, arguments: tuple[Tensor], output: Tensor) -> None:
+        place.features[:] = arguments[0]
+        place.output = output
+
+    def measure(result: LastLayer, part: Part) -> None:
+        place.features, place.output = result.features[part.rows], None
+        logits = net(part.x)
+        if place.output is None or not same_logits(place.output, logits):
+            raise not_the_head("for some inputs the net's output is not the output of its last")
+        del place.output
+        precise_logits = logits.to(result.delta.dtype)
+        result.losses[part.rows], result.delta[part.rows] = loss(precise_logits, part.y)
+
+    hook = head.register_forward_hook(record)
+    try:
+        with evaluating(net):
+            yield measure
+    finally:
+        hook.remove()
+
+
 def _empty(head: nn.Linear, n: int) -> LastLayer:
-    new = head.weight.new_empty
-    delta, features = new(n, head.out_features), new(n, head.in_features)
-    return LastLayer(new(n), delta, features, head.bias is not None)
+    new = partial(head.weight.new_empty, dtype=precise(head.weight.dtype))
+    delta, features = new((n, head.out_features)), new((n, head.in_features))
+    return LastLayer(new((n,)), delta, features, head.bias is not None)
 
 
 def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
@@ -275,8 +313,8 @@ def group_statistics(
     loss: LossFunction = cross_entropy,
 ) -> LastLayerStatistics:
     """Compute statistics of all groups with one forward pass over task and buffer."""
-    layer = find_head(net, current.x, head)
-    raise_all(missing_outputs(layer.out_features, membership), DataError)
+    layer = plain_head(net, current.x[:PROBE], head)
+    raise_all(missing_outputs(layer.out_features, int(membership.groups.label.max())), DataError)
     sets, members = [(current.x, current.y)], [membership.current]
     if memory is not None and len(memory):
         sets.append((memory.x, memory.y))
@@ -284,13 +322,26 @@ def group_statistics(
     sums = [GroupSums(group, len(membership.groups)) for group in members]
     measured = last_layers(net, layer, sets, lambda k, *chunk: sums[k].add(*chunk), loss)
     totals = [each.total(factors) for each, factors in zip(sums, measured, strict=True)]
+    return _statistics(measured[0], totals, membership)
+
+
+def stream_statistics(layers: Sequence[LastLayer], membership: Membership) -> LastLayerStatistics:
+    """Compute statistics of all groups from the factors of task and, if there is one, buffer."""
+    members = (membership.current, membership.memory)
+    groups = len(membership.groups)
+    totals = [group_sums(*each, groups) for each in zip(layers, members, strict=False)]
+    return _statistics(layers[0], totals, membership)
+
+
+def _statistics(
+    current: LastLayer, totals: Sequence[tuple[Tensor, Tensor]], membership: Membership
+) -> LastLayerStatistics:
     gradients, losses = (sum(parts[1:], parts[0]) for parts in zip(*totals, strict=True))
-    return LastLayerStatistics(mean_losses(losses, membership), measured[0], gradients)
+    return LastLayerStatistics(mean_losses(losses, membership), current, gradients)
 
 
-def missing_outputs(outputs: int, membership: Membership) -> list[str]:
-    """Return a list of mistakes: classes without an output."""
-    highest = int(membership.groups.label.max())
+def missing_outputs(outputs: int, highest: int) -> list[str]:
+    """Return a list of mistakes: the highest class without an output."""
     if highest < outputs:
         return []
     return [
@@ -335,6 +386,6 @@ def split_gradients(
     logits: Tensor, y: Tensor, loss: LossFunction = cross_entropy
 ) -> SplitGradients:
     """Compute losses of n samples and their gradients at the logits, (n, classes)."""
-    losses, delta = loss(logits, y)
+    losses, delta = loss(logits.to(precise(logits.dtype)), y)
     direction = unit(delta)
     return SplitGradients(losses, direction, torch.linalg.vecdot(delta, direction))

@@ -28,12 +28,13 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.functional import unfold
 
 from faircil.compute import CHUNK, chunks_of
-from faircil.samples import Samples
+from faircil.samples import Inputs, Samples, rows_of
+from faircil.weighting.any_data import PROBE, Stream
+from faircil.weighting.any_net import precise, rounding
 from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients
 from faircil.weighting.losses import LossFunction, cross_entropy
 
-PROBE = 8  # samples used to inspect how a net uses its layers
 ROUNDING = 1e-3  # relative difference between factors and autograd that counts as rounding
 KEPT = 2**27  # numbers cached between the two passes; beyond that, factors are recomputed
 IMAGES = 256  # rows per pass with convolutions, whose inputs are large
@@ -75,7 +76,7 @@ class Layer:
 
     def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Return δ, (n, outputs), and h, (n, inputs), from an input and the gradient after it."""
-        return delta, h
+        return delta.to(precise(delta.dtype)), h.to(precise(h.dtype))
 
     def sums(self, delta: Tensor, h: Tensor) -> list[Tensor]:
         """Return the gradient of each trained parameter, summed over samples."""
@@ -96,6 +97,7 @@ class Convolution(Layer):
     def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of each sample, summed over places, and an h without columns."""
         conv, padding, parts = self.module, self.module.padding, []
+        delta, h = super().factors(h, delta)
         assert not isinstance(padding, str)  # else it is no layer here
         for rows in chunks_of(len(h), IN_CACHE):
             patches = unfold(h[rows], conv.kernel_size, conv.dilation, padding, conv.stride)
@@ -163,7 +165,7 @@ class _Call:
     output: GradientEdge
 
 
-def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
+def linear_layers(net: nn.Module, x: Inputs) -> tuple[Layer, ...] | None:
     """Return the layers of a net whose gradients can be factored; None for any other net.
 
     Parameters
@@ -178,7 +180,7 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
     owned = [p for layer in layers for p in layer.trained]
     if sorted(map(id, owned)) != sorted(id(p) for p in net.parameters() if p.requires_grad):
         return None  # other parameters are trained, or two layers share one
-    logits, calls = _run(net, layers, x[:PROBE])
+    logits, calls = _run(net, layers, rows_of(x, slice(PROBE)))
     once = len({call.layer for call in calls}) == len(calls)
     rowwise = all(call.layer.rowwise(call.inputs, len(logits)) for call in calls)
     if not (once and rowwise and logits.requires_grad):
@@ -196,7 +198,8 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
         sums = layer.sums(*layer.factors(call.inputs[:half], d))
         factored |= zip(layer.trained, sums, strict=True)
     exact = zip(owned, found[len(calls) :], strict=True)
-    if not all(_equal(p, factored.get(p), gradient) for p, gradient in exact):
+    near = max(ROUNDING, 4 * rounding(logits, *owned))
+    if not all(_equal(p, factored.get(p), gradient, near) for p, gradient in exact):
         return None
     return tuple(call.layer for call, _ in used) or None
 
@@ -204,17 +207,18 @@ def linear_layers(net: nn.Module, x: Tensor) -> tuple[Layer, ...] | None:
 def layer_factors(
     net: nn.Module,
     layers: Sequence[Layer],
-    x: Tensor,
+    x: Inputs,
     y: Tensor,
     loss: LossFunction = cross_entropy,
 ) -> Factors:
     """Compute the factors of n samples, x (n, ...), y (n,), in one forward-backward pass."""
     logits, calls = _run(net, layers, x)
     at = split_gradients(logits.detach(), y, loss)
-    found = torch.autograd.grad(logits, [call.output for call in calls], at.direction)
+    sent = at.direction.to(logits.dtype)
+    found = torch.autograd.grad(logits, [call.output for call in calls], sent)
     factors = [call.layer.factors(call.inputs, d) for call, d in zip(calls, found, strict=True)]
     deltas, inputs = zip(*factors, strict=True)
-    norms = logits.new_zeros(len(y))
+    norms = at.length.new_zeros(len(y))
     for layer, delta, h in zip(layers, deltas, inputs, strict=True):
         length = torch.linalg.vector_norm(h, dim=1) * layer.weight
         length = torch.hypot(length, torch.full_like(length, layer.bias))
@@ -233,7 +237,7 @@ def join(parts: Sequence[Factors]) -> Factors:
     )
 
 
-def _run(net: nn.Module, layers: Sequence[Layer], x: Tensor) -> tuple[Tensor, list[_Call]]:
+def _run(net: nn.Module, layers: Sequence[Layer], x: Inputs) -> tuple[Tensor, list[_Call]]:
     """Return the logits, and every call of the layers in order."""
     calls: list[_Call] = []
 
@@ -256,10 +260,10 @@ def _trained(parameter: Tensor | None) -> bool:
     return isinstance(parameter, nn.Parameter) and parameter.requires_grad
 
 
-def _equal(parameter: Tensor, one: Tensor | None, other: Tensor | None) -> bool:
+def _equal(parameter: Tensor, one: Tensor | None, other: Tensor | None, near: float) -> bool:
     """Whether two gradients of a parameter are equal up to rounding; None means zero."""
     one, other = (torch.zeros_like(parameter) if g is None else g for g in (one, other))
-    return bool((one - other).abs().max() <= ROUNDING * other.abs().max())
+    return bool((one - other).abs().max() <= near * other.abs().max())
 
 
 @dataclass(frozen=True)
@@ -319,7 +323,8 @@ class GroupGradients:
         shapes = [(layer.outputs, layer.columns) for layer in layers]
         parameters = sum(out * columns for out, columns in shapes)
         self._layers = layers
-        self._sums = layers[0].module.weight.new_zeros(len(size), parameters)
+        weight = layers[0].module.weight
+        self._sums = weight.new_zeros(len(size), parameters, dtype=precise(weight.dtype))
         self._matrices = _by_layer(self._sums, layers)
         self._is_few = size * sum(map(sum, shapes)) < parameters
         self._few: list[tuple[Tensor, Factors]] = []
@@ -372,8 +377,8 @@ def _by_layer(flat: Tensor, layers: Sequence[Layer]) -> list[Tensor]:
 def factored_cosines(
     net: nn.Module,
     layers: Sequence[Layer],
-    current: Samples,
-    memory: Samples | None,
+    current: Samples | Stream,
+    memory: Samples | Stream | None,
     membership: Membership,
     loss: LossFunction = cross_entropy,
 ) -> tuple[Tensor, Tensor]:
@@ -385,7 +390,7 @@ def factored_cosines(
         In eval mode.
     layers : sequence of Layer
         See :func:`~faircil.weighting.layer_factors.linear_layers`.
-    current, memory : Samples
+    current, memory : Samples or Stream
         n and m samples.
     membership : Membership
         G groups.
@@ -397,7 +402,7 @@ def factored_cosines(
         Summed within groups.
     cosines : Tensor, shape (G, n)
     """
-    size = torch.from_numpy(membership.groups.size).to(current.y.device)
+    size = torch.from_numpy(membership.groups.size).to(membership.current.device)
     gradients = GroupGradients(layers, size)
     if memory is not None:
         for rows, factors in _chunks(net, layers, memory, membership.memory, loss):
@@ -418,10 +423,23 @@ def factored_cosines(
 
 
 def _chunks(
-    net: nn.Module, layers: Sequence[Layer], samples: Samples, group: Tensor, loss: LossFunction
+    net: nn.Module,
+    layers: Sequence[Layer],
+    samples: Samples | Stream,
+    group: Tensor,
+    loss: LossFunction,
 ) -> Iterator[tuple[Tensor, Factors]]:
-    """Yield the rows of samples, sorted by group, and their factors."""
+    """Yield the rows of samples, sorted by group, and their factors.
+
+    A stream is sorted within each of its batches.
+    """
     size = CHUNK if all(layer.inputs for layer in layers) else IMAGES
+    if isinstance(samples, Stream):
+        for part in samples.parts(size):
+            order = torch.argsort(group[part.rows], stable=True)
+            factors = layer_factors(net, layers, rows_of(part.x, order), part.y[order], loss)
+            yield part.rows.start + order, factors
+        return
     for rows in torch.split(torch.argsort(group, stable=True), size):
-        part = samples.take(rows)
-        yield rows, layer_factors(net, layers, part.x, part.y, loss)
+        taken = samples.take(rows)
+        yield rows, layer_factors(net, layers, taken.x, taken.y, loss)

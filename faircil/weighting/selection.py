@@ -96,20 +96,44 @@ def draw_fairly(
         Group of each sample.
     generator : torch.Generator
     """
-    import torch
-
     draws = int((weights > KEEP_ABOVE).sum())
     if not draws:
         return Selection(group[:0])
-    # In float64 on the host: the same draws on every device.
+    index = draw_rows(fair_chances(weights, group), draws, generator)
+    return Selection(index.to(group.device))
+
+
+def fair_chances(weights: Tensor, group: Tensor, equally: float = EQUALLY) -> Tensor:
+    """Return the chance of each sample to be drawn; see :func:`draw_fairly`.
+
+    Parameters
+    ----------
+    weights : Tensor, shape (n,)
+        Some above 0.
+    group : Tensor of int64, shape (n,)
+    equally : float
+        Part of the draws that goes equally to all groups; the rest follows their mean weights.
+
+    Returns
+    -------
+    Tensor of float64, shape (n,)
+        On the host, so that draws are the same on every device. They sum to 1.
+    """
+    import torch
+
     number = group.cpu()
     equal = 1 / torch.bincount(number).double()[number]  # by sample: sums to 1 over a group
     share = weights.double().cpu() * equal
-    chance = EQUALLY * equal / equal.sum() + (1 - EQUALLY) * share / share.sum()
+    return equally * equal / equal.sum() + (1 - equally) * share / share.sum()
+
+
+def draw_rows(chance: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw rows with replacement by their chances, (n,) in float64, up to a factor: (count,)."""
+    import torch
+
     reach = chance.cumsum(0)
-    noise = torch.rand(draws, generator=generator, dtype=torch.float64) * reach[-1]
-    index = torch.searchsorted(reach, noise, right=True).clamp(max=len(weights) - 1)
-    return Selection(index.to(group.device))
+    noise = torch.rand(count, generator=generator, dtype=torch.float64) * reach[-1]
+    return torch.searchsorted(reach, noise, right=True).clamp(max=len(chance) - 1)
 
 
 # From weights and groups (n,) and the batch size to the samples of an epoch.

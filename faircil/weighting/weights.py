@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
@@ -23,16 +24,27 @@ from faircil.fields import (
     one_of,
     setting_mistakes,
 )
+from faircil.nets import HeadError, layer_named
 from faircil.samples import Samples, refuse_unknown
 from faircil.weighting.all_layers import all_layer_statistics
+from faircil.weighting.any_data import Data, Stream, open_stream
+from faircil.weighting.any_net import Classifier, plain_head, precise, unchanged
 from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
 from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
-from faircil.weighting.last_layer import GroupStatistics, LastLayerStatistics, group_statistics
+from faircil.weighting.last_layer import (
+    GroupStatistics,
+    LastLayerStatistics,
+    group_statistics,
+    stream_layer,
+    stream_statistics,
+)
 from faircil.weighting.losses import LOSSES, find_loss
-from faircil.weighting.measures import MEASURES, disparity_matrix, find_measure
+from faircil.weighting.measures import MEASURES, Measure, disparity_matrix, find_measure
 from faircil.weighting.program import program_rows
 from faircil.weighting.solver import SOLVERS
+
+logger = logging.getLogger(__name__)
 
 WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
 AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
@@ -55,7 +67,8 @@ class WeightResult:
     Parameters
     ----------
     weights : Tensor, shape (n,)
-        In [0, 1], on the device of the samples; 0 or 1 if samples are drawn.
+        In [0, 1], on the device of the samples, of the net for a dataset or loader; 0 or 1 if
+        samples are drawn.
     group : Tensor of int64, shape (n,)
         Index of each sample's group in ``groups``.
     groups : GroupOutcome
@@ -140,6 +153,13 @@ class FairSampleWeights:
     """solver of the linear program, see `faircil list solvers`"""
     head: nn.Linear | str | None = None
     """the net's last linear layer, or its name; found automatically; unused by gradient=all"""
+    batch: Function | Sequence[Any] | None = None
+    """what a batch of a dataset or loader consists of: a function of it that returns (x, y) or
+    (x, y, z), or names of its fields for these; by default it is (x, y), (x, y, z) or a mapping
+    with labels, sensitive if there is an attribute, and the net's inputs by keyword"""
+    logits: Function | None = None
+    """function of net and inputs that returns logits; by default they are what the net returns, its
+    .logits, or the only matrix of a tuple"""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -156,8 +176,8 @@ class FairSampleWeights:
     def __call__(
         self,
         net: nn.Module,
-        current: Samples,
-        memory: Samples | None,
+        current: Data,
+        memory: Data | None = None,
         *,
         seen: Seen | None = None,
         generator: torch.Generator | None = None,
@@ -167,69 +187,148 @@ class FairSampleWeights:
         Parameters
         ----------
         net : Module
-            Any classifier whose logits are the output of a linear layer. Its mode is restored.
-        current, memory : Samples
-            The task's training data (n samples) and the replay buffer with the old groups.
+            Any classifier. It is left as it was, errors included.
+        current, memory : Samples, map-style dataset or DataLoader
+            The task's training data (n samples) and the replay buffer with the old groups, if there
+            is one. A dataset is read batch by batch and in order, whatever the order of its
+            loader: weight i belongs to ``dataset[i]``.
         seen : mapping, optional
             ``{(y, z): samples seen so far}``, including the current task; needed by ``dp``.
         generator : torch.Generator, optional
             Draws clusters and samples; needed by every granularity except ``sample``.
         """
-        if len(current) == 0:
-            raise DataError("there are no current samples to weigh")
         start = time.perf_counter()
+        classifier = Classifier(net, self.logits)
+        with unchanged(net), classifier.uncast():
+            now, old = self._opened(current, memory, classifier.device)
+            if len(now) == 0:
+                raise DataError("there are no current samples to weigh")
+            measured = self._measured(classifier, now, old, seen)
+            gradient_seconds = time.perf_counter() - start
+            return self._result(measured, generator, precise(_dtype(net)), gradient_seconds)
+
+    def _opened(
+        self, current: Data, memory: Data | None, device: torch.device
+    ) -> tuple[Samples | Stream, Samples | Stream | None]:
+        """Return both as they are if they are samples in memory, else as streams."""
+        plain = self.logits is None
+        if plain and isinstance(current, Samples) and isinstance(memory, Samples | None):
+            return current, memory
+        old = None if memory is None else open_stream(memory, self.batch, device)
+        return open_stream(current, self.batch, device), old if old else None
+
+    def _measured(
+        self,
+        net: Classifier,
+        current: Samples | Stream,
+        memory: Samples | Stream | None,
+        seen: Seen | None,
+    ) -> ProgramInputs:
+        """Compute groups and statistics; from all layers where the net has no plain last one."""
         measure = find_measure(self.measure)
         if measure.combine != "sum":
             raise UsageError(
                 "the program of sample weights minimises a sum over comparisons of groups, and "
                 "this measure is the largest loss of a group; choose a measure such as 'eo'"
             )
-        for part in (current, memory):
+        if self.gradient == "last":
+            try:
+                return self._of_last_layer(net, current, memory, measure, seen)
+            except HeadError as error:
+                if self.head is not None or self.granularity.startswith("cluster"):
+                    raise
+                logger.warning(
+                    "%s; weights follow from the gradients of all layers (gradient='all') instead, "
+                    "which takes longer",
+                    error,
+                )
+        membership, disparity = self._grouped(current, memory, measure, seen)
+        combine, loss = program_rows(disparity, membership.groups), find_loss(self.loss)
+        statistics = all_layer_statistics(net, current, memory, membership, combine, loss)
+        return self._inputs(statistics, membership, disparity, combined=True)
+
+    def _of_last_layer(
+        self,
+        net: Classifier,
+        current: Samples | Stream,
+        memory: Samples | Stream | None,
+        measure: Measure,
+        seen: Seen | None,
+    ) -> ProgramInputs:
+        """Compute groups and statistics of the last layer, of streams in one pass."""
+        loss, head = find_loss(self.loss), self.head
+        head = layer_named(net.net, head) if isinstance(head, str) else head
+        if isinstance(current, Samples):
+            assert not isinstance(memory, Stream)  # both are opened in the same way
+            membership, disparity = self._grouped(current, memory, measure, seen)
+            statistics = group_statistics(net, current, memory, membership, head, loss)
+        else:
+            head = plain_head(net, current.first(), head)
+            streams = [part for part in (current, memory) if isinstance(part, Stream)]
+            layers = [stream_layer(net, head, stream, loss) for stream in streams]
+            membership, disparity = self._grouped(current, memory, measure, seen)
+            statistics = stream_statistics(layers, membership)
+        if not self._on_device(membership):
+            _ = statistics.alignment  # compute it now, so that its time is measured
+        return self._inputs(statistics, membership, disparity, combined=False)
+
+    def _grouped(
+        self,
+        current: Samples | Stream,
+        memory: Samples | Stream | None,
+        measure: Measure,
+        seen: Seen | None,
+    ) -> tuple[Membership, Floats]:
+        """Return the groups and the rows that compare them."""
+        now = current.labels if isinstance(current, Stream) else current
+        old = memory.labels if isinstance(memory, Stream) else memory
+        for part in (now, old):
             if measure.by_attribute and part is not None:
                 refuse_unknown(part, "a measure of attribute values")
-        membership = find_groups(current, memory, by_attribute=measure.by_attribute, seen=seen)
-        groups, disparity = membership.groups, disparity_matrix(measure, membership.groups)
-        statistics = self._measure(net, current, memory, membership, disparity)
-        measured = time.perf_counter()
-        alpha = AUTO_BUDGET / len(current) if self.alpha == "auto" else float(self.alpha)
-        every = self.gradient == "all"
-        inputs = ProgramInputs(
-            statistics, membership, disparity, alpha, self.lam, self.floor, every
+        membership = find_groups(now, old, by_attribute=measure.by_attribute, seen=seen)
+        return membership, disparity_matrix(measure, membership.groups)
+
+    def _inputs(
+        self,
+        statistics: GroupStatistics,
+        membership: Membership,
+        disparity: Floats,
+        *,
+        combined: bool,
+    ) -> ProgramInputs:
+        n = len(membership.current)
+        alpha = AUTO_BUDGET / n if self.alpha == "auto" else float(self.alpha)
+        return ProgramInputs(
+            statistics, membership, disparity, alpha, self.lam, self.floor, combined
         )
+
+    def _result(
+        self,
+        inputs: ProgramInputs,
+        generator: torch.Generator | None,
+        dtype: torch.dtype,
+        gradient_seconds: float,
+    ) -> WeightResult:
+        """Solve the program and describe its solution."""
+        start = time.perf_counter()
+        membership, losses = inputs.membership, inputs.statistics.losses
         choice = self._choose(inputs, generator)
-        dtype = next(net.parameters()).dtype
+        weights = torch.from_numpy(choice.weights)
         return WeightResult(
-            weights=torch.from_numpy(choice.weights).to(device=current.y.device, dtype=dtype),
+            weights=weights.to(device=membership.current.device, dtype=dtype),
             group=membership.current,
             groups=GroupOutcome(
-                **vars(groups),
-                losses=statistics.losses,
-                predicted_losses=statistics.losses - alpha * choice.progress,
+                **vars(membership.groups),
+                losses=losses,
+                predicted_losses=losses - inputs.alpha * choice.progress,
             ),
             shares=choice.shares,
             objective=choice.objective,
             bound=choice.bound,
             status=choice.status,
-            gradient_seconds=measured - start,
-            lp_seconds=time.perf_counter() - measured,
+            gradient_seconds=gradient_seconds,
+            lp_seconds=time.perf_counter() - start,
         )
-
-    def _measure(
-        self,
-        net: nn.Module,
-        current: Samples,
-        memory: Samples | None,
-        membership: Membership,
-        disparity: Floats,
-    ) -> GroupStatistics:
-        loss = find_loss(self.loss)
-        if self.gradient == "all":
-            combine = program_rows(disparity, membership.groups)
-            return all_layer_statistics(net, current, memory, membership, combine, loss)
-        statistics = group_statistics(net, current, memory, membership, self.head, loss)
-        if not self._on_device(membership):
-            _ = statistics.alignment  # compute it now, so that its time is measured
-        return statistics
 
     def _on_device(self, membership: Membership) -> bool:
         """Whether the program is solved on the GPU, without its matrix."""
@@ -257,6 +356,10 @@ def _by_name(given: Any) -> Mapping[str, Any]:
         return given if isinstance(given, Mapping) else {}
     names = [field.name for field in fields(FairSampleWeights)]
     return {**dict(zip(names, given.args, strict=False)), **(given.kwargs or {})}
+
+
+def _dtype(net: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in net.parameters()), torch.float32)
 
 
 FairSampleWeights.__doc__ = documented(FairSampleWeights)

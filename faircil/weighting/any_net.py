@@ -1,0 +1,162 @@
+"""Any net as a classifier: its logits, head and precision, and how it is left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from faircil.errors import UsageError
+from faircil.nets import evaluating, find_head, name_of, not_the_head, with_features
+from faircil.samples import Inputs
+
+Logits = Callable[[nn.Module, Any], Tensor]  # from a net and its inputs to logits, (n, classes)
+
+
+class Classifier(nn.Module):
+    """A net as a function from inputs to logits, (n, classes).
+
+    It runs under the ``torch.autocast`` that is active when it is made, on any thread, without
+    autocast's cache: what is cast here without gradients must not be used in training.
+
+    Parameters
+    ----------
+    net : Module
+        Gets a tensor as its only argument, a tuple as its arguments, a mapping as its keywords.
+    logits : callable, optional
+        Maps net and inputs to logits, for nets that :func:`as_logits` does not understand.
+    """
+
+    def __init__(self, net: nn.Module, logits: Logits | None = None) -> None:
+        super().__init__()
+        self.net = net
+        self._logits = logits
+        self.device = next((p.device for p in net.parameters()), torch.device("cpu"))
+        kind = self.device.type
+        casts = torch.is_autocast_enabled(kind)
+        self._cast = torch.get_autocast_dtype(kind) if casts else None
+
+    def forward(self, x: Inputs) -> Tensor:
+        """Return logits, (n, classes)."""
+        with self._casting():
+            if self._logits is not None:
+                return as_logits(self._logits(self.net, x), self.net)
+            if isinstance(x, Tensor):
+                return as_logits(self.net(x), self.net)
+            if isinstance(x, Mapping):
+                return as_logits(self.net(**x), self.net)
+            return as_logits(self.net(*x), self.net)
+
+    def _get_name(self) -> str:
+        return name_of(self.net)  # messages name the user's net
+
+    def uncast(self) -> AbstractContextManager[object]:
+        """Switch autocast off for sums and products of what the net returns."""
+        if self._cast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, enabled=False)
+
+    def _casting(self) -> AbstractContextManager[object]:
+        if self._cast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, self._cast, cache_enabled=False)
+
+
+def as_logits(output: object, net: nn.Module) -> Tensor:
+    """Return the logits in what a net returned.
+
+    They are the output itself; its ``logits``, as an attribute or a key; or the only matrix of a
+    tuple.
+    """
+    found = output["logits"] if isinstance(output, Mapping) and "logits" in output else output
+    found = getattr(found, "logits", found)
+    if isinstance(found, tuple | list):
+        matrices = [part for part in found if isinstance(part, Tensor) and part.ndim == 2]
+        found = matrices[0] if len(matrices) == 1 else found
+    if isinstance(found, Tensor) and found.ndim == 2 and found.is_floating_point():
+        return found
+    if isinstance(found, Tensor):
+        came = f"a tensor of {found.dtype} and shape {tuple(found.shape)}"
+    else:
+        came = f"a {type(found).__name__}"
+    raise UsageError(
+        f"{name_of(net)} returned {came}, expected logits of shape (n, classes), alone, as "
+        "`.logits`, or as the only matrix of a tuple; pass logits=, a function of the net and its "
+        "inputs that returns them"
+    )
+
+
+def precise(dtype: torch.dtype) -> torch.dtype:
+    """Return the type to compute with: float32 instead of types of 16 bits."""
+    return torch.float32 if dtype.itemsize < 4 else dtype
+
+
+def rounding(*parts: Tensor) -> float:
+    """Return the relative rounding of the least precise of some tensors."""
+    return max(torch.finfo(part.dtype).eps for part in parts)
+
+
+def same_logits(output: Tensor, logits: Tensor) -> bool:
+    """Whether the output of a layer is the logits: one tensor, or equal numbers."""
+    return output is logits or (
+        output.shape == logits.shape and torch.equal(output.to(logits.dtype), logits)
+    )
+
+
+def plain_head(net: nn.Module, x: Inputs, head: nn.Linear | str | None) -> nn.Linear:
+    """Return the layer whose output is the logits and that computes ``W h + b``.
+
+    Parameters
+    ----------
+    net : Module
+    x : Tensor, shape (n, ...), or inputs of several parts
+        A few of them.
+    head : Linear or str, optional
+        See :func:`faircil.nets.find_head`.
+    """
+    found = find_head(net, x, head, same_logits)
+    if type(found).forward is nn.Linear.forward:
+        return found
+    with evaluating(net):
+        logits, features = with_features(net, found, x)
+        weight, bias, h = found.weight.double(), found.bias, features.double()
+        expected = linear(h, weight, None if bias is None else bias.double())
+        # Each product and each partial sum is rounded once.
+        size = linear(h.abs(), weight.abs(), None if bias is None else bias.double().abs())
+        most = (4 * rounding(logits, found.weight) + h.shape[1] * rounding(h.float())) * size
+        if (logits.double() - expected).abs().gt(most).any():
+            raise not_the_head(f"a {type(found).__name__}, which computes more than W h + b, is no")
+    return found
+
+
+@contextmanager
+def unchanged(net: nn.Module) -> Iterator[None]:
+    """Leave a net, and torch's random numbers, as they were, errors included.
+
+    Evaluation must not change a net, but modules may: by counting calls in a buffer, by drawing
+    random numbers, by merging weights in a ``train`` of their own, which undoes it up to rounding.
+    So buffers are kept, and the weights below such a ``train``. Modes are restored by
+    :func:`faircil.nets.evaluating`.
+    """
+    own = [module for module in net.modules() if type(module).train is not nn.Module.train]
+    moved = {p for module in own for p in module.parameters()} | set(net.buffers())
+    kept = [(tensor, tensor.detach().clone()) for tensor in moved]
+    states = [(p, p.requires_grad, p.grad) for p in net.parameters()]
+    devices = {tensor.device for tensor in (*net.parameters(), *net.buffers())}
+    cuda = sorted(device.index for device in devices if device.type == "cuda")
+    with torch.random.fork_rng(devices=cuda):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, before in kept:
+                    # Not if equal: autograd notices every write to a tensor that it needs.
+                    if not torch.equal(tensor, before):
+                        tensor.copy_(before)
+            for parameter, trained, gradient in states:
+                parameter.requires_grad_(trained)
+                parameter.grad = gradient
