@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from faircil.auditing import Audit as Audit, audit as audit
     from faircil.buffer import ReplayBuffer as ReplayBuffer
     from faircil.data.stream import Task as Task, TaskStream as TaskStream
     from faircil.errors import FaircilError as FaircilError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _PUBLIC = {
+    "Audit": "faircil.auditing",
     "EpsilonFair": "faircil.postprocess.epsilon_fair",
     "FairIncrementalClassifier": "faircil.model.estimator",
     "FairSampleWeights": "faircil.weighting.weights",
@@ -45,6 +47,7 @@ _PUBLIC = {
     "TaskStream": "faircil.data.stream",
     "WeightProgram": "faircil.weighting.program",
     "WeightResult": "faircil.weighting.weights",
+    "audit": "faircil.auditing",
     "evaluate": "faircil.metrics",
     "register": "faircil.registry",
     "run": "faircil.runs.experiment",

@@ -112,7 +112,7 @@ class Counts:
     @property
     def known(self) -> Counts:
         """Without the samples whose attribute value is unknown: only the others are compared."""
-        kept = _known(self.attributes)
+        kept = is_known(self.attributes)
         tables = {name: getattr(self, name)[:, kept] for name in ("samples", "hits", "predicted")}
         return self if kept.all() else replace(self, attributes=self.attributes[kept], **tables)
 
@@ -154,6 +154,7 @@ def count(
     sensitive: Column | None = None,
     before: Counts | None = None,
     favoured: Collection[Any] | None = None,
+    times: ArrayLike | None = None,
 ) -> Counts:
     """Count predictions by class, attribute value and task.
 
@@ -170,6 +171,8 @@ def count(
         The counts after the previous task, which have one task less.
     favoured : collection of labels, optional
         The favoured classes.
+    times : array of int, shape (n,), optional
+        How many samples each row stands for, 1 or more; by default 1.
 
     Raises
     ------
@@ -177,12 +180,13 @@ def count(
         If the lengths differ, there is no sample, values are no labels, a class is in two tasks,
         or ``before`` has another number of tasks.
     """
-    arrays = _checked({"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive})
+    arrays = checked({"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive})
     no_value = np.zeros(len(arrays["y_true"]), dtype=np.int64)
-    classes, codes = _distinct(np.concatenate([arrays["y_true"], arrays["y_pred"]]))
+    classes, codes = distinct(np.concatenate([arrays["y_true"], arrays["y_pred"]]))
     true, predicted = np.split(codes, 2)
-    attributes, value = _distinct(arrays.get("sensitive", no_value))
-    tasks, task_code = _distinct(arrays.get("task", no_value))
+    attributes, value = distinct(arrays.get("sensitive", no_value))
+    tasks, task_code = distinct(arrays.get("task", no_value))
+    rows = None if times is None else np.asarray(times, dtype=np.float64)
     members = _table(true, task_code, (len(classes), len(tasks))) > 0
     raise_all(
         [
@@ -203,9 +207,9 @@ def count(
     return Counts(
         classes,
         attributes,
-        samples=_table(true, value, shape),
-        hits=_table(true[right], value[right], shape),
-        predicted=_table(predicted, value, shape),
+        samples=_table(true, value, shape, rows),
+        hits=_table(true[right], value[right], shape, None if rows is None else rows[right]),
+        predicted=_table(predicted, value, shape, rows),
         members=members.T,
         before=before,
         favoured=None if favoured is None else _among(classes, favoured),
@@ -264,7 +268,7 @@ def answers_by_group(
     >>> whole.answered, whole.answered_accuracy, [group.answered for group in groups]
     (3, 1.0, [1, 2])
     """
-    arrays = _checked({"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive})
+    arrays = checked({"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive})
     kept = certain_enough(probability, abstain)
     true, value = arrays["y_true"], arrays.get("sensitive")
     if kept.shape != true.shape:
@@ -280,14 +284,14 @@ def answers_by_group(
         return Answers(label, attribute, n, float(right[part].mean()), answered, accuracy)
 
     found = [answers(None, None, np.ones(len(true), dtype=bool))]
-    classes, code = _distinct(true)
-    values, value_code = _distinct(value) if value is not None else (None, code)
+    classes, code = distinct(true)
+    values, value_code = distinct(value) if value is not None else (None, code)
     for number, label in enumerate(classes.tolist()):
         own = code == number
         if values is None:
             found.append(answers(label, None, own))
             continue
-        for one in np.unique(value_code[own & _known(values)[value_code]]).tolist():
+        for one in np.unique(value_code[own & is_known(values)[value_code]]).tolist():
             found.append(answers(label, values.tolist()[one], own & (value_code == one)))
     return tuple(found)
 
@@ -310,15 +314,29 @@ def deviations(values: Floats) -> Floats:
     return distances
 
 
-def _table(rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]) -> Integers:
-    flat = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1])
+def _table(
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    shape: tuple[int, int],
+    times: Floats | None = None,
+) -> Integers:
+    # Sums of integers are exact in float64 up to 2⁵³.
+    flat = np.bincount(rows * shape[1] + columns, times, minlength=shape[0] * shape[1])
     return flat.reshape(shape).astype(np.int64)
 
 
-def _checked(given: dict[str, Column | None]) -> dict[str, Labels]:
+NEVER_MISSING = ("y_true", "y_pred", "task")  # all other columns are attributes
+
+
+def checked(given: dict[str, Column | None]) -> dict[str, Labels]:
     """Return the columns as arrays of int64 or objects; raise a DataError if they cannot be used.
 
     A missing attribute value is −1 among numbers, else None.
+
+    Parameters
+    ----------
+    given : dict
+        ``y_true``, ``y_pred``, perhaps ``task``, and attributes by name.
     """
     arrays = {name: _array(column) for name, column in given.items() if column is not None}
     shapes = {array.shape for array in arrays.values()}
@@ -326,7 +344,7 @@ def _checked(given: dict[str, Column | None]) -> dict[str, Labels]:
         came = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
         raise DataError(f"{came}; expected shape (n,) with the same n of at least 1 for each")
     mistakes: list[str] = []
-    found = {name: _labels(name, array, mistakes) for name, array in arrays.items()}
+    found = {name: as_labels(name, array, mistakes) for name, array in arrays.items()}
     if "task" in found and found["task"].dtype == object:
         mistakes.append(
             f"task has values such as {found['task'][0]!r}, expected integers: number the tasks in "
@@ -360,13 +378,13 @@ def _array(column: Column) -> NDArray[Any]:
     return np.asarray(column)
 
 
-def _labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
+def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
     """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
     if array.dtype.kind in "biu":
         return array.astype(np.int64)
     values = array.tolist()
     missing = np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
-    if missing.any() and name != "sensitive":
+    if missing.any() and name in NEVER_MISSING:
         mistakes.append(
             f"{name} has {int(missing.sum())} missing values, expected a label for every sample; "
             "leave the others out"
@@ -402,7 +420,7 @@ def _is_missing(value: object) -> bool:
         return True
 
 
-def _known(attributes: Labels) -> NDArray[np.bool_]:
+def is_known(attributes: Labels) -> NDArray[np.bool_]:
     """Tell which attribute values are known, (Z,)."""
     if attributes.dtype == object:
         return np.array([value is not None for value in attributes], dtype=bool)
@@ -410,7 +428,7 @@ def _known(attributes: Labels) -> NDArray[np.bool_]:
     return known
 
 
-def _distinct(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+def distinct(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
     """Return the distinct labels, ascending, and the number of each label among them."""
     if labels.dtype != object:
         return np.unique(labels, return_inverse=True)

@@ -274,13 +274,13 @@ def mean_gap(rates: Floats) -> Floats:
     return mean
 
 
-def mean_distance(rates: Floats, overall: ArrayLike) -> Floats:
+def mean_distance(rates: Floats, overall: Floats | float) -> Floats:
     """Return the mean of ``|rates − overall|``: see :func:`dp` and :func:`eer`.
 
     Parameters
     ----------
     rates : array, shape (..., C, Z)
-    overall : array that fits it, such as (..., C, 1)
+    overall : float, or array that fits it, such as (..., C, 1)
 
     Returns
     -------

@@ -172,6 +172,7 @@ def test_settings_follow_a_name_that_is_registered_again() -> None:
 
 
 PUBLIC = [
+    "Audit",
     "EpsilonFair",
     "FairIncrementalClassifier",
     "FairSampleWeights",
@@ -185,6 +186,7 @@ PUBLIC = [
     "TaskStream",
     "WeightProgram",
     "WeightResult",
+    "audit",
     "evaluate",
     "register",
     "run",

@@ -54,6 +54,10 @@ COMMANDS = {
     "show": Command(
         "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
     ),
+    "audit": Command(
+        "audit a table of predictions: accuracy, fairness, how sure that is; and a gate for CI",
+        "faircil.cli.audit",
+    ),
     "compare": Command(
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
     ),
@@ -219,7 +223,8 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
         "groups more than others.",
-        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage, 130 interrupted.",
+        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage, 130 "
+        "interrupted; of a gate also 3 fails, 4 cannot tell.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
@@ -241,14 +246,17 @@ DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 error, 2 usage, 130 interrupted."""
+    """Run a command and return its exit code: 0 done, 1 error, 2 usage, 130 interrupted.
+
+    A command with codes of its own, such as a gate, returns them.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
     arguments: argparse.Namespace | None = None
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
-        arguments.command(arguments)
+        code: int | None = arguments.command(arguments)
         sys.stdout.flush()
     except FaircilError as error:
         message = str(error)
@@ -263,4 +271,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has stopped. Python would complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
-    return DONE
+    return DONE if code is None else code

@@ -10,7 +10,7 @@ import gzip
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +30,8 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+BATCH = 1_000_000  # rows of a Parquet file at a time, for counting
+Coded = tuple[NDArray[Any], NDArray[np.intp]]  # distinct labels, and the number of each row's
 DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
@@ -139,6 +141,63 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
+
+
+def read_coded(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Coded]]:
+    """Read columns as labels and codes: a Parquet file in batches, another as one batch.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str
+
+    Yields
+    ------
+    dict from name to (labels, codes)
+        The distinct values of the batch, in no order, and for each row the number of its value
+        among them, −1 where it is missing.
+
+    Raises
+    ------
+    DataError
+        As :func:`read_table` does.
+    """
+    if path.suffix != ".parquet" or not path.is_file() or path.stat().st_size == 0:
+        table = read_table(path, columns)
+        yield {name: _coded(table[name]) for name in columns}
+        return
+    arrow = _package("pyarrow")
+    parquet = _package("pyarrow.parquet")
+    try:
+        names = [name for name in parquet.read_schema(path).names if SAVED_INDEX not in name]
+        raise_all(_name_mistakes(path, names, columns), DataError)
+        # Columns of words are kept as numbers of words, as the file has them.
+        file = parquet.ParquetFile(path, read_dictionary=list(columns))
+        rows = 0
+        for batch in file.iter_batches(BATCH, columns=list(columns)):
+            rows += len(batch)
+            yield {name: _arrow_coded(batch.column(name), arrow) for name in columns}
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"cannot read {path}: {str(error).strip()}; expected a parquet file, get it again"
+        ) from error
+    if not rows:
+        raise DataError(f"{path} has columns but no rows; add samples")
+
+
+def _coded(column: pd.Series) -> Coded:
+    codes, labels = pd.factorize(column)
+    return np.asarray(labels, dtype=object), codes
+
+
+def _arrow_coded(column: Any, arrow: Any) -> Coded:
+    if not arrow.types.is_dictionary(column.type):
+        column = _plain(column, arrow).dictionary_encode()
+    labels = np.array(column.dictionary.to_pylist(), dtype=object)
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    missing = np.isin(labels, MISSING) | np.array([x is None or x != x for x in labels], dtype=bool)
+    # One more code, which −1 finds from the end.
+    return labels, np.append(np.where(missing, -1, np.arange(len(labels))), -1)[codes]
 
 
 def read_folder(folder: Path) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, and moments."""
+"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, moments, and audits."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from faircil.cli.run import parse_seeds
 if TYPE_CHECKING:
     import torch
 
+    from faircil_lab.bench.audits import Coverage
     from faircil_lab.bench.benchmark import Benchmark, Findings
     from faircil_lab.bench.lp import LpOptions
     from faircil_lab.bench.lp_programs import NamedProgram
@@ -32,6 +33,7 @@ EPILOG = """examples:
   faircil bench sweep --jobs 1 2 4
   faircil bench text --rows 50000
   faircil bench moments --classes 50 200
+  faircil bench audit --page docs/audit-coverage.md
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
@@ -599,6 +601,60 @@ def _moments_outcomes(
     yield measure_removal(removal, removed, repeats)
 
 
+AUDIT_EPILOG = """Systems whose true rates are known are audited many times on new samples: how
+often intervals cover the truth, a gate at the limit fails, and a fair system is called unfair.
+
+examples:
+  faircil bench audit --page docs/audit-coverage.md
+  faircil bench audit --audits 100 --sizes 30 --groups 2
+"""
+
+
+def _audit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--audits", type=int, default=500, help="of each system (default: 500)")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=int,
+        default=[30, 100, 1000],
+        metavar="N",
+        help="samples of a class with one value (default: 30 100 1000)",
+    )
+    parser.add_argument(
+        "--groups",
+        nargs="+",
+        type=int,
+        default=[2, 5],
+        metavar="N",
+        help="values of the attribute (default: 2 5)",
+    )
+    parser.add_argument("--classes", type=int, default=2, help="classes (default: 2)")
+    parser.add_argument("--draws", type=int, default=300, help="of every audit (default: 300)")
+    parser.add_argument("--seed", type=int, default=0, help="of samples and draws (default: 0)")
+
+
+def _audit(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.audits import AUDIT_COVERAGE, AuditResults, measure_coverage, systems
+
+    mistakes = _below_one(arguments, "audits")
+    mistakes += [f"--sizes is {n}, expected at least 15" for n in arguments.sizes if n < 15]
+    mistakes += [f"--groups is {n}, expected at least 2" for n in arguments.groups if n < 2]
+    if arguments.classes < 2:
+        mistakes.append(f"--classes is {arguments.classes}, expected at least 2")
+    if arguments.draws < 100:
+        mistakes.append(f"--draws is {arguments.draws}, expected at least 100")
+    raise_all(mistakes)
+    begin(arguments)
+    audited = systems(arguments.classes, arguments.sizes, arguments.groups)
+    outcomes = measure_coverage(audited, arguments.audits, arguments.draws, arguments.seed)
+
+    def results(outcomes: tuple[tuple[Coverage, ...], ...], **circumstances: Any) -> AuditResults:
+        return AuditResults(outcomes=outcomes, **circumstances)
+
+    record(arguments, AUDIT_COVERAGE, outcomes, results, "cpu", ())  # no time is measured
+
+
 ACTIONS = {
     "lp": Action(
         "measure every installed solver on weighting programs, at any size",
@@ -629,5 +685,11 @@ ACTIONS = {
         MOMENTS_EPILOG,
         _moments_arguments,
         _moments,
+    ),
+    "audit": Action(
+        "measure how often the intervals of audits cover the truth, and gates err",
+        AUDIT_EPILOG,
+        _audit_arguments,
+        _audit,
     ),
 }
