@@ -12,6 +12,7 @@ from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
 from faircil.errors import UsageError, collecting, raise_all
+from faircil.learners import LEARNERS
 from faircil.media import MediaOptions
 from faircil.metrics import METRICS
 from faircil.model.model import Floats32, Measured, Model, now
@@ -136,11 +137,12 @@ def choose_config(
     wish.check(own)
     if wish.method != auto.AUTO:
         return Settled(wish.config(own))
+    told = auto.partly_used(wish.overrides, medium=medium_of(None, own))
     few = len(x) < FEWEST or len(set(labels)) < 2
     if few or (values is not None and None in values):  # replay cannot learn unknown groups
         why = "there are too few rows to tell methods apart" if few else "groups are unknown"
         note = f"method {auto.MOMENTS.name}, since {why}"
-        return Settled(wish.config(own, auto.MOMENTS), [note])
+        return Settled(wish.config(own, auto.MOMENTS), [note, *told])
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
@@ -153,7 +155,13 @@ def choose_config(
     means, _ = over_seeds(best.runs)
     on = f"rows held out to choose the method, {best.candidate.name}, task by task"
     found = Measured(now(), on, choice.rows, 0, {name: means[name] for name in METRICS})
-    return Settled(choice.config, [f"method {choice.chosen.name}: {choice.reason}"], [found])
+    notes = [f"method {choice.chosen.name}: {choice.reason}", *told]
+    if LEARNERS[choice.config.method].replays:
+        notes.append(
+            "this method keeps rows of people in the model and cannot forget one exactly; method "
+            f"{auto.MOMENTS.name} keeps none, and can"
+        )
+    return Settled(choice.config, notes, [found])
 
 
 def _stream(

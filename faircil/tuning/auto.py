@@ -23,6 +23,7 @@ import torch
 from faircil.data.splits import validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError, collecting, raise_all
+from faircil.learners import LEARNERS
 from faircil.media import Medium
 from faircil.moments import PassRecord
 from faircil.report import format_value
@@ -133,6 +134,8 @@ class Choice:
     objective : Objective
     reason : str
         In plain words.
+    best : Tried
+        What was chosen, as it was tried: with weights of groups, if these were left out then.
     """
 
     config: RunConfig
@@ -141,12 +144,7 @@ class Choice:
     rows: int
     objective: Objective
     reason: str
-
-    @property
-    def best(self) -> Tried:
-        """The candidate that was best on held-out rows; the chosen one may differ in weights."""
-        known = [one for one in self.tried if one.accuracy is not None]
-        return max(known, key=lambda one: _score(one, self.objective))
+    best: Tried
 
 
 @dataclass(frozen=True)
@@ -246,7 +244,14 @@ def choose_in_memory(
         summary = summarise_run(result, Path(), "")
         last[id(summary)] = result.epochs[-1].passed
         outcomes.append(Outcome(work, summary))
-    return decide(make, trials, outcomes, lambda run: last[id(run)], every_row=every_row)
+    return decide(
+        make,
+        trials,
+        outcomes,
+        lambda run: last[id(run)],
+        every_row=every_row,
+        kept_rows_pay=True,
+    )
 
 
 def decide(
@@ -256,6 +261,7 @@ def decide(
     passed: Callable[[RunSummary], PassRecord | None] = last_pass,
     *,
     every_row: bool = True,
+    kept_rows_pay: bool = False,
 ) -> Choice:
     """Choose the best candidate by its runs on held-out rows.
 
@@ -270,6 +276,9 @@ def decide(
     every_row : bool
         Whether the trials had all rows but those held out. Of fewer rows, differences within
         chance say nothing about all of them, and groups keep their weights.
+    kept_rows_pay : bool
+        Whether a candidate that keeps rows of data has to be better than others by more than a
+        standard error of the accuracy.
     """
     objective = parse_objective(usual_objective(trials.configs[0].measure))
     each, rows = iter(outcomes), trials.rows * len(trials.seeds)
@@ -285,8 +294,15 @@ def decide(
         problems = "; ".join(f"{one.candidate.name}: {one.problem}" for one in tried)
         raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
     ranked = sorted(known, key=lambda one: -_score(one, objective))
-    chosen, reason = ranked[0].candidate, _why(ranked, objective, rows)
-    chance = chance_of(ranked[0]) if every_row else None
+    best, reason = ranked[0], _why(ranked, objective, rows)
+    if kept_rows_pay and (other := _without_rows(ranked, objective, rows)) is not None:
+        best = other
+        reason += (
+            f"; {best.candidate.name} is within chance of it and keeps no row of data, so it is "
+            "taken"
+        )
+    chosen = best.candidate
+    chance = chance_of(best) if every_row else None
     if chance is not None and chance > CHANCE:
         chosen = with_equal_groups(chosen)
         reason += (
@@ -294,7 +310,18 @@ def decide(
             f"differ by no more than chance explains (p = {format_value(chance)}), so all groups "
             "of a class count equally"
         )
-    return Choice(make(chosen, "test"), chosen, tuple(tried), rows, objective, reason)
+    return Choice(make(chosen, "test"), chosen, tuple(tried), rows, objective, reason, best)
+
+
+def _without_rows(ranked: Sequence[Tried], objective: Objective, rows: int) -> Tried | None:
+    """Return a candidate that keeps no rows, if the best does and is hardly better."""
+    others = [one for one in ranked if not LEARNERS[one.candidate.method].replays]
+    best = ranked[0]
+    if best in others or not others or best.accuracy is None:
+        return None
+    error = (best.accuracy * (1 - best.accuracy) / rows) ** 0.5
+    near = _score(best, objective) - _score(others[0], objective) <= error
+    return others[0] if near else None
 
 
 def with_equal_groups(candidate: Candidate) -> Candidate:
