@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from faircil.counts import (
     ENOUGH,
     ClassAccuracy as ClassAccuracy,
-    Column,
     Counts,
     Floats,
     GroupAccuracy as GroupAccuracy,
@@ -26,6 +25,7 @@ from faircil.counts import (
     deviations,
 )
 from faircil.errors import DataError
+from faircil.labels import Column
 from faircil.registry import Registry
 
 

@@ -4,14 +4,11 @@ import copy
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from fairlearn.metrics import demographic_parity_difference, equalized_odds_difference
 from hypothesis import given, settings, strategies as st
 
-from faircil.counts import Answers, answers_by_group, certain_enough
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError
 from faircil.metrics import (
     METRICS,
     ClassAccuracy,
@@ -28,24 +25,9 @@ from faircil.metrics import (
     read_predictions,
 )
 from faircil.testing import check_metric
-
-quick = settings(deadline=None, max_examples=60)
-
-# (true class, predicted class, attribute value): classes 5 to 7 are never true, and with so few
-# samples groups, values and whole classes are often absent.
-samples = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 7), st.integers(0, 2)), min_size=1, max_size=60
-)
-binary = st.lists(
-    st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)), max_size=60
-).map(lambda rows: rows + [(y, 0, z) for y in (0, 1) for z in (0, 1, 2)])
-
+from prediction_rows import binary, columns, quick, samples
 
 FAVOURED = (1, 4, 9)  # 9 never occurs
-
-
-def columns(rows):
-    return tuple(np.array(column) for column in zip(*rows, strict=True))
 
 
 def mean(values):
@@ -244,32 +226,6 @@ def test_forgetting_refuses_a_matrix_that_is_not_whole(matrix, message):
         forgetting(matrix)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        (([0, 1], [0, 1, 1], [0, 0]), r"y_true has shape \(2,\), y_pred has shape \(3,\)"),
-        (([], [], []), r"y_true has shape \(0,\).*at least 1"),
-        (([[0], [1]], [[0], [1]], [[0], [1]]), r"y_true has shape \(2, 1\).*expected shape \(n,\)"),
-        (
-            ([0, 1], [0.1, 1.0], ["a", "b"]),
-            r"(?s)y_pred has values such as 0.1, expected labels.*task has .* 'a', expected int",
-        ),
-        (([0, 1], [0, np.inf], [0, 0]), "y_pred has values such as inf, expected labels"),
-        (([0, None], ["0", "1"], [0, 0]), "y_true has 1 missing values"),
-        (
-            (["no", "yes"], [0, 1], [0, 0]),
-            "y_true is 'no', 'yes' and y_pred 0, 1, so that no prediction could be right",
-        ),
-        (([0, {}], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
-        (([0, 0, 1], [0, 0, 1], [4, 5, 5]), "class 0 is in tasks 4, 5; put it in one"),
-    ],
-)
-def test_mistakes_in_the_arrays_are_named(arrays, message):
-    y, p, task = arrays
-    with pytest.raises(DataError, match=message):
-        evaluate(y, p, task=task)
-
-
 def test_every_row_describes_itself():
     for name, metric in METRICS.items():
         assert metric.description[0].isupper()
@@ -342,108 +298,6 @@ def test_samples_of_unknown_value_count_for_their_class_and_for_no_group(rows, s
 @pytest.mark.parametrize("name", METRICS)
 def test_every_metric_keeps_the_contract(name: str) -> None:
     check_metric(name)
-
-
-@quick
-@given(samples, st.floats(0, 0.99), st.integers(0, 2**31))
-def test_answers_are_those_of_a_loop(rows: list[tuple[int, int, int]], share: float, seed: int):
-    y_true, y_pred, value = np.array(rows).T
-    value = value - 1  # the first is unknown
-    certain = np.random.default_rng(seed).integers(0, 5, len(rows)) / 4  # with ties
-    answered = certain_enough(certain, share)
-    # As few as allowed, but none is withheld that is as certain as another that is answered.
-    assert answered.sum() >= (1 - share) * len(rows) - 1e-9
-    assert certain[answered].min() > max([*certain[~answered], -1])
-    least = certain[answered].min()
-    assert (certain > least).sum() < len(rows) - int(share * len(rows))
-    whole, *groups = answers_by_group(y_true, y_pred, certain, share, value)
-    assert (whole.n, whole.answered) == (len(rows), answered.sum())
-    assert {(one.label, one.attribute) for one in groups} == {
-        (y, z) for y, z in zip(y_true, value, strict=True) if z >= 0
-    }
-    for one in groups:
-        own = [i for i in range(len(rows)) if (y_true[i], value[i]) == (one.label, one.attribute)]
-        there = [i for i in own if answered[i]]
-        assert (one.n, one.answered) == (len(own), len(there))
-        assert one.accuracy == pytest.approx(np.mean([y_true[i] == y_pred[i] for i in own]))
-        if there:
-            right = np.mean([y_true[i] == y_pred[i] for i in there])
-            assert one.answered_accuracy == pytest.approx(right)
-        else:
-            assert one.answered_accuracy is None
-
-
-def test_answers_need_a_probability_for_each_sample_and_a_share() -> None:
-    with pytest.raises(DataError, match=r"shape \(1,\) and y_true \(2,\)"):
-        answers_by_group([0, 1], [0, 1], [0.5], 0.1)
-    with pytest.raises(DataError, match="from 0 to 1 for each sample"):
-        answers_by_group([0, 1], [0, 1], [0.5, 1.5], 0.1)
-    with pytest.raises(UsageError, match="`abstain` is 1, expected a share"):
-        answers_by_group([0, 1], [0, 1], [0.5, 0.5], 1.0)
-    assert answers_by_group([0, 1], [0, 0], [0.5, 0.9], 0.5)[1:] == (
-        Answers(0, None, 1, 1.0, 0, None),
-        Answers(1, None, 1, 0.0, 1, 0.0),
-    )
-
-
-NAMES = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay"]
-CONTAINERS = {
-    "list": list,
-    "numpy": np.array,
-    "objects": lambda values: np.array(values, dtype=object),
-    "pandas": lambda values: pd.Series(values, index=range(7, 7 + len(values))),
-    "categories": lambda values: pd.Series(values, dtype="category"),
-    "tuples": lambda values: [(value, 1) for value in values],
-}
-
-
-@pytest.mark.parametrize("container", CONTAINERS)
-@settings(quick, max_examples=15)
-@given(samples)
-def test_names_give_what_numbers_give(container, rows):
-    made = CONTAINERS[container]
-    y, p, z = columns(rows)
-    task = y // 2
-    expected = evaluate(y, p, task=task, sensitive=z, favoured=[1])
-    names = [made([NAMES[value] for value in column]) for column in (y, p, z)]
-    favoured = [("bee", 1)] if container == "tuples" else ["bee"]
-    got = evaluate(*names[:2], task=task, sensitive=names[2], favoured=favoured)
-    assert got.values == expected.values
-    assert [group.n for group in got.groups] == [group.n for group in expected.groups]
-    assert got.classes[0].label in (NAMES[y.min()], (NAMES[y.min()], 1))
-
-
-@pytest.mark.parametrize(
-    "sensitive",
-    [
-        [0, 1, -1, 1],
-        [0.0, 1.0, np.nan, 1.0],
-        ["f", "m", None, "m"],
-        pd.Series([0, 1, None, 1], dtype="Int64"),
-        pd.Series(["f", "m", None, "m"]),
-        torch.tensor([0, 1, -1, 1]),
-    ],
-    ids=["negative", "nan", "none", "nullable", "words", "tensor"],
-)
-def test_missing_attribute_values_are_unknown(sensitive):
-    got = evaluate([0, 0, 0, 1], [0, 1, 0, 1], sensitive=sensitive)
-    assert got.values == evaluate([0, 0, 0, 1], [0, 1, 0, 1], sensitive=[0, 1, -1, 1]).values
-    assert [group.n for group in got.groups] == [1, 1, 1]
-
-
-def test_tensors_and_floats_are_labels():
-    y = torch.tensor([0.0, 1.0, 1.0], requires_grad=True)
-    assert evaluate(y, [False, True, False]).classes[1] == ClassAccuracy(1, 2, 0.5)
-
-
-@settings(quick, max_examples=10)
-@given(binary)
-def test_fairlearn_agrees_on_words(rows):
-    y, p, z = columns(rows)
-    sex = [("f", "m", "x")[value] for value in z]
-    words = [["no" if value == 0 else "yes" for value in column] for column in (y, p)]
-    odds = equalized_odds_difference(y, p, sensitive_features=sex, agg="mean")
-    assert eo_gap(*words, sex) == pytest.approx(odds, abs=1e-12)
 
 
 def test_predictions_of_a_run_are_read(tmp_path):
