@@ -329,6 +329,11 @@ def read_predictions(path: str | Path) -> list[dict[str, Any]]:
     list of dict
         ``evaluate(**predictions[-1])`` are the metrics of the final model.
     """
+    return [arguments_of(rows) for rows in predictions_by_task(path)]
+
+
+def predictions_by_task(path: str | Path) -> list[list[dict[str, str]]]:
+    """Read a table of predictions as its rows after each task; see :func:`read_predictions`."""
     file = Path(path)
     file = file / "predictions.csv" if file.is_dir() else file
     try:
@@ -345,10 +350,10 @@ def read_predictions(path: str | Path) -> list[dict[str, Any]]:
     after: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         after.setdefault(row.get("after_task", ""), []).append(row)
-    return [_arguments(part) for part in after.values()]
+    return list(after.values())
 
 
-def _arguments(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def arguments_of(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return the arguments of :func:`evaluate` in rows of a table; an empty value is unknown."""
     found: dict[str, Any] = {name: [row[name] for row in rows] for name in ("y_true", "y_pred")}
     if "task" in rows[0]:
