@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,21 @@ def expanded(path: str | Path, what: str) -> Path:
         ) from None
 
 
+def in_package(module: str, inside: str) -> Path | None:
+    """Return a file or folder that an installed Python package carries; it is not imported.
+
+    Parameters
+    ----------
+    module : str
+        Name of the module.
+    inside : str
+        Path in its folder.
+    """
+    spec = find_spec(module)
+    found = None if spec is None or spec.origin is None else Path(spec.origin).parent / inside
+    return found if found is not None and found.exists() else None
+
+
 def file_digest(path: Path) -> str:
     """Return the hash of what is in a file now."""
     with path.open("rb") as file:
@@ -51,7 +67,7 @@ def kept_digest(path: Path) -> str:
     return _kept(path.absolute(), state.st_mtime_ns, state.st_size)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2**16)  # a run may have as many files of images
 def _kept(path: Path, written: int, size: int) -> str:
     del written, size
     return file_digest(path)

@@ -20,6 +20,7 @@ from faircil.errors import (
     unknown_name,
 )
 from faircil.learners import LEARNERS
+from faircil.media import MEDIA
 from faircil.runs.settings import settings_of
 
 
@@ -114,7 +115,9 @@ PYTHON_ONLY = {"seen", "summary", "classes"}
 
 def test_the_command_line_knows_every_parameter_that_a_message_names() -> None:
     flags = {**flags_of(parse(["run"]).parser), **flags_of(parse(["tune"]).parser)}
-    settings = {name for method in LEARNERS for name in settings_of(method, texts=True)}
+    settings = {
+        name for method in LEARNERS for medium in MEDIA for name in settings_of(method, medium)
+    }
     named = {
         match[1]
         for _, tree in _library()

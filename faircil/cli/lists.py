@@ -100,8 +100,9 @@ def _settings() -> Listing:
     from faircil.runs.settings import own_settings, setting_names, settings_of
 
     owners: dict[tuple[str, str, str], list[str]] = {}
-    for name, row in setting_names(Options, texts=True).items():
-        who = "all, with texts" if row.part == "text" else "all"
+    known = {**setting_names(Options, "text"), **setting_names(Options, "images")}
+    for name, row in known.items():
+        who = {"text": "all, with texts", "images": "all, with images"}.get(row.part, "all")
         owners[name, plain(row.field.default), _line(row.field.description)] = [who]
     for method in LEARNERS:
         for name in own_settings(method):

@@ -76,7 +76,9 @@ def _fit(arguments: argparse.Namespace) -> None:
         tuple(arguments.set),
     )
     if own is None:
-        mistakes.append("nothing to learn from: give a table with --data FILE")
+        mistakes.append(
+            "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
+        )
     else:
         with collecting(mistakes):
             wish.check(own)  # names mistakes before anything is read
@@ -94,7 +96,8 @@ def _fit(arguments: argparse.Namespace) -> None:
     save_model(model, arguments.out)
     _report(arguments, arguments.out, model, model.notes)
     if not arguments.quiet:
-        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} --data FILE")
+        what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
+        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
 
 
 def _report(
@@ -150,9 +153,20 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of the model")
 
 
+def _add_rows(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        *("--data", "--images"),
+        dest="data",
+        type=Path,
+        required=True,
+        metavar="FILE|FOLDER",
+        help=f"{what}, or a folder of images",
+    )
+
+
 def _add_update(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    parser.add_argument("--data", type=Path, required=True, metavar="FILE", help="a table")
+    _add_rows(parser, "a table")
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
@@ -172,11 +186,13 @@ def _update(arguments: argparse.Namespace) -> None:
 
 
 def _forget(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import learning
     from faircil.model.saved import load_model
     from faircil.model.tables import forget_table
 
     model = load_model(arguments.model)
-    forget_table(model, arguments.data)
+    with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
+        forget_table(model, arguments.data, watcher=watcher)
     _save_and_report(arguments, model, [])
 
 
@@ -190,12 +206,9 @@ def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequenc
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="a table with the columns that the model was fitted with; the class and sensitive "
+    _add_rows(
+        parser,
+        "a table with the columns that the model was fitted with, of which the class and sensitive "
         "attributes are not needed",
     )
     parser.add_argument(
@@ -216,6 +229,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import learning
     from faircil.model.saved import load_model
     from faircil.model.tables import predict_table
 
@@ -227,9 +241,14 @@ def _predict(arguments: argparse.Namespace) -> None:
         mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
     raise_all(mistakes)
     model = load_model(arguments.model)
-    table, notes = predict_table(
-        model, arguments.data, arguments.keep, probabilities=arguments.probabilities
-    )
+    with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:
+        table, notes = predict_table(
+            model,
+            arguments.data,
+            arguments.keep,
+            probabilities=arguments.probabilities,
+            watcher=watcher,
+        )
     try:
         if out.suffix == ".csv":
             table.to_csv(out, index=False)
@@ -337,6 +356,8 @@ fit = ModelCommand(
   faircil fit --data train.csv --label job --sensitive sex -o model
   faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
   faircil fit --data train.csv --label job --sensitive sex --holdout 0.2 -o model
+  faircil fit --data train.csv --images photo --label job --sensitive sex -o model
+  faircil fit --images photos -o model
 
 All rows are learned at once, or task by task with --tasks. With --holdout or --test-column, the
 model is measured on rows that it does not learn. Files of the model are for you alone.
@@ -356,6 +377,9 @@ The table has the columns of the first one; classes and attribute values may be 
 predict = ModelCommand(
     """example:
   faircil predict model --data rows.csv --keep id -o predictions.csv
+  faircil predict model --images new-photos -o predictions.csv
+
+Of images, the path is kept.
 """,
     _add_predict,
     _predict,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
@@ -16,18 +16,41 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from faircil.cache import EmbeddingProgress
 from faircil.cli.console import duration, make_console
 from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics
-from faircil.model.tables import UNWATCHED, Watcher as LessonWatcher
+from faircil.model.tables import (
+    UNWATCHED,
+    Unwatched as Unlearned,
+    Watcher as LessonWatcher,
+)
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 from faircil.sweep.work import Unwatched, Watcher
-from faircil.text.embeddings import EmbeddingProgress
 from faircil.weighting.measures import find_measure
 
 PAUSE = 10.0  # seconds between two lines of the same run
+
+
+class EmbeddingLines:
+    """Prints lines on the progress of embedding at intervals, and at the end.
+
+    Parameters
+    ----------
+    tell : callable
+        Prints a line.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._last_line = tell, 0.0  # elapsed seconds at the last line
+
+    def __call__(self, progress: EmbeddingProgress) -> None:
+        """Take note of how many texts or images are embedded."""
+        if progress.rows == progress.total or progress.seconds - self._last_line > PAUSE:
+            self._last_line = 0.0 if progress.rows == progress.total else progress.seconds
+            self._tell(_embedded(progress))
 
 
 class Lines:
@@ -38,6 +61,7 @@ class Lines:
         self._seed = self._tasks = 0
         self._epochs: list[EpochRecord] = []
         self._last_line = 0.0  # elapsed seconds at the last line
+        self._embedding = EmbeddingLines(self._print)
 
     def start(self, seed: int, tasks: int) -> None:
         """Begin a run."""
@@ -45,9 +69,7 @@ class Lines:
 
     def embedding(self, progress: EmbeddingProgress) -> None:
         """Print a line at intervals, and at the end."""
-        if progress.seconds - self._last_line > PAUSE or progress.rows == progress.total:
-            self._last_line = progress.seconds
-            self._print(_embedded(progress))
+        self._embedding(progress)
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
         """Collect epochs; print a line after each task, and at intervals."""
@@ -137,6 +159,16 @@ class LessonBar:
         self._config: RunConfig | None = None
         self._lessons = self._first = 0
 
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Show how many texts or images are embedded."""
+        self._progress.update(
+            self._bar,
+            description="embedding",
+            completed=progress.rows,
+            total=progress.total,
+            detail=_embedded(progress),
+        )
+
     def trying(self, name: str, number: int, total: int) -> None:
         """Show the candidate that is tried."""
         self._progress.update(
@@ -168,14 +200,27 @@ class LessonBar:
         self._progress.update(self._bar, advance=advance, description=where, detail=_detail(epoch))
 
 
+class LessonLines(Unlearned):
+    """Prints lines on texts or images that are embedded, and nothing else."""
+
+    def __init__(self, console: Console) -> None:
+        self._lines = EmbeddingLines(lambda line: console.print(Text(line), soft_wrap=True))
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Print a line at intervals, and at the end."""
+        self._lines(progress)
+
+
 @contextmanager
-def learning(name: str, quiet: bool) -> Iterator[LessonWatcher]:
+def learning(name: str, quiet: bool, verb: str = "learning") -> Iterator[LessonWatcher]:
     """Show progress of a model that learns: a bar on a terminal, a line elsewhere, or nothing."""
     console = make_console(stderr=True)
-    if quiet or not console.is_terminal:
-        if not quiet:
-            console.print(Text(f"learning {name}"), soft_wrap=True)
+    if quiet:
         yield UNWATCHED
+        return
+    if not console.is_terminal:
+        console.print(Text(f"{verb} {name}"), soft_wrap=True)
+        yield LessonLines(console)
         return
     with DetailedProgress(*_columns(), console=console, transient=True) as progress:
         yield LessonBar(progress)
@@ -210,8 +255,8 @@ def _detail(epoch: EpochRecord) -> str:
 def _embedded(progress: EmbeddingProgress) -> str:
     left = progress.seconds * (progress.total / progress.rows - 1)
     return (
-        f"texts embedded: {progress.rows:,} of {progress.total:,}, "
-        f"{progress.tokens_per_second:,.0f} tokens/s, about {duration(left)} left"
+        f"{'images' if progress.tokens is None else 'texts'} embedded: {progress.rows:,} of "
+        f"{progress.total:,}, {progress.speed}, about {duration(left)} left"
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from faircil.cli.lists import names_of
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
+    from faircil.cache import EmbeddingProgress
     from faircil.data.own import OwnData
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
@@ -32,6 +33,7 @@ EPILOG = """examples:
   faircil run --dataset biased-mnist --method fsw --postprocess eps-fair --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
   faircil run --data bios.csv --text bio --label job --sensitive gender
+  faircil run --images photos
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
 Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
@@ -52,6 +54,12 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
         metavar="COLUMN",
         help="column of texts, which are then the only input (default: all columns without a role "
         "are features)",
+    )
+    parser.add_argument(
+        "--images",
+        metavar="COLUMN|FOLDER",
+        help="column of paths of image files, which are then the only input; or without --data, a "
+        "folder that has a folder of images for each class",
     )
     parser.add_argument("--sensitive", nargs="+", metavar="COLUMN", help="sensitive attributes")
     parser.add_argument(
@@ -105,18 +113,28 @@ def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
 
 
 def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | None:
-    """Read the options; None without ``--data``. Append errors to ``mistakes``."""
+    """Read the options; None without data. Append errors to ``mistakes``."""
     from faircil.data.own import OwnData
 
     roles = (
         *("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share"),
-        *("classes_per_task", "drop_missing", "unknown_group"),
+        *("classes_per_task", "drop_missing", "unknown_group", "images"),
     )
     given = {name: getattr(arguments, name) for name in roles}
     if (given["tasks"] or "").startswith("@"):
         with collecting(mistakes):
             given["tasks"] = _lines_of(Path(given["tasks"][1:]))
     given = {name: value for name, value in given.items() if value is not None}
+    if arguments.data is None and "images" in given:
+        folder = given.pop("images")
+        if not Path(folder).is_dir():
+            mistakes.append(
+                f"--images is {folder}, and there is no such folder; give one with a folder of "
+                "images for each class, or with --data FILE the column of their paths"
+            )
+            folder = ""  # nothing is read from it
+        given["sensitive"] = tuple(given.get("sensitive", ()))
+        return replace(OwnData.of_folder(folder), **given)
     if arguments.data is None:
         if given:
             flags = ", ".join(f"`{name}`" for name in given)
@@ -323,12 +341,13 @@ def settle(
     chosen : dict
         How it was chosen, for JSON; empty if the user named everything.
     """
-    from faircil.runs.config import has_texts, resolve
+    from faircil.runs.config import medium_of, resolve
+    from faircil.runs.state import embed_images_of
     from faircil.tuning import auto
     from faircil.tuning.record import target_outcome
 
     own = own_data(arguments, mistakes)
-    texts = has_texts(arguments.dataset, own)
+    medium = medium_of(arguments.dataset, own)
     arguments.method = arguments.method or (auto.AUTO if arguments.target is None else "moments")
     configure = partial(
         resolve,
@@ -350,16 +369,18 @@ def settle(
             return configure(
                 method=candidate.method,
                 weighting=candidate.weighting,
-                overrides=auto.settings_for(candidate, arguments.set, texts=texts),
+                overrides=auto.settings_for(candidate, arguments.set, medium=medium),
                 evaluate_on=part,
             )
 
         mistakes += auto_mistakes(arguments)
+        configs: list[RunConfig] = []
         with collecting(mistakes):
-            auto.check(make)
+            configs = auto.check(make)
         raise_all(list(dict.fromkeys(mistakes)))
+        embed_images_of(configs[0], device, embedding_lines(arguments))
         if not arguments.quiet:
-            for sentence in auto.partly_used(arguments.set, texts=texts):
+            for sentence in auto.partly_used(arguments.set, medium=medium):
                 say(f"note: {sentence}")
         choice = choose_method(make, arguments, device)
         return choice.config, {"choice": auto.as_document(choice)}
@@ -367,11 +388,19 @@ def settle(
     with collecting(mistakes):
         config = configure(overrides=arguments.set, mistakes=mistakes)
     raise_all(list(dict.fromkeys(mistakes)))
+    embed_images_of(config, device, embedding_lines(arguments))
     if request is None:
         return config, {}
     tuned = meet_target(request, arguments, device)
     config = configure(overrides=[*arguments.set, *tuned.best.overrides])
     return config, {"target": target_outcome(tuned)}
+
+
+def embedding_lines(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
+    """Return what is told of the progress of embedding texts or images."""
+    from faircil.cli.progress import EmbeddingLines
+
+    return EmbeddingLines((lambda _: None) if arguments.quiet else say)
 
 
 def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:

@@ -75,7 +75,7 @@ def run_seeds(
     except KeyboardInterrupt:
         same = "the same command without --force" if options.again else "the same command"
         kept = f"{_seeds(seeds_run.done)} in {folder}; {same} continues with the others"
-        nothing = "nothing was kept" + " but embeddings of texts" * (config.text is not None)
+        nothing = "nothing was kept" + " but embeddings" * (config.medium is not None)
         say(f"finished: {kept}" if seeds_run.done else f"no seed was finished, {nothing}")
         raise
     runs = seeds_run.results(seeds)

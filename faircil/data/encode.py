@@ -176,12 +176,13 @@ def attribute_mistakes(
     return mistakes
 
 
-def text_mistakes(column: pd.Series) -> list[str]:
-    """Return the mistakes of ``column`` (n,) as the text."""
+def text_mistakes(column: pd.Series, kind: str = "text") -> list[str]:
+    """Return the mistakes of ``column`` (n,) as texts, or as paths if ``kind`` is ``image``."""
     if is_numeric_dtype(column) and column.notna().any():
+        expected = "texts" if kind == "text" else "paths of files"
         return [
-            f"text column '{column.name}' holds numbers, such as {column.dropna().iloc[0]}, not "
-            "texts; it is probably the wrong column"
+            f"{kind} column '{column.name}' holds numbers, such as {column.dropna().iloc[0]}, not "
+            f"{expected}; it is probably the wrong column"
         ]
     return gap_mistakes(column)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
@@ -34,59 +33,14 @@ from faircil.data.stream import (
     Part,
     Task,
     TaskStream,
-    classes_in_tasks,
     cut_into_tasks,
+    named_tasks,
+    task_mistakes,
 )
-from faircil.data.tables import NOTES, read_table
+from faircil.data.tables import CLASS, NOTES, PATH, read_table
 from faircil.errors import DataError, raise_all, shortened, unknown_name
 
 MAX_MISTAKES = 20
-
-
-def named_tasks(
-    text: str | None, classes: Sequence[str], per_task: int = 2
-) -> list[tuple[str, ...]]:
-    """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
-
-    Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
-    marks or bars itself stands in quotation marks, as in CSV, on a line of tasks.
-
-    Examples
-    --------
-    >>> named_tasks("a, b | d", ["a", "b", "c", "d"])
-    [('a', 'b'), ('d',)]
-    >>> named_tasks(None, ["a", "b", "c"])
-    [('a', 'b'), ('c',)]
-    """
-    if text is None:
-        return [
-            tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), per_task)
-        ]
-    lines = text.strip("\n").split("\n") if "\n" in text else text.split("|")
-    tasks = csv.reader(lines, skipinitialspace=True)
-    return [tuple(name.strip() for name in names or [""]) for names in tasks]
-
-
-def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
-    """Return the mistakes of the tasks in ``text`` for data with ``classes``."""
-    tasks = named_tasks(text, classes)
-    times = Counter(chain.from_iterable(tasks))
-    mistakes = [
-        f"task {number} of tasks '{text}' has an empty class name; write tasks like 'a,b|c,d'"
-        for number, task in enumerate(tasks, start=1)
-        if "" in task
-    ]
-    mistakes += [
-        f"class '{name}' appears {count} times in tasks '{text}'; put it in one task"
-        for name, count in times.items()
-        if name and count > 1
-    ]
-    mistakes += [
-        unknown_name("class", name, classes) for name in times if name and name not in classes
-    ]
-    if len(times.keys() - {""}) < 2:
-        mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
-    return mistakes
 
 
 @dataclass(frozen=True)
@@ -118,6 +72,10 @@ class OwnData:
     text : str, optional
         Column of texts, which an encoder processes. Texts are then the only input; columns without
         a role are ignored.
+    images : str, optional
+        Column of paths of image files, absolute or from the folder of the table on. Images are
+        then the only input. ``path`` may be a folder: of its images, ``path`` and ``class`` are
+        columns, see :func:`faircil.data.tables.read_folder`.
     drop_missing : bool
         Whether rows without a class, or without a sensitive attribute, are left out; else they
         are an error.
@@ -136,27 +94,51 @@ class OwnData:
     classes_per_task: int = 2
     drop_missing: bool = False
     unknown_group: bool = False
+    images: str | None = None
+
+    @classmethod
+    def of_folder(cls, path: str) -> OwnData:
+        """Return the roles of a folder that has a folder of images for each class."""
+        return cls(path, CLASS, images=PATH)
 
     @property
     def name(self) -> str:
-        """Name of the data: the file name without extensions."""
-        return Path(self.path).name.removesuffix(".gz").rpartition(".")[0].strip(".") or "data"
+        """Name of the data: the file name without extensions, or that of the folder."""
+        name = Path(self.path).name.removesuffix(".gz")
+        stem = name.rpartition(".")[0] if "." in name else name
+        return stem.strip(".") or "data"
+
+    @property
+    def items(self) -> str | None:
+        """Column of texts or of images, which are then the only input; None if there is none."""
+        return self.images if self.text is None else self.text
+
+    @property
+    def items_kind(self) -> str:
+        """What a message calls one of them."""
+        return "image" if self.text is None else "text"
+
+    def files(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths of image files that are absolute, or from the folder of the data on."""
+        path = Path(self.path)
+        folder = path if path.is_dir() else path.parent
+        return tuple(str(folder / name.strip()) for name in names)
 
     def without_role(self, table: pd.DataFrame) -> list[str]:
-        """Return the columns that are neither class, attribute, test indicator nor text."""
-        taken = {self.label, self.test_column, self.text}
+        """Return the columns that are neither class, attribute, test indicator, text nor image."""
+        taken = {self.label, self.test_column, self.text, self.images}
         taken |= set() if self.use_sensitive else set(self.sensitive)
         return [name for name in table.columns if name not in taken]
 
 
 def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     """Return mistakes: roles, tasks and shares that do not match the table."""
-    others = (name for name in (spec.test_column, spec.text) if name is not None)
+    others = [name for name in (spec.test_column, spec.text, spec.images) if name is not None]
     given = [spec.label, *spec.sensitive, *others]
     mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
     mistakes += [
-        f"column '{name}' is given {times} times; label, sensitive, test and text column must "
-        "differ"
+        f"column '{name}' is given {times} times; label, sensitive, test, text and image column "
+        "must differ"
         for name, times in Counter(given).items()
         if times > 1
     ]
@@ -166,10 +148,15 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
         mistakes.append("`tasks` and `classes_per_task` are given; give one of them")
     if not 0 < spec.test_share < 1:
         mistakes.append(f"`test_share` is {spec.test_share}, expected a number between 0 and 1")
-    if spec.text is not None and spec.use_sensitive:
+    if spec.text is not None and spec.images is not None:
         mistakes.append(
-            f"the text of column '{spec.text}' is the only input, so sensitive columns cannot be "
-            "features too; leave out `use_sensitive` or `text`"
+            "`text` and `images` are given, and either is the only input; leave one out"
+        )
+    elif spec.items is not None and spec.use_sensitive:
+        kind, role = spec.items_kind, "text" if spec.images is None else "images"
+        mistakes.append(
+            f"the {kind} of column '{spec.items}' is the only input, so sensitive columns cannot "
+            f"be features too; leave out `use_sensitive` or `{role}`"
         )
     if spec.tasks is not None and spec.label in table:
         mistakes += task_mistakes(spec.tasks, code_values(table[spec.label]).names)
@@ -178,13 +165,16 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
 
 def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False) -> list[str]:
     """Return mistakes: values that are invalid in their column's role."""
-    mistakes = label_mistakes(table[spec.label], new_rows=new_rows)
+    mistakes = _outside_classes(spec, table) or label_mistakes(table[spec.label], new_rows=new_rows)
     for name in spec.sensitive:
         mistakes += attribute_mistakes(table[name], may_miss=spec.unknown_group, new_rows=new_rows)
     if spec.test_column is not None:
         mistakes += mark_mistakes(table[spec.test_column])
-    if spec.text is not None:
-        mistakes += text_mistakes(table[spec.text]) or same_text_mistakes(table[spec.text])
+    if spec.items is not None:
+        column = table[spec.items]
+        mistakes += text_mistakes(column, spec.items_kind)
+        if not mistakes and spec.text is not None and not new_rows:
+            mistakes += same_text_mistakes(column)
     else:
         features = spec.without_role(table)
         for name in features:
@@ -197,6 +187,20 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False)
     return distinct
 
 
+def _outside_classes(spec: OwnData, table: pd.DataFrame) -> list[str]:
+    """Name the images of a folder that lie in no folder of a class."""
+    if (spec.images, spec.label) != (PATH, CLASS) or not Path(spec.path).is_dir():
+        return []
+    outside = table[table[CLASS].isna()]
+    if outside.empty:
+        return []
+    return [
+        f"{len(outside):,} image(s) lie in {spec.path} itself, such as "
+        f"{shortened(outside[PATH].tolist(), 3)}; expected {spec.path}/CLASS/IMAGE: move each into "
+        "the folder of its class"
+    ]
+
+
 @dataclass(frozen=True)
 class OwnInputs:
     """The encoding of rows as inputs, with notes for the user.
@@ -206,8 +210,8 @@ class OwnInputs:
     of : callable
         Returns the inputs of given rows, see :class:`faircil.data.stream.Part`.
     notes : tuple of str
-    texts : tuple of str or None
-        All texts, if inputs are text indices.
+    texts, files : tuple of str or None
+        All texts, or paths of images, if inputs are their indices.
     encoder : TableEncoder or None
         That of the columns, if they are the inputs.
     """
@@ -215,6 +219,7 @@ class OwnInputs:
     of: Inputs
     notes: tuple[str, ...]
     texts: tuple[str, ...] | None = field(default=None, repr=False)
+    files: tuple[str, ...] | None = field(default=None, repr=False)
     encoder: TableEncoder | None = field(default=None, repr=False)
 
 
@@ -226,10 +231,28 @@ def feature_inputs(features: pd.DataFrame, train: Integers, first_task: Integers
     )
 
 
-def text_inputs(texts: pd.Series, unused: Sequence[str]) -> OwnInputs:
-    """Use the text of each row (n,) as its only input; ``unused`` are columns without a role."""
-    note = f"columns left out, since the text is the only input: {shortened(unused)}"
-    return OwnInputs(lambda rows: rows, (note,) if unused else (), tuple(texts))
+def item_inputs(spec: OwnData, table: pd.DataFrame) -> OwnInputs:
+    """Use the text or the image of each row as its only input."""
+    column, notes = table[spec.items], tuple(item_notes(spec, table))
+    if spec.text is not None:
+        return OwnInputs(lambda rows: rows, notes, texts=tuple(column))
+    return OwnInputs(lambda rows: rows, notes, files=spec.files(column))
+
+
+def item_notes(spec: OwnData, table: pd.DataFrame) -> list[str]:
+    """Say which columns have no role, and which images are named in several rows."""
+    unused, notes = spec.without_role(table), []
+    if unused:
+        kind = spec.items_kind
+        notes.append(f"columns left out, since the {kind} is the only input: {shortened(unused)}")
+    if spec.images is not None:
+        times = Counter(table[spec.images])
+        several = [f"{name} ({count})" for name, count in times.items() if count > 1]
+        if several:
+            notes.append(
+                f"images named in several rows, each of which counts: {shortened(several)}"
+            )
+    return notes
 
 
 @dataclass(frozen=True)
@@ -358,6 +381,7 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
         attribute_values=() if z is None else z.names,
         notes=(*own.notes, *_untested(groups, test), *inputs.notes),
         texts=inputs.texts,
+        files=inputs.files,
         encoder=inputs.encoder,
     )
 
@@ -365,10 +389,9 @@ def load_own(spec: OwnData, seed: int) -> TaskStream:
 def _inputs(
     spec: OwnData, table: pd.DataFrame, train: Integers, is_in_first_task: NDArray[np.bool_]
 ) -> OwnInputs:
-    others = spec.without_role(table)
-    if spec.text is not None:
-        return text_inputs(table[spec.text], others)
-    return feature_inputs(table[others], train, train[is_in_first_task[train]])
+    if spec.items is not None:
+        return item_inputs(spec, table)
+    return feature_inputs(table[spec.without_role(table)], train, train[is_in_first_task[train]])
 
 
 def _cut(

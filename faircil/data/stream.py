@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, raise_all, unknown_name
 from faircil.samples import Samples, concatenate
 
 if TYPE_CHECKING:
-    from faircil.data.features import TableEncoder
+    import pandas as pd
 
 Integers = NDArray[np.int64]
 Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
+
+
+class RowEncoder(Protocol):
+    """Turns rows of a table into inputs, for a model: its columns, texts or images."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that it reads."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about them, for people."""
+
+    @property
+    def width(self) -> int:
+        """Number of inputs of a row."""
+
+    def check(self, table: pd.DataFrame) -> list[str]:
+        """Return notes on a table; a DataError names all columns that are missing or do not fit."""
+
+    def inputs(self, table: pd.DataFrame) -> NDArray[np.float32]:
+        """Return the inputs of all rows, (n, width)."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +120,15 @@ class TaskStream:
     texts : tuple of str or None
         If inputs are texts that are not encoded yet: all texts; a sample's ``x`` is the index of
         its text.
+    files : tuple of str or None
+        If inputs are images that are not read yet: the paths of all files; likewise.
     copies : int
         Number of consecutive training samples that are copies of one original; 1: no copies. A
         split keeps copies together.
     image : tuple of int or None
         Channels, height and width, if inputs are images; they are flat in that order.
-    encoder : TableEncoder or None
-        How the columns of a table became inputs; None: inputs are no table.
+    encoder : RowEncoder or None
+        How rows of a table became inputs; None: inputs are no table.
     """
 
     name: str
@@ -115,7 +140,8 @@ class TaskStream:
     texts: tuple[str, ...] | None = field(default=None, repr=False)
     copies: int = 1
     image: tuple[int, int, int] | None = None
-    encoder: TableEncoder | None = field(default=None, repr=False)
+    files: tuple[str, ...] | None = field(default=None, repr=False)
+    encoder: RowEncoder | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)
@@ -207,6 +233,52 @@ def classes_in_tasks(
     """
     order = range(n_classes) if order is None else order
     return [tuple(order[start : start + per_task]) for start in range(0, n_classes, per_task)]
+
+
+def named_tasks(
+    text: str | None, classes: Sequence[str], per_task: int = 2
+) -> list[tuple[str, ...]]:
+    """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
+
+    Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
+    marks or bars itself stands in quotation marks, as in CSV, on a line of tasks.
+
+    Examples
+    --------
+    >>> named_tasks("a, b | d", ["a", "b", "c", "d"])
+    [('a', 'b'), ('d',)]
+    >>> named_tasks(None, ["a", "b", "c"])
+    [('a', 'b'), ('c',)]
+    """
+    if text is None:
+        return [
+            tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), per_task)
+        ]
+    lines = text.strip("\n").split("\n") if "\n" in text else text.split("|")
+    tasks = csv.reader(lines, skipinitialspace=True)
+    return [tuple(name.strip() for name in names or [""]) for names in tasks]
+
+
+def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
+    """Return the mistakes of the tasks in ``text`` for data with ``classes``."""
+    tasks = named_tasks(text, classes)
+    times = Counter(chain.from_iterable(tasks))
+    mistakes = [
+        f"task {number} of tasks '{text}' has an empty class name; write tasks like 'a,b|c,d'"
+        for number, task in enumerate(tasks, start=1)
+        if "" in task
+    ]
+    mistakes += [
+        f"class '{name}' appears {count} times in tasks '{text}'; put it in one task"
+        for name, count in times.items()
+        if name and count > 1
+    ]
+    mistakes += [
+        unknown_name("class", name, classes) for name in times if name and name not in classes
+    ]
+    if len(times.keys() - {""}) < 2:
+        mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
+    return mistakes
 
 
 def shuffled_classes(n_classes: int, seed: int) -> list[int]:

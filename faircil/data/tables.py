@@ -1,7 +1,7 @@
 """Read a user's file into a table: named columns of numbers, booleans or text.
 
 For every format, column names are unique and not empty, there is at least one row, and the words
-of ``MISSING`` are missing values.
+of ``MISSING`` are missing values. A folder of images is a table of their paths.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
+IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
@@ -124,6 +126,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         The file is missing, empty, of an unknown kind, does not match its extension, or lacks one
         of the columns.
     """
+    if path.is_dir():
+        return read_folder(path)
     reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
     if reader is None:
         raise DataError(f"{path} has an unknown ending; expected one of {', '.join(READERS)}")
@@ -134,6 +138,40 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     table = reader(path, columns)
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
+    return table
+
+
+def read_folder(folder: Path) -> pd.DataFrame:
+    """Return the images in a folder, and in folders in it, as a table.
+
+    Hidden files are left out, and others whose names do not end like those of images are noted.
+
+    Returns
+    -------
+    DataFrame, shape (images, columns)
+        ``path``, from the folder on; ``class``, the first folder on the way, missing if there is
+        none; and ``subfolder``, the second one, if there is any. Sorted by path.
+    """
+    try:
+        below = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror or error}") from None
+    found = [path for path in below if not any(part.startswith(".") for part in path.parts)]
+    images = [path for path in found if path.suffix.lower() in IMAGES]
+    if not images:
+        raise DataError(
+            f"the folder {folder} has no images, files that end in {', '.join(IMAGES)}; expected "
+            f"{folder}/CLASS/IMAGE, or a table of their paths"
+        )
+    others = [str(path) for path in found if path not in set(images)]
+    columns: dict[str, list[Any]] = {PATH: [path.as_posix() for path in images]}
+    for place, name in enumerate((CLASS, SUBFOLDER)):
+        folders = [path.parts[place] if len(path.parts) > place + 1 else None for path in images]
+        if name == CLASS or any(folders):
+            columns[name] = folders
+    table = pd.DataFrame(columns, dtype=object)
+    note = f"files whose names do not end like those of images, left out: {shortened(others)}"
+    table.attrs[NOTES] = [note] if others else []
     return table
 
 

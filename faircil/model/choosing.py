@@ -11,11 +11,12 @@ import torch
 from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
-from faircil.errors import collecting, raise_all
+from faircil.errors import UsageError, collecting, raise_all
+from faircil.media import MediaOptions
 from faircil.metrics import METRICS
 from faircil.model.model import Floats32, Measured, Model, now
 from faircil.results.record import over_seeds
-from faircil.runs.config import Part, RunConfig, has_texts, resolve
+from faircil.runs.config import Part, RunConfig, medium_of, resolve
 from faircil.samples import unique_rows
 from faircil.tuning import auto
 from faircil.tuning.request import SEED
@@ -48,11 +49,10 @@ class Wish:
     def config(self, own: OwnData, candidate: auto.Candidate | None = None) -> RunConfig:
         """Return the configuration of the method, or of a candidate of ``auto``."""
         taken = candidate or auto.Candidate(self.method, self.method)
-        texts = has_texts(None, own)
-        given = self.overrides
+        medium, given = medium_of(None, own), self.overrides
         if candidate is not None:
-            given = tuple(auto.settings_for(candidate, self.overrides, texts=texts))
-        return resolve(
+            given = tuple(auto.settings_for(candidate, self.overrides, medium=medium))
+        config = resolve(
             own=own,
             method=taken.method,
             weighting=taken.weighting or self.weighting,
@@ -61,6 +61,18 @@ class Wish:
             overrides=given,
             other_methods=(auto.AUTO,),
         )
+        if config.trains_encoder:
+            raise UsageError(
+                "`finetune=true` is for runs: a model does not keep the encoder of its texts; "
+                "leave it out, and the encoder is frozen"
+            )
+        return config
+
+    def media(self, own: OwnData) -> MediaOptions | None:
+        """Return how texts or images become inputs, whatever the method; None without."""
+        if own.items is None:
+            return None
+        return self.config(own, auto.MOMENTS if self.method == auto.AUTO else None).settings.media
 
     def check(self, own: OwnData) -> None:
         """Raise with all that is wrong, before anything is learned; with ``auto``, for each."""
@@ -104,6 +116,7 @@ def choose_config(
     values: Sequence[str | None] | None,
     device: str,
     trying: auto.Trying = lambda *_: None,
+    image: tuple[int, int, int] | None = None,
 ) -> Settled:
     """Return the configuration of a model, and why it was chosen.
 
@@ -117,6 +130,8 @@ def choose_config(
     device : str
     trying : callable
         Called before each run of a candidate.
+    image : tuple of int, optional
+        Channels, height and width, if inputs are pixels.
     """
     wish.check(own)
     if wish.method != auto.AUTO:
@@ -132,6 +147,7 @@ def choose_config(
         return wish.config(own, candidate)
 
     stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+    stream = replace(stream, image=image)
     choice = auto.choose_in_memory(make, stream, device, trying)
     best = choice.best
     means, _ = over_seeds(best.runs)

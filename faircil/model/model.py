@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from faircil.compute import exact_convolutions
-from faircil.data.features import TableEncoder
-from faircil.data.stream import Integers, all_finite
+from faircil.data.stream import Integers, RowEncoder, all_finite
 from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
 from faircil.learners.base import PassRecord
@@ -115,8 +114,8 @@ class Model:
         Classes as the user has them, by number: texts, integers, floats or booleans.
     values : list of str
         Attribute values by number.
-    encoder : TableEncoder or None
-        How the columns of a table become inputs; None: inputs are given.
+    encoder : RowEncoder or None
+        How the columns of a table, or its texts or images, become inputs; None: inputs are given.
     image : tuple of int or None
         Channels, height and width, if inputs are images.
     inputs : int
@@ -133,7 +132,7 @@ class Model:
     seed: int = 0
     labels: list[Hashable] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
-    encoder: TableEncoder | None = None
+    encoder: RowEncoder | None = None
     image: tuple[int, int, int] | None = None
     inputs: int = 0
     state: RunState | None = None
@@ -253,6 +252,11 @@ class Model:
             )
         self._check_known(labels, "nothing of them can be forgotten; nothing was changed")
         samples = self.samples_of(x, labels, values)
+        if len(samples) == sum(state.seen.values()):
+            raise DataError(
+                f"these {len(samples):,} rows are all that the model has learned, so nothing would "
+                "be left; delete the model, or leave some rows out. Nothing was changed"
+            )
         state = deepcopy(state)
         assert isinstance(state.learner, Moments)
         passed = state.learner.forget(samples)

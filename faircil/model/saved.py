@@ -267,7 +267,7 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
     if config.trains_encoder:
         raise UsageError("it has a trained encoder of texts, which models cannot hold yet")
     notes = list(stream.notes)
-    if config.text is not None:
+    if config.text is not None and stream.encoder is None:
         notes.append(
             f"the model takes embeddings by the encoder '{config.text.encoder}', standardised as "
             "the run did, and no texts"

@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from faircil.cache import EmbeddingProgress
 from faircil.data.encode import Coded, mark_mistakes, marked_test
-from faircil.data.features import fit_encoder
-from faircil.data.own import OwnData, OwnTable, read_own
-from faircil.data.stream import Integers
-from faircil.data.tables import read_table
+from faircil.data.features import TableEncoder, fit_encoder
+from faircil.data.own import OwnData, OwnTable, item_notes, read_own
+from faircil.data.stream import Integers, RowEncoder
+from faircil.data.tables import PATH, read_table
 from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
+from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Lesson, Model
 from faircil.results.record import EpochRecord
@@ -28,11 +30,15 @@ ARRAY = "x"  # of an archive of inputs as they are
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`."""
+    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`.
+
+    Of each row, ``x`` has so many ``copies`` one after the other; all of them are taken.
+    """
 
     x: Floats32
     labels: list[Hashable]
     values: list[str | None] | None
+    copies: int = 1
 
     @classmethod
     def of(cls, x: Floats32, own: OwnTable) -> TableRows:
@@ -43,15 +49,21 @@ class TableRows:
         self, rows: Mask | Integers
     ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
         """Return inputs, classes and attribute values of some rows, in ascending order."""
-        chosen = np.arange(len(self.x))[rows]
-        if len(chosen) == len(self.x):  # no copy of all of them
+        chosen = np.arange(len(self.labels))[rows]
+        if len(chosen) == len(self.labels) and self.copies == 1:  # no copy of all of them
             return self.x, self.labels, self.values
+        width = self.x.shape[1]
+        x = self.x.reshape(len(self.labels), self.copies, width)[rows]
+        chosen = np.repeat(chosen, self.copies)
         values = None if self.values is None else [self.values[row] for row in chosen]
-        return self.x[chosen], [self.labels[row] for row in chosen], values
+        return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
 
 
 class Watcher(Protocol):
     """Receives the progress of a model that learns."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Take note of how many texts or images are embedded."""
 
     def trying(self, name: str, number: int, total: int) -> None:
         """Take note that a candidate is tried, in which of how many runs."""
@@ -65,6 +77,9 @@ class Watcher(Protocol):
 
 class Unwatched:
     """Takes note of nothing."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Ignore the embedding."""
 
     def trying(self, name: str, number: int, total: int) -> None:
         """Ignore the candidate."""
@@ -102,29 +117,58 @@ def fit_table(
     device : str
     watcher : Watcher
     """
-    own = read_own(spec)
-    features = own.table[spec.without_role(own.table)]
-    measured = hold_out or spec.test_column is not None
-    test = own.test_rows(spec, seed) if measured else np.zeros(len(features), dtype=bool)
-    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
-    encoder = fit_encoder(features, np.flatnonzero(~test), parts[0])
-    every, notes = TableRows.of(encoder.inputs(features), own), own.notes
-    del own, features  # room for what is learned from them
     roles = replace(spec, path="")
-    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying)
+    media = wish.media(roles)
+    own = read_own(spec)
+    measured = hold_out or spec.test_column is not None
+    test = own.test_rows(spec, seed) if measured else np.zeros(len(own.table), dtype=bool)
+    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
+    notes: tuple[str, ...] = own.notes
+    encoder: TableEncoder | ItemEncoder
+    if media is None:
+        features = own.table[spec.without_role(own.table)]
+        encoder, image = fit_encoder(features, np.flatnonzero(~test), parts[0]), None
+        x = encoder.inputs(features)
+        del features
+    else:
+        column, notes = own.table[spec.items], (*notes, *item_notes(spec, own.table))
+        encoder, x = fit_items(
+            column, spec.path, media, parts[0], device=device, progress=watcher.embedding
+        )
+        image = encoder.image
+    every = TableRows.of(x, own)
+    learned = _with_copies(encoder, every, own, spec.path, watcher, device)
+    del own, x  # room for what is learned from them
+    chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying, image)
     model = Model(
         chosen.config,
         seed,
         encoder=encoder,
+        image=image,
         measured=chosen.measured,
         notes=[*chosen.notes, *notes, *encoder.notes],
     )
     watcher.start(model.config, len(parts))
     for rows in parts:
-        model.learn(*every.take(rows), device=device, listener=watcher)
+        model.learn(*learned.take(rows), device=device, listener=watcher)
     if measured:
         model.measure(*every.take(test), on="rows held out of fitting")
     return model
+
+
+def _with_copies(
+    encoder: RowEncoder,
+    every: TableRows,
+    own: OwnTable,
+    path: str | Path,
+    watcher: Watcher,
+    device: str = "cpu",
+) -> TableRows:
+    """Return rows with further copies of each image, if there are any, for learning."""
+    if not isinstance(encoder, ItemEncoder) or encoder.copies == 1:
+        return every
+    x = encoder.inputs(own.table, path, augmented=True, device=device, progress=watcher.embedding)
+    return replace(every, x=x, copies=encoder.copies)
 
 
 def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
@@ -133,28 +177,33 @@ def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> L
     Rows that the test column of the model marks, if the table has it, are not learned; the model is
     measured on them.
     """
-    every, test, notes = _rows(model, path)
+    every, learned, test, notes = _rows(model, path, watcher)
     known = {*model.labels, *every.take(~test)[1]}
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
     if test.all() or new:
         what = f"class(es) {shortened(new)}" if new else "any class"
         raise DataError(f"no row of {what} is left to learn: all are marked for the test")
     watcher.start(model.config, 1)
-    lesson = model.learn(*every.take(~test), listener=watcher)
+    lesson = model.learn(*learned.take(~test), listener=watcher)
     model.notes += notes
     if test.any():
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
 
 
-def forget_table(model: Model, path: Path) -> Lesson:
+def forget_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
     """Let a model forget the rows of a table, which it has learned before."""
-    every, test, _ = _rows(model, path)
-    return model.forget(*every.take(~test))
+    _, learned, test, _ = _rows(model, path, watcher)
+    return model.forget(*learned.take(~test))
 
 
 def predict_table(
-    model: Model, path: Path, keep: Sequence[str] = (), *, probabilities: bool = False
+    model: Model,
+    path: Path,
+    keep: Sequence[str] = (),
+    *,
+    probabilities: bool = False,
+    watcher: Watcher = UNWATCHED,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Predict the rows of a table; neither class nor sensitive attribute is needed.
 
@@ -166,16 +215,22 @@ def predict_table(
         Columns to keep beside the predictions.
     probabilities : bool
         Whether the probability of every class is wanted, not only of the predicted one.
+    watcher : Watcher
 
     Returns
     -------
     table : DataFrame
-        ``row``, counted from 1, the kept columns, ``prediction`` and ``probability``.
+        ``row``, counted from 1, the path of its image if there is one, the kept columns,
+        ``prediction`` and ``probability``.
     notes : list of str
     """
     table = read_table(path)
     raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
-    inputs, notes = _inputs(model, table)
+    if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
+        if path.is_dir():  # its images are those that are meant, whatever the column was called
+            table = table.rename(columns={PATH: model.encoder.column})
+        keep = list(dict.fromkeys([model.encoder.column, *keep]))
+    inputs, notes = _inputs(model, table, path, watcher)
     found = model.probabilities(inputs)
     best = found.argmax(axis=1)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
@@ -187,8 +242,10 @@ def predict_table(
     return pd.DataFrame(columns), notes
 
 
-def _rows(model: Model, path: Path) -> tuple[TableRows, Mask, list[str]]:
-    """Read rows as a model has learned them, which of them are for the test, and notes."""
+def _rows(
+    model: Model, path: Path, watcher: Watcher
+) -> tuple[TableRows, TableRows, Mask, list[str]]:
+    """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
     spec = model.config.own
     if spec is None or model.encoder is None:
         raise UsageError(
@@ -197,21 +254,27 @@ def _rows(model: Model, path: Path) -> tuple[TableRows, Mask, list[str]]:
             "`forget(X, y)`"
         )
     own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
-    x, notes = _inputs(model, own.table)
+    x, notes = _inputs(model, own.table, path, watcher)
     test = np.zeros(len(x), dtype=bool)
     if spec.test_column in own.table:
         raise_all(mark_mistakes(own.table[spec.test_column], new_rows=True), DataError)
         test = marked_test(own.table[spec.test_column])
-    return TableRows.of(x, own), test, [*own.notes, *notes]
+    every = TableRows.of(x, own)
+    learned = _with_copies(model.encoder, every, own, path, watcher)
+    return every, learned, test, [*own.notes, *notes]
 
 
-def _inputs(model: Model, table: pd.DataFrame) -> tuple[Floats32, list[str]]:
+def _inputs(
+    model: Model, table: pd.DataFrame, path: Path, watcher: Watcher
+) -> tuple[Floats32, list[str]]:
     """Return the inputs of rows, (n, inputs), and notes on them.
 
     A model that was made of no table takes an array of an archive as it is.
     """
     if model.encoder is not None:
         notes = model.encoder.check(table)
+        if isinstance(model.encoder, ItemEncoder):
+            return model.encoder.inputs(table, path, progress=watcher.embedding), notes
         return model.encoder.inputs(table), notes
     columns = [f"{ARRAY}_{number}" for number in range(model.inputs)]
     if not set(columns) <= set(table.columns):
@@ -228,7 +291,7 @@ def _inputs(model: Model, table: pd.DataFrame) -> tuple[Floats32, list[str]]:
 
 def _source(model: Model) -> str:
     """Say what a model without columns was made of."""
-    kind = "embeddings of texts" if model.config.texts else "arrays"
+    kind = "embeddings of texts" if model.config.text else "arrays"
     return f"{kind} of '{model.config.dataset}'" if model.config.dataset else kind
 
 

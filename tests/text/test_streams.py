@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from faircil import media
+from faircil.cache import EmbeddingProgress
 from faircil.data.stream import Task, TaskStream
 from faircil.errors import UsageError
+from faircil.media import Standard, encoded
 from faircil.samples import Samples
-from faircil.text import streams
-from faircil.text.embeddings import EmbeddingProgress, embed
-from faircil.text.encoders import Encoder
+from faircil.text.embeddings import embed
+from faircil.text.encoders import Encoder, kept_encoder
 from faircil.text.options import TextOptions
-from faircil.text.streams import encoded, kept_encoder
 from faircil.text.tokens import tokenize
 from tiny_encoder import random_texts, write_tiny_encoder
 
@@ -94,7 +95,7 @@ def test_what_is_odd_about_texts_is_noted_each_time(
 
 def test_a_coordinate_that_is_constant_in_the_first_task_is_only_shifted() -> None:
     vectors = torch.tensor([[1.0, 5.0], [3.0, 5.0], [9.0, 6.0]])
-    found = streams._standardised(vectors, torch.tensor([0, 1]))
+    found = Standard.of(vectors[:2]).apply(vectors)
     assert found.tolist() == [[-1, 0], [1, 0], [7, 1]]
 
 
@@ -106,7 +107,7 @@ def test_pooling_goes_with_training_unless_it_is_said() -> None:
 
 def test_a_coordinate_that_only_rounding_changes_is_not_blown_up() -> None:
     vectors = torch.tensor([[0.1], [0.1 + 1e-8], [0.1 - 1e-8], [0.1001]])
-    found = streams._standardised(vectors, torch.tensor([0, 1, 2]))
+    found = Standard.of(vectors[:3]).apply(vectors)
     assert found.abs().max() < 0.001
 
 
@@ -114,7 +115,7 @@ def test_the_first_token_stands_for_a_text_only_where_it_knows_the_text(
     tiny_encoder: Encoder, stream: TaskStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blind = replace(tiny_encoder, bidirectional=False)
-    monkeypatch.setattr(streams, "kept_encoder", lambda _: blind)
+    monkeypatch.setattr(media, "kept_encoder", lambda _: blind)
     with pytest.raises(UsageError, match=r"reads from left to right.*use `pooling=mean`"):
         encoded(stream, options(tiny_encoder, finetune=True))
     encoded(stream, options(tiny_encoder, finetune=True, pooling="mean"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def own(tmp_path: Path) -> OwnData:
 def config_of(own: OwnData, encoder: Encoder, *more: str, **names: Any) -> RunConfig:
     overrides = [f"encoder={encoder.folder}", *FAST, *more]
     if names.get("method") in LEARNERS:
-        overrides = in_effect(overrides, names["method"], texts=True)
+        overrides = in_effect(overrides, names["method"], medium="text")
     return resolve(own=own, overrides=overrides, **names)
 
 
@@ -73,17 +74,21 @@ def test_a_run_is_the_same_each_time(
     assert any("age" in note for note in first.notes)
 
 
-def test_the_model_of_a_run_takes_embeddings(own: OwnData, tiny_encoder: Encoder) -> None:
+def test_the_model_of_a_run_takes_texts(own: OwnData, tiny_encoder: Encoder) -> None:
     config = config_of(own, tiny_encoder, "finetune=false", method="er")
     stream = load_stream(config, 0)
     state = start_run(config, 0, stream, torch.device("cpu"))
     found = run(config, 0, stream=stream, state=state)
     model = model_of_run(config, 0, stream, state)
-    assert "takes embeddings by the encoder" in model.notes[-1]
     tests = torch.cat([test.x for test in stream.tests_after(2)]).numpy()
     np.testing.assert_array_equal(model.predict(tests), found.predictions[-1].y_pred)
+    table, _ = predict_table(model, Path(own.path))
+    assert len(table) == 80
+    # Texts of a named dataset are in no table.
+    bare = model_of_run(config, 0, replace(stream, encoder=None), state)
+    assert "takes embeddings by the encoder" in bare.notes[-1]
     with pytest.raises(UsageError, match="made of embeddings of texts of 'bios'"):
-        predict_table(model, Path(own.path))
+        predict_table(bare, Path(own.path))
     trained = config_of(own, tiny_encoder, "finetune=true", method="er")
     with pytest.raises(UsageError, match="trained encoder of texts"):
         model_of_run(trained, 0, stream, state)

@@ -86,7 +86,7 @@ def test_kept_values_are_told_apart_by_what_the_encoder_is(tiny_encoder: Encoder
 
 @pytest.mark.usefixtures("_biographies")
 def test_what_is_absent_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faircil.text.encoders.find_spec", lambda _: None)
+    monkeypatch.setattr("faircil.files.find_spec", lambda _: None)
     absent = measured(TextReference(ON_EMBEDDINGS, SAMPLE, 1), tmp_path / "runs")
     assert absent.problem is not None
     assert absent.problem.startswith("not run: encoder 'minilm' is not installed")

@@ -1,8 +1,8 @@
-"""A cache of embeddings on disk, keyed by recipe and text.
+"""A cache of embeddings on disk, keyed by recipe and content: of texts, and of image files.
 
-An embedding is determined by a *recipe* (encoder, pooling, …) and the text. Each recipe has an
-append-only folder of shards. There is no index on disk that could disagree with the shards: the
-keys of 250,000 texts are 4 MB, read and sorted in a fraction of a second.
+An embedding is determined by a *recipe* (encoder, pooling, …) and the text or the image. Each
+recipe has an append-only folder of shards. There is no index on disk that could disagree with the
+shards: the keys of 250,000 texts are 4 MB, read and sorted in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -161,32 +162,20 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything except the text that determines an embedding.
+    """Everything except the content that determines an embedding.
+
+    The fields of subclasses are part of it, too.
 
     Parameters
     ----------
     encoder : str
-        Digest of the encoder's weights and tokenizer.
-    pooling : str
-    max_tokens : int
-        Longer texts are truncated.
-    precision : str
-        Number format of the forward pass.
-    token_budget : int
-        It changes the shapes of products in the encoder, and so the last bits.
+        Digest of the encoder's files.
     width : int
         Dimension of an embedding.
-    version : int
-        Version of the code that computes an embedding; incremented manually when it changes.
     """
 
     encoder: str
-    pooling: str
-    max_tokens: int
-    precision: str
-    token_budget: int
     width: int
-    version: int = 2
 
     @property
     def digest(self) -> bytes:
@@ -194,15 +183,91 @@ class Recipe:
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
-    def keys(self, texts: Iterable[str]) -> Keys:
-        """Return the keys of texts, shape (n,), 16 bytes each."""
+    def keys(self, contents: Iterable[bytes]) -> Keys:
+        """Return the keys of contents, shape (n,), 16 bytes each."""
         secret = self.digest
 
-        def key(text: str) -> bytes:
-            content = text.encode("utf-8", "surrogatepass")  # lone surrogates are allowed
+        def key(content: bytes) -> bytes:
             return hashlib.blake2b(content, digest_size=KEY.itemsize, key=secret).digest()
 
-        return np.frombuffer(b"".join(map(key, texts)), dtype=KEY)
+        return np.frombuffer(b"".join(map(key, contents)), dtype=KEY)
+
+
+@dataclass(frozen=True)
+class EmbeddingProgress:
+    """Progress of embedding new texts or images.
+
+    Parameters
+    ----------
+    rows, total : int
+        How many were embedded so far, and in total, without cached and repeated ones.
+    tokens : int or None
+        Tokens of texts processed so far, without padding; None for images.
+    seconds : float
+    """
+
+    rows: int
+    total: int
+    tokens: int | None
+    seconds: float
+
+    @property
+    def speed(self) -> str:
+        """How fast it goes, for people."""
+        if self.tokens is None:
+            return f"{self.rows / self.seconds:,.1f} images/s"
+        return f"{self.tokens / self.seconds:,.0f} tokens/s"
+
+
+class Compute(Protocol):
+    """Computes embeddings, and calls ``keep(rows)`` whenever those of some rows are done."""
+
+    def __call__(self, missing: Index, out: Rows, keep: Callable[[Index], None], /) -> None:
+        """Write the embeddings of rows ``missing`` to ``out[missing]``, in any order."""
+
+
+def cached_rows(
+    recipe: Recipe,
+    keys: Keys,
+    cache: Path | None,
+    compute: Compute,
+    report: Callable[[str], None] = lambda _: None,
+) -> Rows:
+    """Return an embedding for each key: those in the cache are read, the others are computed.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    keys : ndarray of 16 bytes, shape (n,)
+        Of :meth:`Recipe.keys`. What occurs several times is computed once.
+    cache : Path or None
+        Folder of all embeddings, see :func:`cache_folder`; None: no cache.
+    compute : callable
+        Called at most once; what it keeps is stored at once, durably.
+    report : callable
+        Receives messages about damaged parts of the cache.
+
+    Returns
+    -------
+    ndarray of float32, shape (n, recipe.width)
+    """
+    _, first, same = np.unique(keys, return_index=True, return_inverse=True)
+    wanted = np.sort(first)
+    out = np.empty((len(keys), recipe.width), dtype=np.float32)
+    if cache is None:
+        compute(wanted, out, lambda _: None)
+    else:
+        store = EmbeddingStore(cache / recipe.digest.hex()[:32], recipe.width, report)
+        missing = wanted[~store.read(keys[wanted], out, wanted)]
+        if len(missing) > 0:
+            with store.alone():
+                # Another process may have embedded them meanwhile.
+                missing = missing[~store.read(keys[missing], out, missing)]
+                compute(missing, out, lambda rows: store.append(keys[rows], out[rows]))
+    original = first[same]
+    copies = np.flatnonzero(original != np.arange(len(keys)))
+    out[copies] = out[original[copies]]
+    return out
 
 
 @dataclass(frozen=True)
@@ -302,7 +367,7 @@ class EmbeddingStore:
         return shards
 
     def _drop(self, folder: Path, error: Exception) -> None:
-        self.report(f"{folder} is damaged ({error}); it is removed and its texts embedded anew")
+        self.report(f"{folder} is damaged ({error}); it is removed and embedded anew")
         # Rename first: a process killed during the removal leaves no partial shard.
         hidden = folder.with_name(f"{PARTIAL}{folder.name}")
         with suppress(OSError):

@@ -16,11 +16,13 @@ import pytest
 from filelock import FileLock
 from hypothesis import given, settings, strategies as st
 
+from faircil import cache
+from faircil.cache import KEY, EmbeddingStore, Keys, Recipe, Rows, cache_folder
 from faircil.errors import StorageError
-from faircil.text import cache
-from faircil.text.cache import KEY, EmbeddingStore, Keys, Recipe, Rows, cache_folder
+from faircil.text.embeddings import TextRecipe
 
-RECIPE = Recipe("encoder", "mean", 128, "float32", 16384, width=3)
+RECIPE = Recipe("encoder", 3)
+OF_TEXTS = TextRecipe("encoder", 3, "mean", 128, "float32", 16384)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def add(store: EmbeddingStore, *numbers: int) -> None:
 
 
 def keys_of(numbers: Any) -> Keys:
-    return RECIPE.keys(str(n) for n in numbers)
+    return RECIPE.keys(str(n).encode() for n in numbers)
 
 
 def stored(store: EmbeddingStore, *numbers: int) -> list[int]:
@@ -103,20 +105,20 @@ def test_keys_with_zero_bytes_are_told_apart(store: EmbeddingStore) -> None:
 
 def test_every_part_of_the_recipe_makes_other_keys() -> None:
     others = [
-        replace(RECIPE, encoder="other"),
-        replace(RECIPE, pooling="cls"),
-        replace(RECIPE, max_tokens=64),
-        replace(RECIPE, precision="bfloat16"),
-        replace(RECIPE, width=4),
+        replace(OF_TEXTS, encoder="other"),
+        replace(OF_TEXTS, pooling="cls"),
+        replace(OF_TEXTS, max_tokens=64),
+        replace(OF_TEXTS, precision="bfloat16"),
+        replace(OF_TEXTS, width=4),
     ]
-    keys = {recipe.keys(["text"]).tobytes() for recipe in (RECIPE, *others)}
+    keys = {recipe.keys_of(["text"]).tobytes() for recipe in (OF_TEXTS, *others)}
     assert len(keys) == 6
-    assert RECIPE.keys(["text"]) == RECIPE.keys(["text"])
+    assert OF_TEXTS.keys_of(["text"]) == OF_TEXTS.keys_of(["text"])
 
 
 def test_any_text_has_a_key() -> None:
     texts = ["", " ", "é", "e\u0301", "\ud800", "日本", "\0"]
-    assert len(set(RECIPE.keys(texts).tolist())) == len(texts)
+    assert len(set(OF_TEXTS.keys_of(texts).tolist())) == len(texts)
 
 
 @pytest.mark.parametrize("file", ["keys.npy", "rows.npy", "shard.json"])
@@ -200,13 +202,13 @@ ADDING = """
 import sys
 from pathlib import Path
 import numpy as np
-from faircil.text.cache import EmbeddingStore, Recipe
+from faircil.cache import EmbeddingStore, Recipe
 
-recipe = Recipe("encoder", "mean", 128, "float32", 16384, width=3)
+recipe = Recipe("encoder", 3)
 store = EmbeddingStore(Path(sys.argv[1]), 3, lambda _: None)
 for n in range(int(sys.argv[2]), int(sys.argv[2]) + 10):
     with store.alone():
-        store.append(recipe.keys([str(n)]), np.array([[n, n + 0.5, -n]], dtype=np.float32))
+        store.append(recipe.keys([str(n).encode()]), np.array([[n, n + 0.5, -n]], dtype=np.float32))
 """
 
 
