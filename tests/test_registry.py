@@ -175,6 +175,7 @@ PUBLIC = [
     "EpsilonFair",
     "FairIncrementalClassifier",
     "FairSampleWeights",
+    "FairSampler",
     "FaircilError",
     "Measure",
     "ReplayBuffer",
