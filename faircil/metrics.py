@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from faircil.counts import (
     ENOUGH,
     ClassAccuracy as ClassAccuracy,
@@ -313,6 +315,26 @@ def evaluate(
         groups=() if sensitive is None else counts.by_group(),
         counts=counts,
     )
+
+
+def before_task(earlier: Sequence[TaskMetrics], task: Column) -> TaskMetrics | None:
+    """Return the metrics after the task before, for ``before`` of :func:`evaluate`.
+
+    Parameters
+    ----------
+    earlier : sequence of TaskMetrics
+        After each earlier task.
+    task : column of int, shape (n,)
+        Tasks of the samples that are evaluated next.
+
+    Returns
+    -------
+    TaskMetrics or None
+        None for the first task, and where a task so far has brought no class: forgetting is not
+        defined then.
+    """
+    followed = earlier and len(np.unique(task)) == len(earlier) + 1
+    return earlier[-1] if followed else None
 
 
 def read_predictions(path: str | Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 from faircil.counts import answers_by_group
 from faircil.errors import DataError
 from faircil.files import check_checksums, read_checksums
-from faircil.metrics import TaskMetrics, evaluate
+from faircil.metrics import TaskMetrics, before_task, evaluate
 from faircil.postprocess.pool import Integers
 from faircil.postprocess.tasks import TaskProbabilities, fair_predictions, measured_gap
 from faircil.results.folder import (
@@ -115,16 +115,13 @@ def _process(
     notes: dict[str, None] = {}
     for saved in tasks:
         fair = fair_predictions(saved.probabilities, saved.sensitive, epsilon, run.seed)
-        # As in the run: without new classes in every task, forgetting is not defined.
-        followed = per_task and len(np.unique(saved.task)) == len(per_task) + 1
-        before = per_task[-1] if followed else None
         per_task.append(
             evaluate(
                 saved.y_true,
                 fair.y_pred,
                 task=saved.task,
                 sensitive=saved.sensitive,
-                before=before,
+                before=before_task(per_task, saved.task),
                 favoured=favoured,
             )
         )
