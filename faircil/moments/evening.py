@@ -109,7 +109,7 @@ def even_out(
         new = problem.solve(blocks.weights(log_w + step))
         solved += 1
         reached = blocks.parts(criterion, new)
-        # Rounding may make losses that are nearly 0 negative, and their sum with them.
+        # Losses that rounding makes negative are 0. If all are, a block without gain is 0 by 0.
         least = max(1e-12 * parts.sum(), np.finfo(np.float64).tiny)
         right = (parts - reached) / np.maximum(gain, least)
         if reached.sum() < parts.sum():
