@@ -43,12 +43,12 @@ from faircil.moments.features import (
     Activations,
     FeatureMap,
     FeatureNet,
-    Patches,
     RandomRelu,
     Raw,
     Trained,
 )
 from faircil.moments.group_moments import GroupMoments, Key, penalties_for
+from faircil.moments.patches import Patches
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
@@ -370,9 +370,7 @@ class Moments(Learner):
                 "while its copy is there, so left-out losses of groups with many copies are too "
                 "small; remove copies from the data if they are no rows of their own"
             )
-        if isinstance(self.net.features, Patches | Activations):
-            return tuple(notes)
-        far = self.net.features.standardise.far(train.x.flatten(1))
+        far = self.net.features.far(train.x)
         if far > ANOTHER_SCALE:
             notes.append(
                 f"{far:.0%} of the input values are further from those of the first task than "

@@ -22,7 +22,7 @@ from faircil.tuning import auto
 from faircil.tuning.request import SEED
 
 FEWEST = 500  # rows: with fewer, held-out rows tell methods apart by chance alone
-MOST = 10_000  # rows to choose by, drawn from each group alike: a choice needs no more
+MOST = 6_000  # rows to choose by, drawn from each group alike: a choice needs no more
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def choose_config(
 
     stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
     stream = replace(stream, image=image)
-    choice = auto.choose_in_memory(make, stream, device, trying)
+    choice = auto.choose_in_memory(make, stream, device, trying, every_row=len(x) <= MOST)
     best = choice.best
     means, _ = over_seeds(best.runs)
     on = f"rows held out to choose the method, {best.candidate.name}, task by task"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -329,7 +329,7 @@ def learn_task(
         else:
             last = round(config.settings.training.average_last * trained)
             average = task.averaging(learner.net, trained - last)
-            with nullcontext() if traits.large else one_thread():
+            with _threads_for(learner):
                 steps = _train_epoch(
                     step, task, selection, config.settings.training.batch_size, average
                 )
@@ -385,6 +385,11 @@ def _train_epoch(
     return len(rows)
 
 
+def _threads_for(learner: Learner) -> AbstractContextManager[object]:
+    """Leave all threads to large nets; in small ones a second thread wakes up too late to help."""
+    return nullcontext() if traits_of(learner.net).large else one_thread()
+
+
 def _trained_tokens(learner: Learner) -> int | None:
     tokens = traits_of(learner.net).trained_tokens
     return None if tokens is None else int(tokens)
@@ -392,7 +397,7 @@ def _trained_tokens(learner: Learner) -> int | None:
 
 def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
     """Stop a run whose training has diverged: its metrics would mean nothing."""
-    with one_thread():  # a second one takes longer to wake up than the pass takes
+    with _threads_for(learner):
         finite = all(torch.isfinite(parameter).all() for parameter in learner.net.parameters())
     if not finite:
         raise DivergedError(

@@ -79,6 +79,10 @@ def test_without_measurable_unfairness_there_are_no_weights(pretend, monkeypatch
     assert choice.config.settings.flat()["group_weights"] == "group"
     assert "no measurable unfairness to mend here" in choice.reason
     assert "p = .300" in choice.reason
+    # A part of the rows cannot tell that of all of them.
+    trials = auto.trials_of(make)
+    part = auto.decide(make, trials, pretend(scores_of)(trials.works), every_row=False)
+    assert part.config.settings.flat()["group_weights"] == "fair"
 
 
 def test_a_candidate_without_a_result_is_not_chosen(pretend) -> None:
