@@ -276,7 +276,7 @@ WHAT = {
     "report": "tables, statistics, pictures",
     "results": "records and folders of runs",
     "learners": "one file per method",
-    "moments": "sums of groups, ridge, fair weights",
+    "moments": "sums of groups, fair weights",
     "text": "encoders of texts",
     "vision": "images: encoders, pixels",
     "media": "texts and images as inputs",
