@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,16 +85,17 @@ def _fit(arguments: argparse.Namespace) -> None:
             wish.check(own)  # names mistakes before anything is read
     raise_all(mistakes)
     assert own is not None  # else there was a mistake
-    with learning(own.path, arguments.quiet) as watcher:
-        model = fit_table(
-            own,
-            wish,
-            hold_out=arguments.test_share is not None,
-            seed=arguments.seed,
-            device=device,
-            watcher=watcher,
-        )
-    save_model(model, arguments.out)
+    with _alone(arguments, arguments.out):  # which also tells at once if it cannot be written
+        with learning(own.path, arguments.quiet) as watcher:
+            model = fit_table(
+                own,
+                wish,
+                hold_out=arguments.test_share is not None,
+                seed=arguments.seed,
+                device=device,
+                watcher=watcher,
+            )
+        save_model(model, arguments.out)
     _report(arguments, arguments.out, model, model.notes)
     if not arguments.quiet:
         what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
@@ -175,25 +177,48 @@ def _add_update(parser: argparse.ArgumentParser) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
     from faircil.model.tables import update_table
 
-    model = load_model(arguments.model)
-    before = len(model.notes)
-    with learning(str(arguments.data), arguments.quiet) as watcher:
-        update_table(model, arguments.data, watcher=watcher)
-    _save_and_report(arguments, model, model.notes[before:])
+    with _changing(arguments) as model:
+        before = len(model.notes)
+        with learning(str(arguments.data), arguments.quiet) as watcher:
+            update_table(model, arguments.data, watcher=watcher)
+        _save_and_report(arguments, model, model.notes[before:])
 
 
 def _forget(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
     from faircil.model.tables import forget_table
 
-    model = load_model(arguments.model)
-    with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
-        forget_table(model, arguments.data, watcher=watcher)
-    _save_and_report(arguments, model, [])
+    with _changing(arguments) as model:
+        with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
+            forget_table(model, arguments.data, watcher=watcher)
+        _save_and_report(arguments, model, [])
+
+
+@contextmanager
+def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
+    """Read a model that is to be changed."""
+    from faircil.model.saved import check_place, check_there, load_model
+
+    check_there(arguments.model)
+    if arguments.out is not None:
+        check_place(arguments.out)
+    with _alone(arguments, arguments.out or arguments.model):
+        yield load_model(arguments.model)
+
+
+@contextmanager
+def _alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a model; say that one is waited for."""
+    from faircil.model.saved import changing
+
+    def waiting() -> None:
+        if not arguments.quiet:
+            say(f"another process changes {folder}; waiting for it")
+
+    with changing(folder, waiting):
+        yield
 
 
 def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequence[str]) -> None:

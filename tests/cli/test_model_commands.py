@@ -90,6 +90,27 @@ def test_mistakes_leave_the_model_as_it_was(cli: Cli, write_table: WriteTable, m
     assert not Path("out.csv").exists()
 
 
+def test_an_update_waits_for_another_one(
+    cli: Cli, write_table: WriteTable, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = pytest.importorskip("fcntl", reason="Windows has other locks")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "waiting" in line:
+            locks.flock(other, locks.LOCK_UN)
+
+    monkeypatch.setattr("faircil.cli.models.say", say)
+    with Path(model, ".lock").open("w") as other:
+        locks.flock(other, locks.LOCK_EX)
+        assert cli("update", model, "--data", "known.csv").code == 0
+    assert said[0] == "another process changes model; waiting for it"
+    assert len(json.loads(cli("show", model, "--json").out)["lessons"]) == 2
+    assert cli("update", "nothing", "--data", "known.csv").code == 1
+    assert not Path("nothing").exists()
+
+
 def test_predictions_do_not_replace_a_file(cli: Cli, write_table: WriteTable, model: str) -> None:
     people = write_table("people.csv")
     outcome = cli("predict", model, "--data", people, "-o", people)
