@@ -34,6 +34,13 @@ class Coded:
     names: tuple[str, ...]
 
     @property
+    def values(self) -> list[str | None]:
+        """Name of each row's value, (n,); None where it is missing."""
+        names = np.array([*self.names, None], dtype=object)
+        found: list[str | None] = names[self.codes].tolist()
+        return found
+
+    @property
     def with_missing(self) -> Coded:
         """The same with a code for missing values, the last, if there are any."""
         missing = self.codes < 0

@@ -316,14 +316,19 @@ def _without_missing_words(column: pd.Series) -> pd.Series:
     return column.mask(missing) if missing.any() else column  # a copy only if needed
 
 
-def _name_mistakes(
-    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
-) -> list[str]:
-    mistakes = [
-        f"{path} has {times} columns named '{name}'; give each its own name"
+def same_names(names: Sequence[str]) -> list[str]:
+    """Return the names that several columns of a table have, as mistakes."""
+    return [
+        f"{times} columns named '{name}'; give each its own name"
         for name, times in Counter(names).items()
         if name and times > 1
     ]
+
+
+def _name_mistakes(
+    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
+) -> list[str]:
+    mistakes = [f"{path} has {mistake}" for mistake in same_names(names)]
     # A column without a name is usually a saved row index, which can leak the class.
     nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
     if nameless:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.cache import EmbeddingProgress
-from faircil.data.encode import Coded, mark_mistakes, marked_test
+from faircil.data.encode import mark_mistakes, marked_test
 from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.stream import Integers, RowEncoder
@@ -43,7 +43,7 @@ class TableRows:
     @classmethod
     def of(cls, x: Floats32, own: OwnTable) -> TableRows:
         """Return the rows of a table with these inputs."""
-        return cls(x, _names(own.y), None if own.z is None else _names(own.z))
+        return cls(x, list(own.y.values), None if own.z is None else own.z.values)
 
     def take(
         self, rows: Mask | Integers
@@ -301,10 +301,3 @@ def _lessons(own: OwnTable, *, one_after_another: bool) -> list[Any]:
         return [np.arange(len(own.table))]
     numbers = [[own.y.names.index(name) for name in task] for task in own.tasks]
     return [np.flatnonzero(np.isin(own.y.codes, task)) for task in numbers]
-
-
-def _names(coded: Coded) -> list[Any]:
-    """Return the name of each row's value, (n,); None where it is unknown."""
-    names = np.array([*coded.names, None], dtype=object)
-    found: list[Any] = names[coded.codes].tolist()
-    return found
