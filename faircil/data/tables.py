@@ -10,7 +10,7 @@ import gzip
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -106,7 +106,9 @@ def _package(name: str) -> Any:
         ) from None
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, texts: Collection[str] = ()
+) -> pd.DataFrame:
     """Read ``path`` by its extension (see ``READERS``).
 
     Parameters
@@ -114,6 +116,9 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     path : Path
     columns : sequence of str, optional
         Columns to keep; others are not read if that can be avoided.
+    texts : collection of str
+        Columns that are text, whatever they look like: in a file of text, ``01`` and ``true`` are
+        read as a number and a boolean else.
 
     Returns
     -------
@@ -135,7 +140,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         raise DataError(f"there is no file {path}; check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; expected columns with names")
-    table = reader(path, columns)
+    table = reader(path, columns, texts)
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
@@ -197,7 +202,9 @@ def _is_row_number(column: pd.Series) -> bool:
     return bool((column.diff().iloc[1:] == 1).all())
 
 
-def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.DataFrame:
+def _read_text(
+    path: Path, columns: Sequence[str] | None, texts: Collection[str], separator: str
+) -> pd.DataFrame:
     options: dict[str, Any] = {
         "encoding": "utf-8-sig",
         "skipinitialspace": True,
@@ -219,7 +226,7 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
         )
         told = ["row number" if numbered else names[0], *names[1:]]
         raise_all(_name_mistakes(path, told, columns), DataError)
-        options["usecols"] = columns
+        options |= {"usecols": columns, "dtype": {name: str for name in texts if name in names}}
         table: pd.DataFrame = pd.read_csv(path, **options)
         if mark == ";" and _has_decimal_commas(table):
             table = pd.read_csv(path, **options, decimal=",")
@@ -260,12 +267,16 @@ def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
     return mistakes
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_parquet(
+    path: Path, columns: Sequence[str] | None, texts: Collection[str]
+) -> pd.DataFrame:
+    del texts  # columns have types
     table = read_columns(path, columns, lambda names: _name_mistakes(path, names, columns))
     return pd.DataFrame({name: _without_missing_words(table[name]) for name in table}, copy=False)
 
 
-def _read_npz(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_npz(path: Path, columns: Sequence[str] | None, texts: Collection[str]) -> pd.DataFrame:
+    del texts  # arrays have types
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
@@ -340,7 +351,8 @@ def _name_mistakes(
     ]
 
 
-READERS: dict[str, Callable[[Path, Sequence[str] | None], pd.DataFrame]] = {
+Reader = Callable[[Path, Sequence[str] | None, Collection[str]], pd.DataFrame]
+READERS: dict[str, Reader] = {
     ".csv": partial(_read_text, separator=","),
     ".csv.gz": partial(_read_text, separator=","),
     ".tsv": partial(_read_text, separator="\t"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -144,7 +145,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         Only method ``moments`` can do that. Rows must be given as they were learned.
         """
         check_is_fitted(self, "model_")
-        labels = _labels(y)
+        labels = _labels(y, self.classes_.tolist())
         with _as_value_error():
             values = self._values(sensitive_features, len(labels), first=False)
             self.model_.forget(self._inputs(X), labels, values)
@@ -238,7 +239,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
-        encoder.check(table)
+        for note in encoder.check(table):
+            warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
 
     def _values(self, sensitive: Any, rows: int, *, first: bool) -> list[str | None] | None:

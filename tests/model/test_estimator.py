@@ -77,6 +77,8 @@ def test_data_frames_with_text_and_gaps():
     assert model.score(frame, y) > 0.6
     with pytest.raises(ValueError, match="no column 'c'"):
         model.predict(frame[["a", "b"]])
+    with pytest.warns(UserWarning, match="categories that the model does not know.*'up'"):
+        model.predict(frame.assign(c="up"))
 
 
 def test_polars_frames_are_learned_like_those_of_pandas():
