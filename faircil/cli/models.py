@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.run import (
+    add_favoured_argument,
+    add_gap_arguments,
+    add_own_arguments,
+    own_data,
+)
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
+    from faircil.model.tables import Gaps
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,7 @@ def _add_rows(parser: argparse.ArgumentParser, what: str) -> None:
 def _add_update(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     _add_rows(parser, "a table")
+    add_gap_arguments(parser)
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
@@ -182,7 +189,7 @@ def _update(arguments: argparse.Namespace) -> None:
     with _changing(arguments) as model:
         before = len(model.notes)
         with learning(str(arguments.data), arguments.quiet) as watcher:
-            update_table(model, arguments.data, watcher=watcher)
+            update_table(model, arguments.data, _gaps(arguments), watcher=watcher)
         _save_and_report(arguments, model, model.notes[before:])
 
 
@@ -192,8 +199,14 @@ def _forget(arguments: argparse.Namespace) -> None:
 
     with _changing(arguments) as model:
         with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
-            forget_table(model, arguments.data, watcher=watcher)
-        _save_and_report(arguments, model, [])
+            notes = forget_table(model, arguments.data, _gaps(arguments), watcher=watcher)
+        _save_and_report(arguments, model, notes)
+
+
+def _gaps(arguments: argparse.Namespace) -> Gaps:
+    from faircil.model.tables import Gaps
+
+    return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
 
 
 @contextmanager
@@ -274,11 +287,13 @@ def _predict(arguments: argparse.Namespace) -> None:
             probabilities=arguments.probabilities,
             watcher=watcher,
         )
+    partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
         if out.suffix == ".csv":
-            table.to_csv(out, index=False)
+            table.to_csv(partial, index=False)
         else:
-            table.to_parquet(out, index=False)
+            table.to_parquet(partial, index=False)
+        partial.replace(out)
     except ImportError:
         raise UsageError(
             "a .parquet file needs the pyarrow package: pip install 'faircil[text]', or write .csv"
@@ -287,6 +302,8 @@ def _predict(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"cannot write {out}: {error.strerror or error}; choose another place"
         ) from None
+    finally:
+        partial.unlink(missing_ok=True)
     if arguments.json:
         counts = table["prediction"].astype(str).value_counts()
         _print_json(

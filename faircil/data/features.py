@@ -155,7 +155,7 @@ class TableEncoder:
             if column.name in absent:
                 continue
             values = table[column.name]
-            mistakes += other_values(values, column)
+            mistakes += other_values(values, column) + infinite_mistakes(values)
             notes += _unknown_notes(values, column)
         raise_all(mistakes, DataError)
         return notes
@@ -352,14 +352,7 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     if column.isna().all():
         mistakes.append(f"column '{column.name}' has no value at all; leave it out")
     if is_numeric_dtype(column):
-        # Inputs are float32, so larger values would become infinite.
-        largest = np.finfo(np.float32).max
-        values = column.to_numpy(np.float64, na_value=np.nan)
-        if infinite := int((np.abs(values) > largest).sum()):
-            mistakes.append(
-                f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
-                f"{largest:.1e}; replace or drop them"
-            )
+        mistakes += infinite_mistakes(column)
     elif column.nunique() > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
         mistakes.append(
             f"text column '{column.name}' has {column.nunique():,} distinct values with more than "
@@ -367,6 +360,22 @@ def feature_mistakes(column: pd.Series) -> list[str]:
             "the column of texts with `text`, or leave it out"
         )
     return mistakes
+
+
+def infinite_mistakes(column: pd.Series) -> list[str]:
+    """Return numbers of ``column`` (n,) that are too large, as mistakes."""
+    if not is_numeric_dtype(column):
+        return []
+    # Inputs are float32, so larger values would become infinite.
+    largest = np.finfo(np.float32).max
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    infinite = int((np.abs(values) > largest).sum())
+    if not infinite:
+        return []
+    return [
+        f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
+        f"{largest:.1e}; replace or drop them"
+    ]
 
 
 def _mean_length(values: pd.Series) -> float:

@@ -60,6 +60,20 @@ class TableRows:
         return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """What becomes of further rows without a value, beside what the model was fitted with.
+
+    See :class:`faircil.data.own.OwnData`.
+    """
+
+    drop_missing: bool = False
+    unknown_group: bool = False
+
+
+NO_GAPS = Gaps()
+
+
 class Watcher(Protocol):
     """Receives the progress of a model that learns."""
 
@@ -172,13 +186,15 @@ def _with_copies(
     return replace(every, x=x, copies=encoder.copies)
 
 
-def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
+def update_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> Lesson:
     """Let a model learn the rows of another table; its classes may be new.
 
     Rows that the test column of the model marks, if the table has it, are not learned; the model is
     measured on them.
     """
-    every, learned, test, notes = _rows(model, path, watcher)
+    every, learned, test, notes = _rows(model, path, gaps, watcher)
     known = {*model.labels, *every.take(~test)[1]}
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
     if test.all() or new:
@@ -192,10 +208,15 @@ def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> L
     return lesson
 
 
-def forget_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
-    """Let a model forget the rows of a table, which it has learned before."""
-    _, learned, test, _ = _rows(model, path, watcher)
-    return model.forget(*learned.take(~test))
+def forget_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> list[str]:
+    """Let a model forget the rows of a table, which it has learned before; return notes on them."""
+    _, learned, test, notes = _rows(model, path, gaps, watcher)
+    model.forget(*learned.take(~test))
+    if test.any():
+        notes.append(f"rows that are marked for the test, which were never learned: {test.sum():,}")
+    return notes
 
 
 def predict_table(
@@ -250,7 +271,7 @@ def predict_table(
 
 
 def _rows(
-    model: Model, path: Path, watcher: Watcher
+    model: Model, path: Path, gaps: Gaps, watcher: Watcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
     """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
     spec = model.config.own
@@ -261,7 +282,14 @@ def _rows(
             "`forget(X, y)`"
         )
     own = read_own(
-        replace(spec, path=str(path), tasks=None, test_column=None),
+        replace(
+            spec,
+            path=str(path),
+            tasks=None,
+            test_column=None,
+            drop_missing=spec.drop_missing or gaps.drop_missing,
+            unknown_group=spec.unknown_group or gaps.unknown_group,
+        ),
         new_rows=True,
         texts=_texts(model),
     )

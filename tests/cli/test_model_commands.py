@@ -341,3 +341,32 @@ def test_columns_that_are_left_out_or_cannot_be_kept_are_named(
     outcome = cli("predict", model, "--data", more, "-o", "other.csv", "--keep", "row")
     assert outcome.code == 2
     assert "column 'row' cannot be kept" in outcome.err
+
+
+def test_rows_with_gaps_can_be_learned_later(cli: Cli, write_table: WriteTable, model: str) -> None:
+    gaps = write_table(
+        "gaps.csv",
+        lambda row: (
+            row
+            | {
+                "sex": "" if row["job"] == "x" else row["sex"],
+                "job": "" if row["job"] == "y" else row["job"],
+                "empty": "",  # not of the model
+            }
+        ),
+    )
+    refused = cli("update", model, "--data", gaps)
+    assert "--drop-missing" in refused.err
+    assert "--unknown-group" in refused.err
+    dropped = cli("update", model, "--data", gaps, "--drop-missing", "-o", "dropped")
+    assert "learned 120 rows" in dropped.err
+    assert cli("update", model, "--data", gaps, "--drop-missing", "--unknown-group").code == 0
+    groups = json.loads(cli("show", model, "--json").out)["groups"]
+    assert [group["rows"] for group in groups if group["value"] is None] == [60]
+    forget = ("forget", model, "--data", gaps, "--drop-missing", "--unknown-group")
+    forgotten = cli(*forget).err
+    assert "180 rows forgotten" in forgotten
+    assert "left out: 60 (row " in forgotten
+    infinite = write_table("infinite.csv", lambda row: row | {"a": "inf"})
+    refused = cli("predict", model, "--data", infinite, "-o", "out.csv")
+    assert "column 'a' has 240 value(s) that are infinite" in refused.err
