@@ -7,10 +7,11 @@ of ``MISSING`` are missing values. A folder of images is a table of their paths.
 from __future__ import annotations
 
 import gzip
+import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -158,9 +159,10 @@ def read_folder(folder: Path) -> pd.DataFrame:
         none; and ``subfolder``, the second one, if there is any. Sorted by path.
     """
     try:
-        below = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+        below = sorted(path.relative_to(folder) for path in _files_below(folder))
     except OSError as error:
-        raise DataError(f"{folder} cannot be read: {error.strerror or error}") from None
+        place = error.filename or folder
+        raise DataError(f"{place} cannot be read: {error.strerror or error}") from None
     found = [path for path in below if not any(part.startswith(".") for part in path.parts)]
     images = [path for path in found if path.suffix.lower() in IMAGES]
     if not images:
@@ -178,6 +180,22 @@ def read_folder(folder: Path) -> pd.DataFrame:
     note = f"files whose names do not end like those of images, left out: {shortened(others)}"
     table.attrs[NOTES] = [note] if others else []
     return table
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield all files in a folder and in folders in it, links followed, but none to its parents.
+
+    A link to nowhere is a file as well: what cannot be read is named with all others.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        here = Path(place)
+        above = {here.resolve(), *here.resolve().parents}
+        folders[:] = [name for name in folders if (here / name).resolve() not in above]
+        yield from (here / name for name in names)
 
 
 def _separator(path: Path, usual: str) -> str:
