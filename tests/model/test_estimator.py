@@ -392,3 +392,26 @@ def test_auto_says_why():
         x, y, sensitive_features=z
     )
     assert "has the best accuracy - eo" in model.model_.notes[0]
+
+
+def test_classes_with_a_row_or_two_do_not_keep_auto_from_choosing(monkeypatch):
+    x, y, z = data(classes=4, n=130)
+    rare = np.array([4, 5, 5])
+    rows = np.vstack([x, x[:3] + 9])
+    labels, people = np.append(y, rare), np.append(z, ["f", "f", "m"])
+    monkeypatch.setattr("faircil.model.choosing.MOST", 400)  # rows are drawn, of small groups all
+    model = FairIncrementalClassifier(settings={"epochs": 1, "width": 40}, random_state=0)
+    model.fit(rows, labels, sensitive_features=people)
+    assert model.model_.notes[0].startswith("method ")
+    assert model.model_.notes[1].endswith("without a part in this choice: 4, 5")
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    alone = np.arange(len(labels)) == 3
+    few = FairIncrementalClassifier(settings={"width": 40}).fit(rows, alone)
+    assert (
+        few.model_.notes[0] == "method moments, since there are too few rows to tell methods apart"
+    )
+    single = FairIncrementalClassifier(settings={"width": 40})
+    single.fit(rows, labels, sensitive_features=["f"] * len(labels))
+    assert single.model_.notes[0] == (
+        "method moments, since there is a single attribute value so far"
+    )
