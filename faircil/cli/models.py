@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.run import (
+    add_favoured_argument,
+    add_gap_arguments,
+    add_own_arguments,
+    own_data,
+)
 from faircil.errors import UsageError, collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
+    from faircil.model.tables import Gaps
 
 
 @dataclass(frozen=True)
@@ -84,16 +91,17 @@ def _fit(arguments: argparse.Namespace) -> None:
             wish.check(own)  # names mistakes before anything is read
     raise_all(mistakes)
     assert own is not None  # else there was a mistake
-    with learning(own.path, arguments.quiet) as watcher:
-        model = fit_table(
-            own,
-            wish,
-            hold_out=arguments.test_share is not None,
-            seed=arguments.seed,
-            device=device,
-            watcher=watcher,
-        )
-    save_model(model, arguments.out)
+    with _alone(arguments, arguments.out):  # which also tells at once if it cannot be written
+        with learning(own.path, arguments.quiet) as watcher:
+            model = fit_table(
+                own,
+                wish,
+                hold_out=arguments.test_share is not None,
+                seed=arguments.seed,
+                device=device,
+                watcher=watcher,
+            )
+        save_model(model, arguments.out)
     _report(arguments, arguments.out, model, model.notes)
     if not arguments.quiet:
         what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
@@ -167,6 +175,7 @@ def _add_rows(parser: argparse.ArgumentParser, what: str) -> None:
 def _add_update(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     _add_rows(parser, "a table")
+    add_gap_arguments(parser)
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
@@ -175,25 +184,54 @@ def _add_update(parser: argparse.ArgumentParser) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
     from faircil.model.tables import update_table
 
-    model = load_model(arguments.model)
-    before = len(model.notes)
-    with learning(str(arguments.data), arguments.quiet) as watcher:
-        update_table(model, arguments.data, watcher=watcher)
-    _save_and_report(arguments, model, model.notes[before:])
+    with _changing(arguments) as model:
+        before = len(model.notes)
+        with learning(str(arguments.data), arguments.quiet) as watcher:
+            update_table(model, arguments.data, _gaps(arguments), watcher=watcher)
+        _save_and_report(arguments, model, model.notes[before:])
 
 
 def _forget(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
     from faircil.model.tables import forget_table
 
-    model = load_model(arguments.model)
-    with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
-        forget_table(model, arguments.data, watcher=watcher)
-    _save_and_report(arguments, model, [])
+    with _changing(arguments) as model:
+        with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
+            notes = forget_table(model, arguments.data, _gaps(arguments), watcher=watcher)
+        _save_and_report(arguments, model, notes)
+
+
+def _gaps(arguments: argparse.Namespace) -> Gaps:
+    from faircil.model.tables import Gaps
+
+    return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
+
+
+@contextmanager
+def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
+    """Read a model that is to be changed."""
+    from faircil.model.saved import check_place, check_there, load_model
+
+    check_there(arguments.model)
+    if arguments.out is not None:
+        check_place(arguments.out)
+    with _alone(arguments, arguments.out or arguments.model):
+        yield load_model(arguments.model)
+
+
+@contextmanager
+def _alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a model; say that one is waited for."""
+    from faircil.model.saved import changing
+
+    def waiting() -> None:
+        if not arguments.quiet:
+            say(f"another process changes {folder}; waiting for it")
+
+    with changing(folder, waiting):
+        yield
 
 
 def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequence[str]) -> None:
@@ -249,11 +287,13 @@ def _predict(arguments: argparse.Namespace) -> None:
             probabilities=arguments.probabilities,
             watcher=watcher,
         )
+    partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
         if out.suffix == ".csv":
-            table.to_csv(out, index=False)
+            table.to_csv(partial, index=False)
         else:
-            table.to_parquet(out, index=False)
+            table.to_parquet(partial, index=False)
+        partial.replace(out)
     except ImportError:
         raise UsageError(
             "a .parquet file needs the pyarrow package: pip install 'faircil[text]', or write .csv"
@@ -262,6 +302,8 @@ def _predict(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"cannot write {out}: {error.strerror or error}; choose another place"
         ) from None
+    finally:
+        partial.unlink(missing_ok=True)
     if arguments.json:
         counts = table["prediction"].astype(str).value_counts()
         _print_json(

@@ -41,6 +41,22 @@ time: a seed is run by the one that comes first.
 """
 
 
+def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add what becomes of rows without a class or a sensitive attribute."""
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        default=None,
+        help="leave out rows without a class or a sensitive attribute (default: an error)",
+    )
+    parser.add_argument(
+        "--unknown-group",
+        action="store_true",
+        default=None,
+        help="keep rows without a sensitive attribute, as people of an unknown group",
+    )
+
+
 def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
     """Declare the options of a user's table; absent options are None.
 
@@ -71,18 +87,7 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
     parser.add_argument(
         "--classes-per-task", type=int, metavar="N", help="without --tasks (default: 2)"
     )
-    parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        default=None,
-        help="leave out rows without a class or a sensitive attribute (default: an error)",
-    )
-    parser.add_argument(
-        "--unknown-group",
-        action="store_true",
-        default=None,
-        help="keep rows without a sensitive attribute, as people of an unknown group",
-    )
+    add_gap_arguments(parser)
     parser.add_argument(
         "--use-sensitive",
         action="store_true",

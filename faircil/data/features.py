@@ -4,7 +4,8 @@ What becomes of a column:
 
 - numbers are standardised; booleans are 0 and 1;
 - text of which nearly all are numbers is numbers, and each other word has an input of its own;
-- dates (ISO, such as 2024-05-31) are three numbers: the day, the month, the weekday;
+- dates (ISO, such as 2024-05-31, maybe with a time) are three numbers: the day, with the time as
+  its fraction, the month, the weekday;
 - other text is one input per category, or with very many categories, one per bucket of a hash;
 - texts that all differ identify rows and are left out;
 - missing numbers are the median, and missing values have an input that says so.
@@ -25,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 
+from faircil.data.encode import name_of
 from faircil.data.stream import Integers
 from faircil.errors import DataError, raise_all, shortened
 
@@ -34,7 +36,7 @@ FEW_ROWS = 20  # in which texts may all differ by chance
 MOSTLY = 0.9  # share of numbers from which text is numbers
 MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
-DATES = r"\d{4}-\d{2}-\d{2}"
+DATES = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 TRUTH = {"true": 1.0, "false": 0.0}
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
@@ -153,7 +155,7 @@ class TableEncoder:
             if column.name in absent:
                 continue
             values = table[column.name]
-            mistakes += other_values(values, column)
+            mistakes += other_values(values, column) + infinite_mistakes(values)
             notes += _unknown_notes(values, column)
         raise_all(mistakes, DataError)
         return notes
@@ -208,7 +210,7 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     distinct = words.unique()
     if len(distinct) and set(distinct.str.lower()) <= TRUTH.keys():
         return "boolean", ()
-    if len(distinct) and distinct.str.fullmatch(DATES).all():
+    if len(distinct) and distinct.str.fullmatch(DATES).all() and _days(words).notna().all():
         return "date", ()
     is_word = np.isnan(_parsed(words))
     others = words[is_word].unique()
@@ -228,7 +230,7 @@ def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
     A text has no blanks around it. What differs in blanks alone has two codes with one text.
     """
     codes, distinct = pd.factorize(values)
-    return codes, pd.Index([str(value).strip() for value in distinct], dtype=object)
+    return codes, pd.Index([name_of(value).strip() for value in distinct], dtype=object)
 
 
 def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
@@ -236,10 +238,11 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     if kind in WITHOUT_NUMBERS:
         return np.empty((len(values), 0))
     if is_numeric_dtype(values) and kind != "date":
-        return values.to_numpy(np.float64, na_value=np.nan)[:, None]
+        numbers = values.to_numpy(np.float64, na_value=np.nan)[:, None]
+        return numbers if kind == "number" else np.where(numbers**2 == numbers, numbers, np.nan)
     codes, words = distinct_words(values)
     if kind == "date":
-        days = pd.to_datetime(pd.Series(words), errors="coerce", format="ISO8601", utc=True)
+        days = _days(words)
         number = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
         parts: list[pd.Series] = [number, days.dt.month, days.dt.day_of_week]
     elif kind == "boolean":
@@ -248,6 +251,11 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
         parts = [pd.Series(_parsed(words))]
     known = np.stack([part.to_numpy(np.float64, na_value=np.nan) for part in parts], axis=1)
     return np.concatenate([known, np.full((1, known.shape[1]), np.nan)])[codes]
+
+
+def _days(words: pd.Index[str]) -> pd.Series:
+    """Return texts as points in time, (n,); NaT where one is none."""
+    return pd.to_datetime(pd.Series(words), errors="coerce", format="ISO8601", utc=True)
 
 
 def _parsed(words: pd.Index[str]) -> Floats:
@@ -344,14 +352,7 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     if column.isna().all():
         mistakes.append(f"column '{column.name}' has no value at all; leave it out")
     if is_numeric_dtype(column):
-        # Inputs are float32, so larger values would become infinite.
-        largest = np.finfo(np.float32).max
-        values = column.to_numpy(np.float64, na_value=np.nan)
-        if infinite := int((np.abs(values) > largest).sum()):
-            mistakes.append(
-                f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
-                f"{largest:.1e}; replace or drop them"
-            )
+        mistakes += infinite_mistakes(column)
     elif column.nunique() > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
         mistakes.append(
             f"text column '{column.name}' has {column.nunique():,} distinct values with more than "
@@ -359,6 +360,22 @@ def feature_mistakes(column: pd.Series) -> list[str]:
             "the column of texts with `text`, or leave it out"
         )
     return mistakes
+
+
+def infinite_mistakes(column: pd.Series) -> list[str]:
+    """Return numbers of ``column`` (n,) that are too large, as mistakes."""
+    if not is_numeric_dtype(column):
+        return []
+    # Inputs are float32, so larger values would become infinite.
+    largest = np.finfo(np.float32).max
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    infinite = int((np.abs(values) > largest).sum())
+    if not infinite:
+        return []
+    return [
+        f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
+        f"{largest:.1e}; replace or drop them"
+    ]
 
 
 def _mean_length(values: pd.Series) -> float:

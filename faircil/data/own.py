@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
@@ -175,7 +175,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False)
         mistakes += text_mistakes(column, spec.items_kind)
         if not mistakes and spec.text is not None and not new_rows:
             mistakes += same_text_mistakes(column)
-    else:
+    elif not new_rows:  # what a model needs of new ones, its encoder checks
         features = spec.without_role(table)
         for name in features:
             mistakes += feature_mistakes(table[name])
@@ -294,7 +294,7 @@ class OwnTable:
         return test
 
 
-def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
+def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = ()) -> OwnTable:
     """Read and check a user's table.
 
     Parameters
@@ -303,6 +303,8 @@ def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     new_rows : bool
         Whether they are for a model that has learned others: then a single class, a class with a
         single row, and a single attribute value will do.
+    texts : collection of str
+        Columns that are text, see :func:`faircil.data.tables.read_table`.
 
     Raises
     ------
@@ -311,7 +313,7 @@ def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     DataError
         The file or its values are invalid.
     """
-    table = read_table(Path(spec.path))
+    table = read_table(Path(spec.path), texts=texts)
     notes: list[str] = list(table.attrs.get(NOTES, ()))
     raise_all(usage_mistakes(spec, table))
     labels = code_values(table[spec.label])

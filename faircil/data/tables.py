@@ -7,10 +7,11 @@ of ``MISSING`` are missing values. A folder of images is a table of their paths.
 from __future__ import annotations
 
 import gzip
+import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -106,7 +107,9 @@ def _package(name: str) -> Any:
         ) from None
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, texts: Collection[str] = ()
+) -> pd.DataFrame:
     """Read ``path`` by its extension (see ``READERS``).
 
     Parameters
@@ -114,6 +117,9 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     path : Path
     columns : sequence of str, optional
         Columns to keep; others are not read if that can be avoided.
+    texts : collection of str
+        Columns that are text, whatever they look like: in a file of text, ``01`` and ``true`` are
+        read as a number and a boolean else.
 
     Returns
     -------
@@ -135,7 +141,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         raise DataError(f"there is no file {path}; check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; expected columns with names")
-    table = reader(path, columns)
+    table = reader(path, columns, texts)
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
@@ -153,9 +159,10 @@ def read_folder(folder: Path) -> pd.DataFrame:
         none; and ``subfolder``, the second one, if there is any. Sorted by path.
     """
     try:
-        below = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+        below = sorted(path.relative_to(folder) for path in _files_below(folder))
     except OSError as error:
-        raise DataError(f"{folder} cannot be read: {error.strerror or error}") from None
+        place = error.filename or folder
+        raise DataError(f"{place} cannot be read: {error.strerror or error}") from None
     found = [path for path in below if not any(part.startswith(".") for part in path.parts)]
     images = [path for path in found if path.suffix.lower() in IMAGES]
     if not images:
@@ -173,6 +180,22 @@ def read_folder(folder: Path) -> pd.DataFrame:
     note = f"files whose names do not end like those of images, left out: {shortened(others)}"
     table.attrs[NOTES] = [note] if others else []
     return table
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield all files in a folder and in folders in it, links followed, but none to its parents.
+
+    A link to nowhere is a file as well: what cannot be read is named with all others.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        here = Path(place)
+        above = {here.resolve(), *here.resolve().parents}
+        folders[:] = [name for name in folders if (here / name).resolve() not in above]
+        yield from (here / name for name in names)
 
 
 def _separator(path: Path, usual: str) -> str:
@@ -197,7 +220,9 @@ def _is_row_number(column: pd.Series) -> bool:
     return bool((column.diff().iloc[1:] == 1).all())
 
 
-def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.DataFrame:
+def _read_text(
+    path: Path, columns: Sequence[str] | None, texts: Collection[str], separator: str
+) -> pd.DataFrame:
     options: dict[str, Any] = {
         "encoding": "utf-8-sig",
         "skipinitialspace": True,
@@ -219,7 +244,7 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
         )
         told = ["row number" if numbered else names[0], *names[1:]]
         raise_all(_name_mistakes(path, told, columns), DataError)
-        options["usecols"] = columns
+        options |= {"usecols": columns, "dtype": {name: str for name in texts if name in names}}
         table: pd.DataFrame = pd.read_csv(path, **options)
         if mark == ";" and _has_decimal_commas(table):
             table = pd.read_csv(path, **options, decimal=",")
@@ -260,12 +285,16 @@ def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
     return mistakes
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_parquet(
+    path: Path, columns: Sequence[str] | None, texts: Collection[str]
+) -> pd.DataFrame:
+    del texts  # columns have types
     table = read_columns(path, columns, lambda names: _name_mistakes(path, names, columns))
     return pd.DataFrame({name: _without_missing_words(table[name]) for name in table}, copy=False)
 
 
-def _read_npz(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_npz(path: Path, columns: Sequence[str] | None, texts: Collection[str]) -> pd.DataFrame:
+    del texts  # arrays have types
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
@@ -316,14 +345,19 @@ def _without_missing_words(column: pd.Series) -> pd.Series:
     return column.mask(missing) if missing.any() else column  # a copy only if needed
 
 
-def _name_mistakes(
-    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
-) -> list[str]:
-    mistakes = [
-        f"{path} has {times} columns named '{name}'; give each its own name"
+def same_names(names: Sequence[str]) -> list[str]:
+    """Return the names that several columns of a table have, as mistakes."""
+    return [
+        f"{times} columns named '{name}'; give each its own name"
         for name, times in Counter(names).items()
         if name and times > 1
     ]
+
+
+def _name_mistakes(
+    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
+) -> list[str]:
+    mistakes = [f"{path} has {mistake}" for mistake in same_names(names)]
     # A column without a name is usually a saved row index, which can leak the class.
     nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
     if nameless:
@@ -335,7 +369,8 @@ def _name_mistakes(
     ]
 
 
-READERS: dict[str, Callable[[Path, Sequence[str] | None], pd.DataFrame]] = {
+Reader = Callable[[Path, Sequence[str] | None, Collection[str]], pd.DataFrame]
+READERS: dict[str, Reader] = {
     ".csv": partial(_read_text, separator=","),
     ".csv.gz": partial(_read_text, separator=","),
     ".tsv": partial(_read_text, separator="\t"),

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.cache import EmbeddingProgress
-from faircil.data.encode import Coded, mark_mistakes, marked_test
+from faircil.data.encode import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.stream import Integers, RowEncoder
@@ -26,6 +26,7 @@ from faircil.runs.config import RunConfig
 
 Mask = NDArray[np.bool_]
 ARRAY = "x"  # of an archive of inputs as they are
+PREDICTED = ("row", "prediction", "probability")  # columns of predictions
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class TableRows:
     @classmethod
     def of(cls, x: Floats32, own: OwnTable) -> TableRows:
         """Return the rows of a table with these inputs."""
-        return cls(x, _names(own.y), None if own.z is None else _names(own.z))
+        return cls(x, list(own.y.values), None if own.z is None else own.z.values)
 
     def take(
         self, rows: Mask | Integers
@@ -57,6 +58,20 @@ class TableRows:
         chosen = np.repeat(chosen, self.copies)
         values = None if self.values is None else [self.values[row] for row in chosen]
         return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What becomes of further rows without a value, beside what the model was fitted with.
+
+    See :class:`faircil.data.own.OwnData`.
+    """
+
+    drop_missing: bool = False
+    unknown_group: bool = False
+
+
+NO_GAPS = Gaps()
 
 
 class Watcher(Protocol):
@@ -171,13 +186,15 @@ def _with_copies(
     return replace(every, x=x, copies=encoder.copies)
 
 
-def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
+def update_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> Lesson:
     """Let a model learn the rows of another table; its classes may be new.
 
     Rows that the test column of the model marks, if the table has it, are not learned; the model is
     measured on them.
     """
-    every, learned, test, notes = _rows(model, path, watcher)
+    every, learned, test, notes = _rows(model, path, gaps, watcher)
     known = {*model.labels, *every.take(~test)[1]}
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
     if test.all() or new:
@@ -191,10 +208,15 @@ def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> L
     return lesson
 
 
-def forget_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
-    """Let a model forget the rows of a table, which it has learned before."""
-    _, learned, test, _ = _rows(model, path, watcher)
-    return model.forget(*learned.take(~test))
+def forget_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> list[str]:
+    """Let a model forget the rows of a table, which it has learned before; return notes on them."""
+    _, learned, test, notes = _rows(model, path, gaps, watcher)
+    model.forget(*learned.take(~test))
+    if test.any():
+        notes.append(f"rows that are marked for the test, which were never learned: {test.sum():,}")
+    return notes
 
 
 def predict_table(
@@ -220,21 +242,27 @@ def predict_table(
     Returns
     -------
     table : DataFrame
-        ``row``, counted from 1, the path of its image if there is one, the kept columns,
-        ``prediction`` and ``probability``.
+        ``row``, counted from 1, the path of its image if there is one, the kept columns as they
+        are in the file, ``prediction`` and ``probability``.
     notes : list of str
     """
-    table = read_table(path)
+    table = read_table(path, texts=_texts(model))
     raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
+    taken = [name for name in keep if name in PREDICTED]
+    if taken:
+        raise UsageError(
+            f"column '{taken[0]}' cannot be kept: predictions have one of that name; rename it"
+        )
     if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
         if path.is_dir():  # its images are those that are meant, whatever the column was called
             table = table.rename(columns={PATH: model.encoder.column})
         keep = list(dict.fromkeys([model.encoder.column, *keep]))
-    inputs, notes = _inputs(model, table, path, watcher)
+    inputs, notes = _inputs(model, table, path, watcher, keep)
     found = model.probabilities(inputs)
     best = found.argmax(axis=1)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
-    columns |= {name: table[name].to_numpy() for name in keep}
+    kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)
+    columns |= {name: kept[name].to_numpy() for name in keep}
     columns["prediction"] = np.array(model.labels, dtype=object)[best]
     columns["probability"] = found[np.arange(len(found)), best]
     if probabilities:
@@ -243,7 +271,7 @@ def predict_table(
 
 
 def _rows(
-    model: Model, path: Path, watcher: Watcher
+    model: Model, path: Path, gaps: Gaps, watcher: Watcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
     """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
     spec = model.config.own
@@ -253,7 +281,18 @@ def _rows(
             "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
             "`forget(X, y)`"
         )
-    own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
+    own = read_own(
+        replace(
+            spec,
+            path=str(path),
+            tasks=None,
+            test_column=None,
+            drop_missing=spec.drop_missing or gaps.drop_missing,
+            unknown_group=spec.unknown_group or gaps.unknown_group,
+        ),
+        new_rows=True,
+        texts=_texts(model),
+    )
     x, notes = _inputs(model, own.table, path, watcher)
     test = np.zeros(len(x), dtype=bool)
     if spec.test_column in own.table:
@@ -264,15 +303,52 @@ def _rows(
     return every, learned, test, [*own.notes, *notes]
 
 
+def _texts(model: Model) -> set[str]:
+    """Return the columns that are text: what they look like depends on the rows of a file."""
+    names: set[str] = set()
+    if isinstance(model.encoder, ItemEncoder):
+        names = {model.encoder.column}
+    elif isinstance(model.encoder, TableEncoder):
+        names = {one.name for one in model.encoder.columns if one.kind in ("category", "hashed")}
+    own = model.config.own
+    if own is not None:
+        known = {own.label: list(model.names)}
+        parts = [value.split(CROSSED) for value in model.values]
+        for place, name in enumerate(own.sensitive):
+            known[name] = [part[place] for part in parts if len(part) == len(own.sensitive)]
+        names |= {name for name, values in known.items() if not all(map(_is_no_text, values))}
+    return names
+
+
+def _is_no_text(name: str) -> bool:
+    """Tell whether a name is that of a number or a boolean."""
+    try:
+        return name in ("True", "False") or name_of(float(name)) == name
+    except ValueError:
+        return False
+
+
 def _inputs(
-    model: Model, table: pd.DataFrame, path: Path, watcher: Watcher
+    model: Model,
+    table: pd.DataFrame,
+    path: Path,
+    watcher: Watcher,
+    others: Sequence[str] = (),
 ) -> tuple[Floats32, list[str]]:
     """Return the inputs of rows, (n, inputs), and notes on them.
 
-    A model that was made of no table takes an array of an archive as it is.
+    A model that was made of no table takes an array of an archive as it is. Columns that are there
+    for something else, ``others``, are not noted.
     """
     if model.encoder is not None:
         notes = model.encoder.check(table)
+        if isinstance(model.encoder, TableEncoder) and model.config.own is not None:
+            known = {*model.encoder.names, *others}
+            more = [name for name in model.config.own.without_role(table) if name not in known]
+            if more:
+                notes.append(
+                    f"columns that the model was not fitted with, left out: {shortened(more)}"
+                )
         if isinstance(model.encoder, ItemEncoder):
             return model.encoder.inputs(table, path, progress=watcher.embedding), notes
         return model.encoder.inputs(table), notes
@@ -301,10 +377,3 @@ def _lessons(own: OwnTable, *, one_after_another: bool) -> list[Any]:
         return [np.arange(len(own.table))]
     numbers = [[own.y.names.index(name) for name in task] for task in own.tasks]
     return [np.flatnonzero(np.isin(own.y.codes, task)) for task in numbers]
-
-
-def _names(coded: Coded) -> list[Any]:
-    """Return the name of each row's value, (n,); None where it is unknown."""
-    names = np.array([*coded.names, None], dtype=object)
-    found: list[Any] = names[coded.codes].tolist()
-    return found

@@ -143,7 +143,8 @@ def attribute_mistakes(
     compares = f"{what} compares the values of a sensitive attribute, and"
     if own and not own.sensitive:
         advice = ", or ".join([*remedies, "name a sensitive column with `sensitive`"])
-        return [f"{compares} none is named for {own.path}; {advice}"]
+        data = f" for {own.path}" if own.path else ""
+        return [f"{compares} none is named{data}; {advice}"]
     if not own and (row := DATASETS.get(dataset or "")) and row.attribute is None:
         other = "choose a `dataset` that has one (see `faircil list datasets`)"
         return [f"{compares} {dataset} has none; {', or '.join([*remedies, other])}"]

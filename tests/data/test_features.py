@@ -138,3 +138,37 @@ def test_unusable_columns_are_named() -> None:
     assert "infinite" in feature_mistakes(pd.Series([1.0, np.inf], name="a"))[0]
     long = pd.Series([f"{number} {'word ' * 20}" for number in range(600)], name="bio")
     assert "`text`" in feature_mistakes(long)[0]
+
+
+def test_dates_with_a_time_and_a_zone_are_dates() -> None:
+    hours = [f"2024-05-31 {hour:02}:00:00" for hour in range(24)]
+    for texts in (
+        hours,
+        [f"{text}.000000" for text in hours],
+        [f"{text.replace(' ', 'T')}+00:00" for text in hours],
+        pd.to_datetime(hours).tz_localize("UTC").tz_convert("Asia/Tokyo"),
+    ):
+        encoder = fitted(pd.DataFrame({"when": texts}))
+        assert encoder.columns[0].kind == "date"
+        x = encoder.inputs(
+            pd.DataFrame({"when": ["2024-05-31", "2024-05-31T12:00Z", "2024-06-01"]})
+        )
+        np.testing.assert_allclose(x[1, 0] - x[0, 0], x[2, 0] - x[1, 0], rtol=1e-6)
+    # A day that no month has is no date.
+    assert (
+        fitted(pd.DataFrame({"when": ["2024-02-30", "2024-02-28"]})).columns[0].kind == "category"
+    )
+
+
+def test_numbers_among_categories_are_the_same_whatever_their_type() -> None:
+    encoder = fitted(pd.DataFrame({"code": pd.Series([1, 2, "x"], dtype=object)}))
+    for codes in ([1, 2, None], [1.0, 2.0, None], ["1", " 2", None]):
+        found = encoder.inputs(pd.DataFrame({"code": codes}))
+        assert found.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+def test_a_column_of_booleans_takes_no_other_numbers() -> None:
+    encoder = fitted(pd.DataFrame({"there": [True, False, True]}))
+    assert encoder.check(pd.DataFrame({"there": [0, 1, 1]})) == []
+    with pytest.raises(DataError, match="no true or false, such as '7'"):
+        encoder.check(pd.DataFrame({"there": [0, 1, 7]}))

@@ -293,3 +293,16 @@ def test_texts_as_objects_get_a_hint(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", bio=np.array(["a", "b"], dtype=object))
     with pytest.raises(DataError, match=r"array 'bio' .*save texts with \.astype\(str\)"):
         read_table(tmp_path / "t.npz")
+
+
+def test_links_in_a_folder_of_images_are_followed(tmp_path: Path) -> None:
+    place, folder = tmp_path / "elsewhere", tmp_path / "photos"
+    (place / "dawn").mkdir(parents=True)
+    (place / "dawn/1.png").touch()
+    (folder / "day").mkdir(parents=True)
+    (folder / "day/2.png").symlink_to("nowhere")  # is named when images are read
+    (folder / "day/again").symlink_to(folder)
+    (folder / "night").symlink_to(place)
+    table = read_table(folder)
+    assert table["path"].tolist() == ["day/2.png", "night/dawn/1.png"]
+    assert table["class"].tolist() == ["day", "night"]
