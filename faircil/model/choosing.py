@@ -11,6 +11,7 @@ from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
 from faircil.errors import UsageError, collecting, raise_all, shortened
+from faircil.learners import LEARNERS
 from faircil.media import MediaOptions
 from faircil.metrics import METRICS
 from faircil.model.model import Floats32, Measured, Model, now
@@ -21,7 +22,7 @@ from faircil.tuning import auto
 from faircil.tuning.request import SEED
 
 FEWEST = 500  # rows: with fewer, held-out rows tell methods apart by chance alone
-MOST = 10_000  # rows to choose by, drawn from each group alike: a choice needs no more
+MOST = 6_000  # rows to choose by, drawn from each group alike: a choice needs no more
 WHOLE = 20  # rows up to which a group is not drawn from, but taken whole
 
 
@@ -136,29 +137,37 @@ def choose_config(
     wish.check(own)
     if wish.method != auto.AUTO:
         return Settled(wish.config(own))
-    stream, notes, why = None, [], None
+    told = auto.partly_used(wish.overrides, medium=medium_of(None, own))
+    stream, why = None, None
     if values is not None and None in values:  # replay cannot learn unknown groups
         why = "groups are unknown"
     elif values is not None and len(set(values)) < 2:
         why = "there is a single attribute value so far"
     elif len(x) >= FEWEST:
-        stream, notes = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+        stream, left_out = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+        told += left_out
     if stream is None:
         why = why or "there are too few rows to tell methods apart"
         note = f"method {auto.MOMENTS.name}, since {why}"
-        return Settled(wish.config(own, auto.MOMENTS), [note])
+        return Settled(wish.config(own, auto.MOMENTS), [note, *told])
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
         return wish.config(own, candidate)
 
-    choice = auto.choose_in_memory(make, replace(stream, image=image), device, trying)
+    stream = replace(stream, image=image)
+    choice = auto.choose_in_memory(make, stream, device, trying, every_row=len(x) <= MOST)
     best = choice.best
     means, _ = over_seeds(best.runs)
     on = f"rows held out to choose the method, {best.candidate.name}, task by task"
     found = Measured(now(), on, choice.rows, 0, {name: means[name] for name in METRICS})
-    said = [f"method {choice.chosen.name}: {choice.reason}", *notes]
-    return Settled(choice.config, said, [found])
+    notes = [f"method {choice.chosen.name}: {choice.reason}", *told]
+    if LEARNERS[choice.config.method].replays:
+        notes.append(
+            "this method keeps rows of people in the model and cannot forget one exactly; method "
+            f"{auto.MOMENTS.name} keeps none, and can"
+        )
+    return Settled(choice.config, notes, [found])
 
 
 def _stream(

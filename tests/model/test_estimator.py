@@ -403,7 +403,8 @@ def test_classes_with_a_row_or_two_do_not_keep_auto_from_choosing(monkeypatch):
     model = FairIncrementalClassifier(settings={"epochs": 1, "width": 40}, random_state=0)
     model.fit(rows, labels, sensitive_features=people)
     assert model.model_.notes[0].startswith("method ")
-    assert model.model_.notes[1].endswith("without a part in this choice: 4, 5")
+    said = "classes with too few rows to hold one out, without a part in this choice: 4, 5"
+    assert said in model.model_.notes
     assert model.classes_.tolist() == [0, 1, 2, 3, 4, 5]
     alone = np.arange(len(labels)) == 3
     few = FairIncrementalClassifier(settings={"width": 40}).fit(rows, alone)
