@@ -26,6 +26,7 @@ from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
+from faircil.model.tables import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
 
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
@@ -239,7 +240,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
-        for note in encoder.check(table):
+        for note in (*encoder.check(table), *left_out_notes(self.model_, table)):
             warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
 

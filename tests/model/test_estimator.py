@@ -79,6 +79,8 @@ def test_data_frames_with_text_and_gaps():
         model.predict(frame[["a", "b"]])
     with pytest.warns(UserWarning, match="categories that the model does not know.*'up'"):
         model.predict(frame.assign(c="up"))
+    with pytest.warns(UserWarning, match="not fitted with, left out: d"):
+        model.predict(frame.assign(d=1))
 
 
 def test_polars_frames_are_learned_like_those_of_pandas():
