@@ -203,7 +203,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         device: str,
     ) -> Model:
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
-        names = () if sensitive is None else tuple(attribute_table(sensitive))
+        names = () if sensitive is None else tuple(map(str, attribute_table(sensitive)))
         own = OwnData(path="", label="class", sensitive=names)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
@@ -300,7 +300,7 @@ def _as_fitted(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     if table.shape[1] == len(names) and unnamed in ([*table], [*names]):
         return table
     raise DataError(
-        f"sensitive_features has {', '.join(table)}, and the model was fitted with "
+        f"sensitive_features has {', '.join(map(str, table))}, and the model was fitted with "
         f"{', '.join(names)}; give the same"
     )
 
@@ -311,14 +311,16 @@ def _as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
     Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
     further package.
     """
+    columns: Any = getattr(values, "columns", None)
+    if not isinstance(values, pd.DataFrame):
+        columns = getattr(values, "column_names", None) or columns  # of Arrow, or polars
+        if columns is None or not hasattr(values, "__arrow_c_stream__"):
+            return None
+    names = [str(name) for name in columns]
+    raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
     if isinstance(values, pd.DataFrame):
-        names = [str(name) for name in values.columns]
-        raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
         return values.set_axis(names, axis=1)
-    names = getattr(values, "column_names", None) or getattr(values, "columns", None)
-    if names is None or not hasattr(values, "__arrow_c_stream__"):
-        return None
-    return pd.DataFrame({str(name): values[name].to_numpy() for name in names})
+    return pd.DataFrame({name: values[name].to_numpy() for name in names})
 
 
 def _numbered(x: Floats32) -> pd.DataFrame:

@@ -110,6 +110,8 @@ def test_arrow_tables():
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1]})
     found = small(random_state=0).fit(table, y).predict_proba(table)
     np.testing.assert_array_equal(found, small(random_state=0).fit(frame, y).predict_proba(frame))
+    with pytest.raises(ValueError, match="X has 2 columns named 'a'"):
+        small().fit(table.rename_columns(["a", "a"]), y)
 
 
 def test_pipelines_searches_and_copies():
