@@ -38,6 +38,7 @@ MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
 DATES = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 TRUTH = {"true": 1.0, "false": 0.0}
+OTHERS = "mc"  # kinds of numpy's types that are no feature: time spans, complex numbers
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
 Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
@@ -208,6 +209,9 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
         return "date", ()
     codes, words = distinct_words(values)
     distinct = words.unique()
+    if isinstance(values.dtype, pd.CategoricalDtype):  # whatever its categories look like
+        many = len(distinct) > MAX_CATEGORIES
+        return ("hashed", ()) if many else ("category", tuple(sorted(distinct)))
     if len(distinct) and set(distinct.str.lower()) <= TRUTH.keys():
         return "boolean", ()
     if len(distinct) and distinct.str.fullmatch(DATES).all() and _days(words).notna().all():
@@ -351,15 +355,28 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     mistakes = []
     if column.isna().all():
         mistakes.append(f"column '{column.name}' has no value at all; leave it out")
+    if column.dtype.kind in OTHERS:
+        return [*mistakes, _another_type(column, str(column.dtype))]
     if is_numeric_dtype(column):
-        mistakes += infinite_mistakes(column)
-    elif column.nunique() > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
+        return mistakes + infinite_mistakes(column)
+    try:
+        distinct = column.nunique()
+    except TypeError:  # such as lists, which cannot be compared
+        return [*mistakes, _another_type(column, type(column.dropna().iloc[0]).__name__)]
+    if distinct > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
         mistakes.append(
-            f"text column '{column.name}' has {column.nunique():,} distinct values with more than "
+            f"text column '{column.name}' has {distinct:,} distinct values with more than "
             f"{LONG_TEXT} characters each, so it seems to hold texts, not categories; name it as "
             "the column of texts with `text`, or leave it out"
         )
     return mistakes
+
+
+def _another_type(column: pd.Series, kind: str) -> str:
+    return (
+        f"column '{column.name}' is of type {kind}; expected numbers, booleans, text or dates: "
+        "convert it or leave it out"
+    )
 
 
 def infinite_mistakes(column: pd.Series) -> list[str]:

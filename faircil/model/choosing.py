@@ -139,13 +139,13 @@ def choose_config(
         return Settled(wish.config(own))
     told = auto.partly_used(wish.overrides, medium=medium_of(None, own))
     stream, why = None, None
-    notes: list[str] = []
     if values is not None and None in values:  # replay cannot learn unknown groups
         why = "groups are unknown"
     elif values is not None and len(set(values)) < 2:
         why = "there is a single attribute value so far"
     elif len(x) >= FEWEST:
-        stream, notes = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+        stream, left_out = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+        told += left_out
     if stream is None:
         why = why or "there are too few rows to tell methods apart"
         note = f"method {auto.MOMENTS.name}, since {why}"
@@ -161,13 +161,13 @@ def choose_config(
     means, _ = over_seeds(best.runs)
     on = f"rows held out to choose the method, {best.candidate.name}, task by task"
     found = Measured(now(), on, choice.rows, 0, {name: means[name] for name in METRICS})
-    said = [f"method {choice.chosen.name}: {choice.reason}", *notes, *told]
+    notes = [f"method {choice.chosen.name}: {choice.reason}", *told]
     if LEARNERS[choice.config.method].replays:
-        said.append(
+        notes.append(
             "this method keeps rows of people in the model and cannot forget one exactly; method "
             f"{auto.MOMENTS.name} keeps none, and can"
         )
-    return Settled(choice.config, said, [found])
+    return Settled(choice.config, notes, [found])
 
 
 def _stream(

@@ -26,6 +26,7 @@ from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
+from faircil.model.tables import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
 
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
@@ -239,7 +240,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
-        for note in encoder.check(table):
+        for note in (*encoder.check(table), *left_out_notes(self.model_, table)):
             warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
 
@@ -310,14 +311,16 @@ def _as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
     Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
     further package.
     """
+    columns: Any = getattr(values, "columns", None)
+    if not isinstance(values, pd.DataFrame):
+        columns = getattr(values, "column_names", None) or columns  # of Arrow, or polars
+        if columns is None or not hasattr(values, "__arrow_c_stream__"):
+            return None
+    names = [str(name) for name in columns]
+    raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
     if isinstance(values, pd.DataFrame):
-        names = [str(name) for name in values.columns]
-        raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
         return values.set_axis(names, axis=1)
-    columns = getattr(values, "column_names", None) or getattr(values, "columns", None)
-    if columns is None or not hasattr(values, "__arrow_c_stream__"):
-        return None
-    return pd.DataFrame({str(name): values[name].to_numpy() for name in columns})
+    return pd.DataFrame({name: values[name].to_numpy() for name in names})
 
 
 def _numbered(x: Floats32) -> pd.DataFrame:

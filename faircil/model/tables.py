@@ -342,13 +342,7 @@ def _inputs(
     """
     if model.encoder is not None:
         notes = model.encoder.check(table)
-        if isinstance(model.encoder, TableEncoder) and model.config.own is not None:
-            known = {*model.encoder.names, *others}
-            more = [name for name in model.config.own.without_role(table) if name not in known]
-            if more:
-                notes.append(
-                    f"columns that the model was not fitted with, left out: {shortened(more)}"
-                )
+        notes += left_out_notes(model, table, others)
         if isinstance(model.encoder, ItemEncoder):
             return model.encoder.inputs(table, path, progress=watcher.embedding), notes
         return model.encoder.inputs(table), notes
@@ -363,6 +357,16 @@ def _inputs(
         return table[columns].to_numpy(np.float32), []
     except ValueError as error:
         raise DataError(f"the array `{ARRAY}` is no array of numbers ({error})") from None
+
+
+def left_out_notes(model: Model, table: pd.DataFrame, others: Sequence[str] = ()) -> list[str]:
+    """Say which columns without a role a model was not fitted with, but for some others."""
+    if not isinstance(model.encoder, TableEncoder) or model.config.own is None:
+        return []
+    known = {*model.encoder.names, *others}
+    more = [name for name in model.config.own.without_role(table) if name not in known]
+    said = "columns that the model was not fitted with, left out"
+    return [f"{said}: {shortened(more)}"] if more else []
 
 
 def _source(model: Model) -> str:

@@ -172,3 +172,14 @@ def test_a_column_of_booleans_takes_no_other_numbers() -> None:
     assert encoder.check(pd.DataFrame({"there": [0, 1, 1]})) == []
     with pytest.raises(DataError, match="no true or false, such as '7'"):
         encoder.check(pd.DataFrame({"there": [0, 1, 7]}))
+
+
+def test_columns_of_categories_are_categories() -> None:
+    column = fitted(pd.DataFrame({"ward": pd.Categorical([3, 1, 3])})).columns[0]
+    assert (column.kind, column.levels) == ("category", ("1", "3"))
+
+
+def test_columns_of_other_types_are_named() -> None:
+    for values in ([[1], [2]], pd.to_timedelta([1, 2], unit="h"), np.array([1j, 2])):
+        (mistake,) = feature_mistakes(pd.Series(values, name="odd"))
+        assert mistake.startswith("column 'odd' is of type ")
