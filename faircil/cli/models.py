@@ -17,7 +17,7 @@ from faircil.cli.run import (
     add_own_arguments,
     own_data,
 )
-from faircil.errors import UsageError, collecting, raise_all
+from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
@@ -53,6 +53,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the model"
     )
+    how.add_argument("--force", action="store_true", help="replace a model that is there")
     _add_output(how)
 
 
@@ -65,13 +66,18 @@ def _fit(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
-    from faircil.model.saved import check_place, save_model
+    from faircil.model.saved import CONTENT, check_place, save_model
     from faircil.model.tables import fit_table
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
     with collecting(mistakes):
         check_place(arguments.out)
+    if (arguments.out / CONTENT).exists() and not arguments.force:
+        mistakes.append(
+            f"{arguments.out} has a model already; go on with `faircil update {arguments.out}`, "
+            "choose another folder, or replace the model with --force"
+        )
     device = ""
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
@@ -97,21 +103,27 @@ def _fit(arguments: argparse.Namespace) -> None:
                 own,
                 wish,
                 hold_out=arguments.test_share is not None,
+                task_by_task=arguments.classes_per_task is not None,
                 seed=arguments.seed,
                 device=device,
                 watcher=watcher,
             )
         save_model(model, arguments.out)
-    _report(arguments, arguments.out, model, model.notes)
+    _report(arguments, arguments.out, model, model.notes, fitted=True)
     if not arguments.quiet:
         what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
         say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
 
 
 def _report(
-    arguments: argparse.Namespace, folder: Path, model: Model, notes: Sequence[str]
+    arguments: argparse.Namespace,
+    folder: Path,
+    model: Model,
+    notes: Sequence[str],
+    *,
+    fitted: bool = False,
 ) -> None:
-    """Say what a model has just learned, or forgotten; as JSON if that is wanted."""
+    """Say what a model has just learned, all of it or last, or forgotten; maybe as JSON."""
     from faircil.cli.progress import first_metrics
     from faircil.model.saved import lesson_document, size_of, summary_of
 
@@ -128,15 +140,20 @@ def _report(
         )
     if arguments.quiet:
         return
-    for note in notes:
+    for note in dict.fromkeys(notes):
         say(f"note: {note}")
     if lesson.rows < 0:
-        say(f"{-lesson.rows:,} rows forgotten: the model is the one that never saw them")
+        say(
+            f"{-lesson.rows:,} rows forgotten: the sums of the model are as if it had never seen them"
+        )
         return
-    new = f", new classes: {', '.join(lesson.new_classes)}" if lesson.new_classes else ""
+    now = model.lessons if fitted else [lesson]
+    names = [f"'{name}'" for one in now for name in one.new_classes]
+    new = f", new classes: {shortened(names, MOST_NAMES)}" if names else ""
     say(
-        f"{model.config.label} learned {lesson.rows:,} rows in {duration(lesson.seconds)}{new}; "
-        f"{len(model.labels)} classes in all"
+        f"{model.config.label} learned {sum(one.rows for one in now):,} rows in "
+        f"{duration(sum(one.seconds for one in now))}{new}; {len(model.labels)} classes in all; "
+        f"{size_of(folder) / 1e6:.1f} MB"
     )
     if model.measured and model.measured[-1].lessons == len(model.lessons):
         last = model.measured[-1]
@@ -354,7 +371,7 @@ def _show(arguments: argparse.Namespace) -> None:
             header,
             [(one.at, one.on, f"{one.rows:,}", *_values(model, one)) for one in model.measured],
         )
-    for note in model.notes:
+    for note in dict.fromkeys(model.notes):
         say(f"note: {note}")
     for sentence in _unmeasured(model):
         say(sentence)
@@ -401,8 +418,9 @@ fit = ModelCommand(
   faircil fit --data train.csv --images photo --label job --sensitive sex -o model
   faircil fit --images photos -o model
 
-All rows are learned at once, or task by task with --tasks. With --holdout or --test-column, the
-model is measured on rows that it does not learn. Files of the model are for you alone.
+All rows are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
+--test-column, the model is measured on rows that it does not learn. Files of the model are for you
+alone.
 """,
     _add_fit,
     _fit,

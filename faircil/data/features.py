@@ -4,10 +4,11 @@ What becomes of a column:
 
 - numbers are standardised; booleans are 0 and 1;
 - text of which nearly all are numbers is numbers, and each other word has an input of its own;
-- dates (ISO, such as 2024-05-31, maybe with a time) are three numbers: the day, with the time as
+- dates (2024-05-31 or 31.05.2024, maybe with a time) are three numbers: the day, with the time as
   its fraction, the month, the weekday;
 - other text is one input per category, or with very many categories, one per bucket of a hash;
-- texts that all differ identify rows and are left out;
+- texts that all differ identify rows and are left out, and so are whole numbers that all differ
+  and fill half of their range;
 - missing numbers are the median, and missing values have an input that says so.
 
 Numbers are standardised with the rows of the first task, since later ones are unknown when it is
@@ -24,7 +25,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+from pandas.api.types import (
+    is_bool_dtype,
+    is_datetime64_any_dtype,
+    is_integer_dtype,
+    is_numeric_dtype,
+)
 
 from faircil.data.encode import name_of
 from faircil.data.stream import Integers
@@ -33,10 +39,13 @@ from faircil.errors import DataError, raise_all, shortened
 MAX_CATEGORIES = 500  # more are hashed
 BUCKETS = 256
 FEW_ROWS = 20  # in which texts may all differ by chance
+MANY_ROWS = 100  # in which whole numbers of a small range do not
 MOSTLY = 0.9  # share of numbers from which text is numbers
 MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
-DATES = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+DOTTED = r"(\d{2})\.(\d{2})\.(\d{4})"  # day, month, year
+TIME = r"([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+DATES = rf"(\d{{4}}-\d{{2}}-\d{{2}}|{DOTTED}){TIME}"
 TRUTH = {"true": 1.0, "false": 0.0}
 OTHERS = "mc"  # kinds of numpy's types that are no feature: time spans, complex numbers
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
@@ -204,7 +213,7 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     if is_bool_dtype(values):
         return "boolean", ()
     if is_numeric_dtype(values):
-        return "number", ()
+        return ("identifier" if _counts_rows(values) else "number"), ()
     if is_datetime64_any_dtype(values):
         return "date", ()
     codes, words = distinct_words(values)
@@ -226,6 +235,17 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     if len(distinct) > MAX_CATEGORIES:
         return "hashed", ()
     return "category", tuple(sorted(distinct))
+
+
+def _counts_rows(values: pd.Series) -> bool:
+    """Tell whether whole numbers (n,) all differ and fill half of their range, as numbers of rows.
+
+    Few numbers may do so by chance.
+    """
+    if not is_integer_dtype(values) or len(values) < MANY_ROWS or not values.is_unique:
+        return False
+    reach = int(values.max()) - int(values.min())
+    return not values.hasnans and reach <= 2 * len(values)
 
 
 def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
@@ -259,7 +279,8 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
 
 def _days(words: pd.Index[str]) -> pd.Series:
     """Return texts as points in time, (n,); NaT where one is none."""
-    return pd.to_datetime(pd.Series(words), errors="coerce", format="ISO8601", utc=True)
+    iso = pd.Series(words, dtype=object).str.replace(DOTTED, r"\3-\2-\1", regex=True)
+    return pd.to_datetime(iso, errors="coerce", format="ISO8601", utc=True)
 
 
 def _parsed(words: pd.Index[str]) -> Floats:

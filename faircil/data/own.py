@@ -81,6 +81,8 @@ class OwnData:
         are an error.
     unknown_group : bool
         Whether rows without a sensitive attribute are kept, as people of an unknown group.
+    ignore : tuple of str
+        Columns that are left out.
     """
 
     path: str
@@ -95,6 +97,7 @@ class OwnData:
     drop_missing: bool = False
     unknown_group: bool = False
     images: str | None = None
+    ignore: tuple[str, ...] = ()
 
     @classmethod
     def of_folder(cls, path: str) -> OwnData:
@@ -125,8 +128,8 @@ class OwnData:
         return tuple(str(folder / name.strip()) for name in names)
 
     def without_role(self, table: pd.DataFrame) -> list[str]:
-        """Return the columns that are neither class, attribute, test indicator, text nor image."""
-        taken = {self.label, self.test_column, self.text, self.images}
+        """Return the columns that are neither class, attribute, test, text, image nor ignored."""
+        taken = {self.label, self.test_column, self.text, self.images, *self.ignore}
         taken |= set() if self.use_sensitive else set(self.sensitive)
         return [name for name in table.columns if name not in taken]
 
@@ -134,11 +137,11 @@ class OwnData:
 def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     """Return mistakes: roles, tasks and shares that do not match the table."""
     others = [name for name in (spec.test_column, spec.text, spec.images) if name is not None]
-    given = [spec.label, *spec.sensitive, *others]
+    given = [spec.label, *spec.sensitive, *others, *spec.ignore]
     mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
     mistakes += [
-        f"column '{name}' is given {times} times; label, sensitive, test, text and image column "
-        "must differ"
+        f"column '{name}' is given {times} times; label, sensitive, test, text, image and ignored "
+        "columns must differ"
         for name, times in Counter(given).items()
         if times > 1
     ]

@@ -28,6 +28,7 @@ SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+COMMA_NUMBER = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"  # 3,5 and 1.234,5 and 7
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -207,10 +208,17 @@ def _separator(path: Path, usual: str) -> str:
     return usual if counts[usual] else max(counts, key=lambda mark: counts[mark])
 
 
-def _has_decimal_commas(table: pd.DataFrame) -> bool:
-    """Tell whether a column of text is numbers such as 3,5."""
-    texts = (column.dropna() for _, column in table.items() if not is_numeric_dtype(column))
-    return any(len(text) and text.str.fullmatch(r"-?\d+,\d+").all() for text in texts)
+def _with_commas(table: pd.DataFrame, texts: Collection[str]) -> dict[str, pd.Series]:
+    """Return the columns of numbers such as 3,5 and 1.234,5, as numbers; ``texts`` stay texts."""
+    found = {}
+    for name, column in table.items():
+        known = column.dropna()
+        if is_numeric_dtype(column) or name in texts or not len(known):
+            continue
+        if known.astype(str).str.fullmatch(COMMA_NUMBER).all():
+            plain = known.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+            found[str(name)] = pd.to_numeric(plain).reindex(column.index)
+    return found
 
 
 def _is_row_number(column: pd.Series) -> bool:
@@ -246,8 +254,8 @@ def _read_text(
         raise_all(_name_mistakes(path, told, columns), DataError)
         options |= {"usecols": columns, "dtype": {name: str for name in texts if name in names}}
         table: pd.DataFrame = pd.read_csv(path, **options)
-        if mark == ";" and _has_decimal_commas(table):
-            table = pd.read_csv(path, **options, decimal=",")
+        if mark == ";" and (written := _with_commas(table, texts)):
+            table = table.assign(**written)
             notes.append("numbers are written with decimal commas")
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path} has only blank lines; expected a header row and rows") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.cache import EmbeddingProgress
+from faircil.counts import ENOUGH
 from faircil.data.encode import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
@@ -72,6 +74,7 @@ class Gaps:
 
 
 NO_GAPS = Gaps()
+ALIKE = 0.8  # ratio of two names that may be one, misspelt
 
 
 class Watcher(Protocol):
@@ -114,6 +117,7 @@ def fit_table(
     wish: Wish,
     *,
     hold_out: bool = False,
+    task_by_task: bool = False,
     seed: int = 0,
     device: str = "cpu",
     watcher: Watcher = UNWATCHED,
@@ -123,11 +127,13 @@ def fit_table(
     Parameters
     ----------
     spec : OwnData
-        With tasks, they are learned one after the other; else all rows at once. Rows that its test
-        column marks are not learned; the model is measured on them.
+        Rows that its test column marks are not learned; the model is measured on them.
     wish : Wish
     hold_out : bool
         Whether ``spec.test_share`` of each group is held out instead, where it has no test column.
+    task_by_task : bool
+        Whether tasks are learned one after the other, as they are if ``spec.tasks`` names them;
+        else all rows are learned at once.
     seed : int
     device : str
     watcher : Watcher
@@ -137,8 +143,9 @@ def fit_table(
     own = read_own(spec)
     measured = hold_out or spec.test_column is not None
     test = own.test_rows(spec, seed) if measured else np.zeros(len(own.table), dtype=bool)
-    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
-    notes: tuple[str, ...] = own.notes
+    task_by_task = task_by_task or spec.tasks is not None
+    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=task_by_task)]
+    notes: tuple[str, ...] = (*own.notes, *_tiny_groups(own))
     encoder: TableEncoder | ItemEncoder
     if media is None:
         features = own.table[spec.without_role(own.table)]
@@ -171,6 +178,19 @@ def fit_table(
     return model
 
 
+def _tiny_groups(own: OwnTable) -> list[str]:
+    """Say if most groups are too small to be compared."""
+    sizes = np.bincount(own.groups.codes)
+    sizes = sizes[sizes > 0]
+    few = int((sizes < ENOUGH).sum())
+    if own.z is None or 2 * few <= len(sizes):
+        return []
+    return [
+        f"{few} of {len(sizes)} groups of class and attribute value have fewer than {ENOUGH} rows: "
+        "how fair a model is to them cannot be told; name other attributes, or wider ranges"
+    ]
+
+
 def _with_copies(
     encoder: RowEncoder,
     every: TableRows,
@@ -201,11 +221,23 @@ def update_table(
         what = f"class(es) {shortened(new)}" if new else "any class"
         raise DataError(f"no row of {what} is left to learn: all are marked for the test")
     watcher.start(model.config, 1)
+    names = [*model.names]
     lesson = model.learn(*learned.take(~test), listener=watcher)
-    model.notes += notes
+    model.notes += [*notes, *_alike(lesson.new_classes, names)]
     if test.any():
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
+
+
+def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Name new classes that look like known ones."""
+    pairs = [(name, get_close_matches(name, known, 1, ALIKE)) for name in new]
+    return [
+        f"new class '{name}' looks like '{found[0]}', which was known; if it is a typing error, "
+        "correct the rows and learn them with the model as it was"
+        for name, found in pairs
+        if found
+    ]
 
 
 def forget_table(

@@ -39,7 +39,7 @@ def test_from_a_table_to_predictions_of_a_new_class(
     new = write_table("new.csv", lambda row: row if row["job"] == "z" else None)
     outcome = cli("update", model, "--data", new)
     assert outcome.code == 0, outcome.err
-    assert "new classes: z; 4 classes in all" in outcome.err
+    assert "new classes: 'z'; 4 classes in all" in outcome.err
     # Neither class nor attribute is needed.
     bare = write_table("bare.csv", lambda row: {n: row[n] for n in ("id", "a", "b")}, seed=1)
     assert cli("predict", model, "--data", bare, "-o", "bare-out.csv", "--probabilities").code == 0
@@ -50,6 +50,37 @@ def test_from_a_table_to_predictions_of_a_new_class(
     assert found[0]["row"] == "1"
     told = sum(float(found[0][f"probability of {job}"]) for job in "wxyz")
     assert told == pytest.approx(1)
+
+
+def test_a_model_is_not_replaced_unless_that_is_wanted(
+    cli: Cli, write_table: WriteTable, model: str
+) -> None:
+    fit = (*FIT, "--data", write_table("people.csv", seed=1), "-o", model)
+    refused = cli(*fit)
+    assert refused.code == 2
+    assert "has a model already; go on with `faircil update model`" in refused.err
+    assert len(json.loads(cli("show", model, "--json").out)["classes"]) == 3
+    outcome = cli(*fit, "--force", "--classes-per-task", "1", "--ignore", "b")
+    assert outcome.code == 1  # the first lesson would have a single class
+    assert "the first rows are all of one class" in outcome.err
+    outcome = cli(*fit, "--force", "--classes-per-task", "2", "--ignore", "b")
+    assert "learned 240 rows" in outcome.err
+    shown = json.loads(cli("show", model, "--json").out)
+    assert [len(lesson["new_classes"]) for lesson in shown["lessons"]] == [2, 2]
+    assert shown["inputs"] < 3
+
+
+def test_new_classes_that_look_like_known_ones_are_told(cli: Cli, write_table: WriteTable) -> None:
+    jobs = {"w": "teacher", "x": "nurse", "y": "cook", "z": "teacher"}
+    known = write_table("known.csv", lambda row: row | {"job": jobs[row["job"]]})
+    assert cli(*FIT, "--data", known, "-o", "jobs").code == 0
+    new = write_table("new.csv", lambda row: row | {"job": "techer"} if row["a"] else None)
+    assert "new class 'techer' looks like 'teacher'" in cli("update", "jobs", "--data", new).err
+
+
+def test_groups_too_small_to_compare_are_told(cli: Cli, write_table: WriteTable) -> None:
+    many = write_table("many.csv", lambda row: row | {"sex": f"group {row['id']}"})
+    assert "have fewer than 10 rows" in cli(*FIT, "--data", many, "-o", "tiny").err
 
 
 def test_what_was_learned_is_shown_and_forgotten(
@@ -164,7 +195,7 @@ def test_a_run_keeps_a_model_that_predicts_learns_and_forgets(
     right = [row["prediction"] == job for row, job in zip(rows_of("out.csv"), truth, strict=True)]
     assert sum(right) / len(right) > 0.6
     new = write_table("new.csv", lambda row: row if row["job"] == "z" else None)
-    assert "new classes: z" in cli("update", run["model"], "--data", new).err
+    assert "new classes: 'z'" in cli("update", run["model"], "--data", new).err
     assert "not measured since it learned or forgot 60 more rows" in cli("show", run["model"]).err
     assert "60 rows forgotten" in cli("forget", run["model"], "--data", new).err
     # The run is the same, whatever becomes of its model.
@@ -219,10 +250,7 @@ def test_rows_that_are_held_out_measure_the_model(cli: Cli, write_table: WriteTa
     assert "measured on" in shown.out
     assert "not measured" not in shown.err
     # What the model would have learned of these rows is not in it: they cannot be forgotten.
-    assert (
-        "64 of 240 rows to remove were not added"
-        in cli("forget", "model", "--data", "people.csv").err
-    )
+    assert "64 of 240 rows to remove (row " in cli("forget", "model", "--data", "people.csv").err
     marked = write_table("marked.csv", lambda row: row | {"test": int(row["id"]) % 8 < 4})  # type: ignore[call-overload]
     fit = ("fit", "--method", "moments", "--set", "width=40", "--label", "job", "-o", "marked")
     assert cli(*fit, "--data", marked, "--test-column", "test").code == 0

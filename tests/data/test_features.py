@@ -98,11 +98,28 @@ def test_very_many_categories_are_hashed_the_same_way_everywhere() -> None:
     assert "zip (600)" in encoder.notes[0]
 
 
-def test_texts_that_all_differ_are_left_out() -> None:
-    table = pd.DataFrame({"id": [f"z{number}" for number in range(600)], "age": range(600)})
+def test_values_that_all_differ_are_left_out() -> None:
+    table = pd.DataFrame(
+        {
+            "id": [f"z{number}" for number in range(600)],
+            "customer": range(2000, 2600),
+            "income": [37 * number for number in range(600)],  # of a wide range
+            "age": [20 + number % 60 for number in range(600)],
+        }
+    )
     encoder = fitted(table)
-    assert encoder.width == 1
-    assert encoder.notes == ("columns whose values all differ, left out: they identify rows: id",)
+    assert encoder.width == 2
+    told = "columns whose values all differ, left out: they identify rows: id, customer"
+    assert encoder.notes == (told,)
+    assert fitted(table[:50]).columns[1].kind == "number"  # so few may differ by chance
+
+
+def test_dates_may_be_written_with_dots() -> None:
+    iso = ["2024-05-31", "1999-12-01", "2001-02-03 04:05"]
+    dotted = ["31.05.2024", "01.12.1999", "03.02.2001 04:05"]
+    one, other = (fitted(pd.DataFrame({"born": days * 8})) for days in (iso, dotted))
+    assert one == other
+    assert one.columns[0].kind == "date"
 
 
 def test_blanks_around_texts_do_not_count() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import sys
 import zipfile
 from collections.abc import Callable
@@ -226,6 +227,12 @@ def test_separators_are_found(tmp_path: Path, content: str, told: list[str]) -> 
 def test_decimal_commas_are_found(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a;b\n1,5;x\n-2,25;y\n")
     assert read_table(tmp_path / "t.csv")["a"].tolist() == [1.5, -2.25]
+    rows = ("a;b;day;c", "2.805,75;7;25.08.1993;1,5", ";8;01.01.2000;x", "9;;;y")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    table = read_table(tmp_path / "t.csv", texts={"c"})
+    assert table["a"].tolist() == pytest.approx([2805.75, math.nan, 9], nan_ok=True)
+    assert table["day"].tolist()[:2] == ["25.08.1993", "01.01.2000"]
+    assert table["c"].tolist() == ["1,5", "x", "y"]
 
 
 @pytest.mark.parametrize(
