@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from faircil.compute import choose_device
-from faircil.data.encode import attribute_mistakes, code_values, cross
+from faircil.data.encode import attribute_mistakes, code_values, cross, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
 from faircil.data.tables import same_names
@@ -42,6 +42,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         ``faircil run`` does; or a learner by name, such as ``moments``, ``er`` or ``fsw``.
     measure : str, optional
         Fairness measure; by default ``eo`` with sensitive features, else ``eer``.
+    favoured : sequence, optional
+        Classes whose outcome people want, for the measure ``eopp`` alone.
     lam : float, optional
         Weight of the mean loss against the disparity; by default that of the method.
     settings : mapping, optional
@@ -70,6 +72,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         method: str = "auto",
         *,
         measure: str | None = None,
+        favoured: Sequence[Hashable] | None = None,
         lam: float | None = None,
         settings: Mapping[str, Any] | None = None,
         weighting: str | None = None,
@@ -78,6 +81,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     ) -> None:
         self.method = method
         self.measure = measure
+        self.favoured = favoured
         self.lam = lam
         self.settings = settings
         self.weighting = weighting
@@ -165,6 +169,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         found = cls(
             config.method,
             measure=config.measure,
+            favoured=config.favoured or None,
             settings=_changed_settings(config),
             weighting=config.weighting,
             device=device,
@@ -208,7 +213,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
         given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
-        wish = Wish(self.method, self.weighting, self.measure, overrides=given)
+        favoured = tuple(map(name_of, self.favoured or ()))
+        wish = Wish(self.method, self.weighting, self.measure, favoured, given)
         chosen = choose_config(wish, own, x, labels, values, device)
         return Model(
             chosen.config,

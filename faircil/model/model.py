@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from faircil.compute import exact_convolutions
+from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
 from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
@@ -143,7 +144,7 @@ class Model:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the classes by number."""
-        return tuple(map(str, self.labels))
+        return tuple(map(name_of, self.labels))
 
     @property
     def learner(self) -> Any:

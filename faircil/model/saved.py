@@ -186,7 +186,8 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
 
 
 def _read(folder: Path) -> Packed:
-    """Read the text of a model and its tensors."""
+    """Read the text of a model and its tensors; again, if it may have been replaced meanwhile."""
+    before = None
     while True:
         content, same = _read_content(folder)
         _check_version(content)
@@ -195,9 +196,9 @@ def _read(folder: Path) -> Packed:
         try:
             return Packed(content.get("content"), _read_tensors(folder, content))
         except DataError:
-            if _read_content(folder)[0].get(SUM) == content[SUM]:
+            if before == content[SUM]:
                 raise
-            # Another process has put a new model here meanwhile.
+            before = content[SUM]
 
 
 def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
@@ -236,7 +237,7 @@ def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
                 f"{AGAIN}"
             )
         return load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:  # torch's, if it is gone
         raise DataError(f"{path.name!r:.40} cannot be read ({told(error)}); {AGAIN}") from None
 
 

@@ -420,3 +420,18 @@ def test_classes_with_a_row_or_two_do_not_keep_auto_from_choosing(monkeypatch):
     assert single.model_.notes[0] == (
         "method moments, since there is a single attribute value so far"
     )
+
+
+def test_equal_opportunity_of_favoured_classes(tmp_path):
+    x, y, z = data()
+    model = small(measure="eopp", favoured=[1.0, 2]).fit(x, y, sensitive_features=z)
+    assert model.model_.learner.measure.favoured == (1, 2)
+    small(measure="eopp", favoured=[1]).fit(x, y * 1.0, sensitive_features=z)
+    model.save(tmp_path / "model")
+    assert clone(FairIncrementalClassifier.load(tmp_path / "model")).favoured == ("1", "2")
+    with pytest.raises(ValueError, match="name them with `favoured`"):
+        small(measure="eopp").fit(x, y, sensitive_features=z)
+    with pytest.raises(ValueError, match="9"):
+        small(measure="eopp", favoured=[9]).fit(x, y, sensitive_features=z)
+    with pytest.raises(ValueError, match="none is given; use `measure='eer'`, or give some"):
+        small(measure="eo").fit(x, y)

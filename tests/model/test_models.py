@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from faircil.data.own import OwnData
 from faircil.errors import DataError, FaircilError, StorageError, UsageError
@@ -150,6 +151,23 @@ def test_whatever_fails_while_it_is_written_the_model_is_whole(
         assert load_model(folder).labels == ["a", "b"]
     save_model(new, folder)
     assert len(list(folder.glob(TENSORS))) == 1
+
+
+def test_a_model_may_be_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, folder = model_of(), model_of(), tmp_path / "model"
+    old.learn(*rows("a", "b"))
+    new.learn(*rows("a", "b", "c"))
+    save_model(old, folder)
+
+    def replaced(path: Path) -> dict[str, torch.Tensor]:
+        monkeypatch.undo()
+        save_model(new, folder)
+        return load_file(path)  # which is gone
+
+    monkeypatch.setattr("faircil.model.saved.load_file", replaced)
+    assert load_model(folder).labels == ["a", "b", "c"]
 
 
 def test_a_folder_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
