@@ -143,9 +143,7 @@ def _report(
     for note in dict.fromkeys(notes):
         say(f"note: {note}")
     if lesson.rows < 0:
-        say(
-            f"{-lesson.rows:,} rows forgotten: the sums of the model are as if it had never seen them"
-        )
+        say(f"{-lesson.rows:,} rows forgotten: its sums are as if it had never seen them")
         return
     now = model.lessons if fitted else [lesson]
     names = [f"'{name}'" for one in now for name in one.new_classes]

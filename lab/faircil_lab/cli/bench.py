@@ -1,8 +1,9 @@
-"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, and moments."""
+"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, moments, and models."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ EPILOG = """examples:
   faircil bench sweep --jobs 1 2 4
   faircil bench text --rows 50000
   faircil bench moments --classes 50 200
+  faircil bench models --tables 50000x14
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
@@ -369,6 +371,55 @@ def _moments(arguments: argparse.Namespace) -> None:
     record(arguments, MOMENTS_COSTS, outcomes, MomentsResults, "cpu", notes)
 
 
+MODELS_EPILOG = """Tables of people are made, and learned, predicted, extended by a class and partly
+forgotten by whole commands; then the same in memory.
+
+examples:
+  faircil bench models
+  faircil bench models --tables 5000x6 --method moments
+"""
+MODEL_SIZES = {
+    "later": (5000, "rows of a new class"),
+    "predicted": (20_000, "rows to predict"),
+}
+
+
+def _models_arguments(parser: argparse.ArgumentParser) -> None:
+    tables = ["50000x14", "1000000x20"]
+    parser.add_argument(
+        "--tables",
+        nargs="+",
+        default=tables,
+        metavar="ROWSxCOLUMNS",
+        help=f"sizes of the tables (default: {' '.join(tables)})",
+    )
+    parser.add_argument("--method", default="auto", metavar="NAME", help="method (default: auto)")
+    add_sizes(parser, MODEL_SIZES)
+
+
+def _models(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.models import MODEL_COSTS, ModelResults, TableWorkload, measure_models
+
+    mistakes = below_one(arguments, *MODEL_SIZES)
+    sizes = [re.fullmatch(r"(\d{3,9})x(\d{1,4})", text) for text in arguments.tables]
+    mistakes += [
+        f"--tables has '{text}', expected rows and columns such as 50000x14, at least 100x4"
+        for text, size in zip(arguments.tables, sizes, strict=True)
+        if size is None or int(size[2]) < 4
+    ]
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    workloads = [
+        TableWorkload(
+            int(size[1]), int(size[2]), arguments.later, arguments.predicted, arguments.method
+        )
+        for size in sizes
+        if size is not None
+    ]
+    record(arguments, MODEL_COSTS, measure_models(workloads), ModelResults, "cpu", notes)
+
+
 ACTIONS = {
     "lp": Action(
         "measure every installed solver on weighting programs, at any size",
@@ -399,5 +450,11 @@ ACTIONS = {
         MOMENTS_EPILOG,
         _moments_arguments,
         _moments,
+    ),
+    "models": Action(
+        "measure what models of tables cost, from CSV to predictions",
+        MODELS_EPILOG,
+        _models_arguments,
+        _models,
     ),
 }
