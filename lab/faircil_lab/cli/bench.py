@@ -376,7 +376,7 @@ forgotten by whole commands; then the same in memory.
 
 examples:
   faircil bench models
-  faircil bench models --tables 5000x6 --method moments
+  faircil bench models --tables 5000x6:moments
 """
 MODEL_SIZES = {
     "later": (5000, "rows of a new class"),
@@ -385,15 +385,14 @@ MODEL_SIZES = {
 
 
 def _models_arguments(parser: argparse.ArgumentParser) -> None:
-    tables = ["50000x14", "1000000x20"]
+    tables = ["50000x14", "1000000x20:moments"]
     parser.add_argument(
         "--tables",
         nargs="+",
         default=tables,
-        metavar="ROWSxCOLUMNS",
-        help=f"sizes of the tables (default: {' '.join(tables)})",
+        metavar="ROWSxCOLUMNS[:METHOD]",
+        help=f"sizes of the tables, and the method if not auto (default: {' '.join(tables)})",
     )
-    parser.add_argument("--method", default="auto", metavar="NAME", help="method (default: auto)")
     add_sizes(parser, MODEL_SIZES)
 
 
@@ -402,7 +401,7 @@ def _models(arguments: argparse.Namespace) -> None:
     from faircil_lab.bench.models import MODEL_COSTS, ModelResults, TableWorkload, measure_models
 
     mistakes = below_one(arguments, *MODEL_SIZES)
-    sizes = [re.fullmatch(r"(\d{3,9})x(\d{1,4})", text) for text in arguments.tables]
+    sizes = [re.fullmatch(r"(\d{3,9})x(\d{1,4})(?::(\S+))?", text) for text in arguments.tables]
     mistakes += [
         f"--tables has '{text}', expected rows and columns such as 50000x14, at least 100x4"
         for text, size in zip(arguments.tables, sizes, strict=True)
@@ -412,7 +411,8 @@ def _models(arguments: argparse.Namespace) -> None:
     _, notes = begin(arguments)
     workloads = [
         TableWorkload(
-            int(size[1]), int(size[2]), arguments.later, arguments.predicted, arguments.method
+            *(int(size[1]), int(size[2]), arguments.later, arguments.predicted),
+            method=size[3] or "auto",
         )
         for size in sizes
         if size is not None
