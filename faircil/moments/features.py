@@ -184,8 +184,9 @@ class RandomRelu(FeatureMap):
         begins = torch.searchsorted(row, torch.arange(len(x)))
         drawn = embedding_bag(place, each, begins, mode="sum", per_sample_weights=change)
         z = self.standardise.of(x.index_select(1, numbers), numbers)
+        # b + z(0)R as one more row of R: no pass over the features to add it.
         offset = torch.addmv(self.bias, each.T, self.at_zero)
-        return drawn.addmm_(z, several).add_(offset).relu_()
+        return drawn.addmm_(with_constant(z), torch.cat([several, offset[None]])).relu_()
 
     def far(self, x: Tensor) -> float:
         """Return the share of inputs (n, ...) far from those of the first task."""
