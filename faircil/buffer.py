@@ -172,6 +172,11 @@ class ReplayBuffer:
         weights, rule, features
             See :meth:`with_task`.
         """
+        if not isinstance(train, Samples):
+            raise UsageError(
+                f"a buffer takes Samples, and this is a {type(train).__name__}; give "
+                "Samples(x, y, z), of a dataset its rows that are to be kept"
+            )
         state = np.random.SeedSequence([seed, sum(self.seen.values())])
         generator = torch.Generator().manual_seed(int(state.generate_state(1)[0]))
         return self.with_task(train, weights, generator, rule, features)

@@ -1,8 +1,4 @@
-"""Counts of predictions by class, attribute value and task, from which all metrics are computed.
-
-Classes and attribute values are taken as people have them: numbers, words or any other hashable, in
-a list, an array of numpy, a column of pandas or a tensor of torch.
-"""
+"""Counts of predictions by class, attribute value and task, from which all metrics are computed."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import DataError, UsageError, raise_all, shortened
+from faircil.errors import DataError, UsageError, raise_all
+from faircil.labels import Column, Labels, checked_columns, distinct_labels, known_values
 
 Integers = NDArray[np.int64]
-Labels = NDArray[Any]  # int64, or objects where they are no integers
-Column = Any  # an ArrayLike, a column of pandas or a tensor of torch
 Floats = NDArray[np.float64]
 ENOUGH = 10  # test samples; the accuracy of a smaller group is mostly noise
 
@@ -112,7 +107,7 @@ class Counts:
     @property
     def known(self) -> Counts:
         """Without the samples whose attribute value is unknown: only the others are compared."""
-        kept = is_known(self.attributes)
+        kept = known_values(self.attributes)
         tables = {name: getattr(self, name)[:, kept] for name in ("samples", "hits", "predicted")}
         return self if kept.all() else replace(self, attributes=self.attributes[kept], **tables)
 
@@ -180,12 +175,14 @@ def count(
         If the lengths differ, there is no sample, values are no labels, a class is in two tasks,
         or ``before`` has another number of tasks.
     """
-    arrays = checked({"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive})
+    arrays = checked_columns(
+        {"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive}
+    )
     no_value = np.zeros(len(arrays["y_true"]), dtype=np.int64)
-    classes, codes = distinct(np.concatenate([arrays["y_true"], arrays["y_pred"]]))
+    classes, codes = distinct_labels(np.concatenate([arrays["y_true"], arrays["y_pred"]]))
     true, predicted = np.split(codes, 2)
-    attributes, value = distinct(arrays.get("sensitive", no_value))
-    tasks, task_code = distinct(arrays.get("task", no_value))
+    attributes, value = distinct_labels(arrays.get("sensitive", no_value))
+    tasks, task_code = distinct_labels(arrays.get("task", no_value))
     rows = None if times is None else np.asarray(times, dtype=np.float64)
     members = _table(true, task_code, (len(classes), len(tasks))) > 0
     raise_all(
@@ -268,7 +265,7 @@ def answers_by_group(
     >>> whole.answered, whole.answered_accuracy, [group.answered for group in groups]
     (3, 1.0, [1, 2])
     """
-    arrays = checked({"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive})
+    arrays = checked_columns({"y_true": y_true, "y_pred": y_pred, "sensitive": sensitive})
     kept = certain_enough(probability, abstain)
     true, value = arrays["y_true"], arrays.get("sensitive")
     if kept.shape != true.shape:
@@ -284,14 +281,14 @@ def answers_by_group(
         return Answers(label, attribute, n, float(right[part].mean()), answered, accuracy)
 
     found = [answers(None, None, np.ones(len(true), dtype=bool))]
-    classes, code = distinct(true)
-    values, value_code = distinct(value) if value is not None else (None, code)
+    classes, code = distinct_labels(true)
+    values, value_code = distinct_labels(value) if value is not None else (None, code)
     for number, label in enumerate(classes.tolist()):
         own = code == number
         if values is None:
             found.append(answers(label, None, own))
             continue
-        for one in np.unique(value_code[own & is_known(values)[value_code]]).tolist():
+        for one in np.unique(value_code[own & known_values(values)[value_code]]).tolist():
             found.append(answers(label, values.tolist()[one], own & (value_code == one)))
     return tuple(found)
 
@@ -323,125 +320,6 @@ def _table(
     # Sums of integers are exact in float64 up to 2⁵³.
     flat = np.bincount(rows * shape[1] + columns, times, minlength=shape[0] * shape[1])
     return flat.reshape(shape).astype(np.int64)
-
-
-NEVER_MISSING = ("y_true", "y_pred", "task")  # all other columns are attributes
-
-
-def checked(given: dict[str, Column | None]) -> dict[str, Labels]:
-    """Return the columns as arrays of int64 or objects; raise a DataError if they cannot be used.
-
-    A missing attribute value is −1 among numbers, else None.
-
-    Parameters
-    ----------
-    given : dict
-        ``y_true``, ``y_pred``, perhaps ``task``, and attributes by name.
-    """
-    arrays = {name: _array(column) for name, column in given.items() if column is not None}
-    shapes = {array.shape for array in arrays.values()}
-    if len(shapes) > 1 or arrays["y_true"].ndim != 1 or arrays["y_true"].size == 0:
-        came = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
-        raise DataError(f"{came}; expected shape (n,) with the same n of at least 1 for each")
-    mistakes: list[str] = []
-    found = {name: as_labels(name, array, mistakes) for name, array in arrays.items()}
-    if "task" in found and found["task"].dtype == object:
-        mistakes.append(
-            f"task has values such as {found['task'][0]!r}, expected integers: number the tasks in "
-            "the order in which they are learned"
-        )
-    raise_all(mistakes, DataError)
-    words = {name: found[name].dtype == object for name in ("y_true", "y_pred")}
-    if words["y_true"] != words["y_pred"] and not set(found["y_true"]) & set(found["y_pred"]):
-        shown = (
-            shortened(list(map(repr, dict.fromkeys(found[name].tolist()))), 3) for name in words
-        )
-        raise DataError(
-            "y_true is {} and y_pred {}, so that no prediction could be right; give both as names "
-            "or both as numbers".format(*shown)
-        )
-    return found
-
-
-def _array(column: Column) -> NDArray[Any]:
-    """Return a column as an array of whatever it holds."""
-    if hasattr(column, "detach"):  # a tensor of torch, on any device
-        column = column.detach().cpu()
-    if hasattr(column, "to_numpy"):  # a column of pandas
-        column = column.to_numpy()
-    if isinstance(column, list | tuple) and any(isinstance(one, str | tuple) for one in column):
-        # numpy would write numbers among words as words, and tuples as rows of a matrix.
-        array = np.empty(len(column), dtype=object)
-        for row, one in enumerate(column):
-            array[row] = one
-        return array
-    return np.asarray(column)
-
-
-def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
-    """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
-    if array.dtype.kind in "biu":
-        return array.astype(np.int64)
-    values = array.tolist()
-    missing = np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
-    if missing.any() and name in NEVER_MISSING:
-        mistakes.append(
-            f"{name} has {int(missing.sum())} missing values, expected a label for every sample; "
-            "leave the others out"
-        )
-        return np.zeros(len(values), dtype=np.int64)
-    there = [value for value, no in zip(values, missing, strict=True) if not no]
-    if all(isinstance(value, bool | int | float) for value in there):
-        if broken := [value for value in there if value % 1 != 0]:
-            mistakes.append(
-                f"{name} has values such as {broken[0]!r}, expected labels; give classes instead "
-                "of scores, and divide measured values into ranges"
-            )
-            return np.zeros(len(values), dtype=np.int64)
-        whole = [-1 if no else int(v) for v, no in zip(values, missing, strict=True)]
-        return np.array(whole, dtype=np.int64)
-    try:
-        hash(tuple(there))
-    except TypeError as error:
-        mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
-    labels = np.empty(len(values), dtype=object)
-    for row, value in enumerate(values):
-        labels[row] = None if missing[row] else value
-    return labels
-
-
-def _is_missing(value: object) -> bool:
-    """Whether a value is None, NaN or pandas's NA."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)  # only NaN differs from itself
-    except TypeError:  # NA is neither equal nor different
-        return True
-
-
-def is_known(attributes: Labels) -> NDArray[np.bool_]:
-    """Tell which attribute values are known, (Z,)."""
-    if attributes.dtype == object:
-        return np.array([value is not None for value in attributes], dtype=bool)
-    known: NDArray[np.bool_] = attributes >= 0
-    return known
-
-
-def distinct(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
-    """Return the distinct labels, ascending, and the number of each label among them."""
-    if labels.dtype != object:
-        return np.unique(labels, return_inverse=True)
-    values = set(labels.tolist())
-    try:
-        ordered = sorted(values)
-    except TypeError:  # of several types, None among them
-        ordered = sorted(values, key=lambda value: (type(value).__name__, str(value)))
-    distinct = np.empty(len(ordered), dtype=object)
-    for place, value in enumerate(ordered):
-        distinct[place] = value
-    place_of = {value: place for place, value in enumerate(ordered)}
-    return distinct, np.array([place_of[label] for label in labels.tolist()], dtype=np.intp)
 
 
 def _among(classes: Labels, favoured: Collection[Any]) -> NDArray[np.bool_]:

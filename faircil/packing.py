@@ -3,9 +3,9 @@
 A model or the state of a run is a tree of objects: learners, nets, buffers, sums, generators. Here
 every object becomes a JSON document with its tensors apart, so that a file is a ``safetensors``
 file beside a text that people can read. Reading a file runs no code of the file: it names classes,
-and only those are made that belong to faircil, to torch's layers and optimizers, or to a piece that
-is registered here; their attributes are set, and their constructors are not called. Attributes
-that would take the place of methods are refused, and so are those that a dataclass does not have.
+and only those are made that :func:`faircil.registry.class_named` lets files name; their attributes
+are set, and their constructors are not called. Attributes that would take the place of methods are
+refused, and so are those that a dataclass does not have.
 
 An object that occurs twice is written once and is one object again after reading: a net that a
 learner and its optimizer share stays shared.
@@ -22,9 +22,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from importlib import import_module
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,23 +31,15 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from faircil.errors import DataError, FaircilError
+from faircil.registry import Registered, class_named, is_layer, is_own, name_of as name_of
 
 KIND = "$"  # key of what a JSON object stands for
 Document = Any  # what json writes
-# Packages whose classes may be made. Those of torch hold numbers and other modules, nothing else.
-OWN = "faircil"
-LAYERS = ("torch.nn.modules.", "torch.optim.")
+Base = TypeVar("Base")
 NUMBERS = "biuf"  # kinds of numpy's types that are kept as numbers
 # Attributes that nn.Module itself keeps, besides parameters, buffers and modules: hooks, which
 # none of our nets has, and caches.
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
-
-
-class Registered(Protocol):
-    """Tells which classes of other packages may be made: those of registered pieces."""
-
-    def __call__(self, name: str) -> type | None:
-        """Return the class with the name ``module:qualified.name``, if it is registered."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +104,6 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__} {' '.join(str(error).split()):.200}".strip()
 
 
-def name_of(kind: type) -> str:
-    """Return the name by which a class is written."""
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
 class _Packer:
     """Writes objects, each once."""
 
@@ -149,8 +135,8 @@ class _Packer:
             if isinstance(value, kinds):
                 return writer(self, value, path)
         if isinstance(value, type):
-            return {KIND: "class", "class": name_of(value)} if _is_own(value) else None
-        if not _is_own(type(value)):
+            return {KIND: "class", "class": name_of(value)} if is_own(value) else None
+        if not is_own(type(value)):
             return None
         own = {"class": name_of(type(value))}
         if hasattr(value, "from_packed"):
@@ -218,7 +204,7 @@ class _Packer:
         }
 
     def _module(self, value: nn.Module, path: str) -> dict[str, Document] | None:
-        if not (_is_own(type(value)) or _is_layer(type(value))):
+        if not (is_own(type(value)) or is_layer(type(value))):
             return None
         parts: dict[str, Mapping[str, Any]] = {
             "parameters": value._parameters,
@@ -241,7 +227,7 @@ class _Packer:
         }
 
     def _optimizer(self, value: torch.optim.Optimizer, path: str) -> dict[str, Document] | None:
-        if not _is_layer(type(value)):
+        if not is_layer(type(value)):
             return None
         return {
             KIND: "optimizer",
@@ -293,15 +279,10 @@ class _Reader:
             return float(document["value"])
         if kind == "same":
             return self.made[document["as"]]
-        value = self._made(kind, document)
-        self.made[document["id"]] = value
-        return value
-
-    def _made(self, kind: str, document: dict[str, Any]) -> Any:
-        reader = READERS.get(kind)
-        if reader is None:
+        if kind not in READERS:
             raise DataError(f"the content has a part of an unknown kind '{kind}'")
-        return reader(self, document)
+        value = self.made[document["id"]] = READERS[kind](self, document)
+        return value
 
     def _tensor(self, document: dict[str, Any]) -> Tensor:
         found = self.tensors[document["name"]]
@@ -330,7 +311,7 @@ class _Reader:
         return found
 
     def _object(self, document: dict[str, Any]) -> Any:
-        kind = self._class(document["class"])
+        kind = self._class(document, object)
         found: Any = object.__new__(kind)
         self.made[document["id"]] = found
         _check_attributes(kind, document["of"])
@@ -341,19 +322,14 @@ class _Reader:
         return found
 
     def _packed(self, document: dict[str, Any]) -> Any:
-        kind: Any = self._class(document["class"])
+        kind: Any = self._class(document, object)
         return kind.from_packed(document["of"])
 
     def _settings(self, document: dict[str, Any]) -> BaseModel:
-        kind = self._class(document["class"])
-        if not issubclass(kind, BaseModel):
-            raise DataError(f"the content names {kind.__name__} where settings are expected")
-        return kind.model_validate(document["of"])
+        return self._class(document, BaseModel, "settings are").model_validate(document["of"])
 
     def _module(self, document: dict[str, Any]) -> nn.Module:
-        kind = self._class(document["class"])
-        if not issubclass(kind, nn.Module):
-            raise DataError(f"the content names {kind.__name__} where a net is expected")
+        kind = self._class(document, nn.Module, "a net is")
         found = self.made[document["id"]] = kind.__new__(kind)
         nn.Module.__init__(found)
         _check_attributes(kind, document["others"])
@@ -370,9 +346,7 @@ class _Reader:
         return found
 
     def _optimizer(self, document: dict[str, Any]) -> torch.optim.Optimizer:
-        kind = self._class(document["class"])
-        if not issubclass(kind, torch.optim.Optimizer):
-            raise DataError(f"the content names {kind.__name__} where an optimizer is expected")
+        kind = self._class(document, torch.optim.Optimizer, "an optimizer is")
         groups = self.read(document["groups"])
         found = kind(groups, **self.read(document["defaults"]))
         found.state = defaultdict(dict, self.read(document["state"]))
@@ -391,24 +365,12 @@ class _Reader:
         found: np.generic = kind.type(document["value"])
         return found
 
-    def _class(self, name: str) -> type:
-        """Return a class that may be made."""
-        module, _, qualified = str(name).partition(":")
-        if module == OWN or module.startswith((f"{OWN}.", *LAYERS)):
-            # Modules of a private name are not for others, and one of them runs the command line.
-            private = any(part.startswith("_") for part in module.split("."))
-            found: Any = None if private else import_module(module)
-            for part in () if private else qualified.split("."):
-                found = getattr(found, part)
-        else:
-            found = self.registered(str(name))
-        # A module also has what it imports: only what it defines is its own.
-        if not isinstance(found, type) or name_of(found) != name:
-            raise DataError(
-                f"the content names the class '{name}', which is not among faircil's and those of "
-                "registered pieces; register the piece that it belongs to, or do not trust the file"
-            )
-        return found
+    def _class(self, document: dict[str, Any], base: type[Base], what: str = "") -> type[Base]:
+        """Return the class that a document names; ``what`` says what is expected of it."""
+        kind = class_named(document["class"], self.registered)
+        if not issubclass(kind, base):
+            raise DataError(f"the content names {kind.__name__} where {what} expected")
+        return kind
 
 
 def _check_attributes(kind: type, names: Mapping[str, Document]) -> None:
@@ -442,18 +404,10 @@ READERS: Mapping[str, Callable[[_Reader, dict[str, Any]], Any]] = {
     "dict": _Reader._dict,
     "object": _Reader._object,
     "packed": _Reader._packed,
-    "class": lambda reader, document: reader._class(document["class"]),
+    "class": lambda reader, document: reader._class(document, object),
     "settings": _Reader._settings,
     "module": _Reader._module,
     "optimizer": _Reader._optimizer,
     "dtype": _Reader._dtype,
     "device": lambda reader, _: reader.device,
 }
-
-
-def _is_own(kind: type) -> bool:
-    return kind.__module__ == OWN or kind.__module__.startswith(f"{OWN}.")
-
-
-def _is_layer(kind: type) -> bool:
-    return kind.__module__.startswith(LAYERS)

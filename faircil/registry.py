@@ -4,6 +4,8 @@ A piece is a measure, a metric, a learner, a dataset, a rule of the buffer, a lo
 kind has one :class:`Registry` beside its built-in pieces, and everything that takes a name looks
 there: the command line, configurations, tuning. Another package adds pieces by entry points of the
 group that :data:`KINDS` names; a notebook adds them with :func:`register`.
+
+Files name classes, too: :func:`class_named` makes none but faircil's own and those of such pieces.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
-from faircil.errors import FaircilError, UsageError, unknown_name
+from faircil.errors import DataError, FaircilError, UsageError, unknown_name
 
 Row = TypeVar("Row")
 Value = TypeVar("Value")
@@ -306,3 +308,57 @@ def register(kind: str, name: str, piece: object) -> None:
     >>> MEASURES.remove("mine")
     """
     registry_of(kind).add(name, piece)
+
+
+# What files may name besides registered pieces. Classes of torch's layers and optimizers hold
+# numbers and other modules, nothing else.
+OWN = "faircil"
+LAYERS = ("torch.nn.modules.", "torch.optim.")
+
+
+class Registered(Protocol):
+    """Tells which classes of other packages may be made: those of registered pieces."""
+
+    def __call__(self, name: str) -> type | None:
+        """Return the class with the name ``module:qualified.name``, if it is registered."""
+
+
+def name_of(kind: type) -> str:
+    """Return the name by which files call a class."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def is_own(kind: type) -> bool:
+    """Whether a class is faircil's."""
+    return kind.__module__ == OWN or kind.__module__.startswith(f"{OWN}.")
+
+
+def is_layer(kind: type) -> bool:
+    """Whether a class is one of torch's layers and optimizers."""
+    return kind.__module__.startswith(LAYERS)
+
+
+def class_named(name: object, registered: Registered) -> type:
+    """Return the class that a file names, if it may: of faircil, a layer of torch, or registered.
+
+    Raises
+    ------
+    DataError
+        For any other name.
+    """
+    module, _, qualified = str(name).partition(":")
+    if module == OWN or module.startswith((f"{OWN}.", *LAYERS)):
+        # Modules of a private name are not for others, and one of them runs the command line.
+        private = any(part.startswith("_") for part in module.split("."))
+        found: Any = None if private else import_module(module)
+        for part in () if private else qualified.split("."):
+            found = getattr(found, part)
+    else:
+        found = registered(str(name))
+    # A module also has what it imports: only what it defines is its own.
+    if not isinstance(found, type) or name_of(found) != name:
+        raise DataError(
+            f"the content names the class '{name}', which is not among faircil's and those of "
+            "registered pieces; register the piece that it belongs to, or do not trust the file"
+        )
+    return found

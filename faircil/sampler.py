@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError, UsageError, raise_all
 from faircil.weighting.selection import KEEP_ABOVE, draw_rows, fair_chances
 from faircil.weighting.weights import WeightResult
 
@@ -88,6 +88,10 @@ class FairSampler(Sampler[int]):
         result : WeightResult
             Of the n current samples, in the order of the dataset.
         """
+        if not isinstance(result, WeightResult):
+            raise UsageError(
+                f"weights are a {type(result).__name__}, expected what FairSampleWeights returned"
+            )
         if len(result.weights) != self._n:
             raise DataError(
                 f"there are {len(result.weights)} weights and {self._n} current samples to draw; "

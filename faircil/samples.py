@@ -86,7 +86,12 @@ class Samples:
     z: Tensor | None = None
 
     def __post_init__(self) -> None:
-        mistakes = []
+        mistakes = [
+            f"{name} is a {type(part).__name__}, expected a tensor: torch.as_tensor({name})"
+            for name, part in vars(self).items()
+            if not isinstance(part, Tensor) and (name != "z" or part is not None)
+        ]
+        raise_all(mistakes, DataError)
         if self.y.ndim != 1 or self.y.dtype != torch.int64:
             mistakes.append(
                 f"y has shape {tuple(self.y.shape)} and type {self.y.dtype}, "

@@ -203,3 +203,5 @@ def test_a_buffer_is_filled_task_by_task_and_read_as_a_dataset() -> None:
     assert other is not None
     assert first is not None
     assert not torch.equal(other.x, first.x)
+    with pytest.raises(UsageError, match="takes Samples, and this is a TensorDataset"):
+        buffer.add(buffer.as_dataset())

@@ -99,3 +99,5 @@ def test_mistakes_are_named_at_once() -> None:
         assert part in str(caught.value)
     with pytest.raises(FaircilError, match="12 weights and 13 current samples"):
         FairSampler(13).set_weights(result(WEIGHTS))
+    with pytest.raises(FaircilError, match="weights are a Tensor, expected what FairSampleWeights"):
+        FairSampler(3).set_weights(torch.ones(3))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -97,3 +98,10 @@ def test_a_negative_value_is_unknown() -> None:
     refuse_unknown(Samples(X, Y, Z), "this")
     with pytest.raises(DataError, match=r"2 of 4 samples have an unknown .* and this needs"):
         refuse_unknown(some, "this")
+
+
+def test_what_is_no_tensor_is_named_with_the_call_that_makes_one() -> None:
+    with pytest.raises(DataError) as error:
+        Samples([[1.0]], np.array([0]))  # type: ignore[arg-type]
+    assert "x is a list, expected a tensor: torch.as_tensor(x)" in str(error.value)
+    assert "y is a ndarray, expected a tensor: torch.as_tensor(y)" in str(error.value)

@@ -24,16 +24,9 @@ from faircil.auditing.findings import (
     report_of,
 )
 from faircil.auditing.gate import Gate as Gate, decide
-from faircil.counts import (
-    NEVER_MISSING,
-    Column,
-    Counts,
-    as_labels,
-    checked,
-    count,
-    distinct,
-)
+from faircil.counts import Counts, count
 from faircil.errors import DataError, UsageError, raise_all, shortened
+from faircil.labels import NEVER_MISSING, Column, as_labels, checked_columns, distinct_labels
 
 if TYPE_CHECKING:
     from faircil.data.tables import Coded
@@ -129,8 +122,8 @@ class Audit:
                 f"{', '.join(self.attributes)} as in the first update"
             )
         values = {_key(name): column for name, column in named.items()}
-        labels = checked({"y_true": y_true, "y_pred": y_pred, "task": task, **values})
-        self._add({name: distinct(column) for name, column in labels.items()})
+        labels = checked_columns({"y_true": y_true, "y_pred": y_pred, "task": task, **values})
+        self._add({name: distinct_labels(column) for name, column in labels.items()})
         return self
 
     def _add(self, coded: Mapping[str, Coded]) -> None:

@@ -26,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from faircil.counts import Counts, Floats, Integers, Labels, share
-from faircil.metrics import METRICS, comparable, gaps, mean_deviation, mean_distance, mean_gap
+from faircil.counts import Counts, Floats, Integers, share
+from faircil.formulas import comparable, gaps, mean_deviation, mean_distance, mean_gap
+from faircil.labels import Labels
+from faircil.metrics import METRICS
 
 Statistic = Callable[[Floats], Floats]  # rates (..., R, K) to values (...)
 MOST_SAMPLES = 10**9 - 1  # of which numpy can draw permutations

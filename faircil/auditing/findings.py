@@ -22,7 +22,8 @@ from faircil.auditing.intervals import (
     worst_limits,
 )
 from faircil.counts import ENOUGH, Counts, GroupAccuracy
-from faircil.metrics import METRICS, gaps
+from faircil.formulas import gaps
+from faircil.metrics import METRICS
 from faircil.report.statistics import LEVEL, holm
 
 DRAWS = 2000

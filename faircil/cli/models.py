@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data
-from faircil.errors import UsageError, collecting, raise_all
+from faircil.cli.run import (
+    add_favoured_argument,
+    add_gap_arguments,
+    add_own_arguments,
+    own_data,
+)
+from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
+    from faircil.model.tables import Gaps
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the model"
     )
+    how.add_argument("--force", action="store_true", help="replace a model that is there")
     _add_output(how)
 
 
@@ -58,13 +66,18 @@ def _fit(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
-    from faircil.model.saved import check_place, save_model
+    from faircil.model.saved import CONTENT, check_place, save_model
     from faircil.model.tables import fit_table
 
     mistakes: list[str] = []
     own = own_data(arguments, mistakes)
     with collecting(mistakes):
         check_place(arguments.out)
+    if (arguments.out / CONTENT).exists() and not arguments.force:
+        mistakes.append(
+            f"{arguments.out} has a model already; go on with `faircil update {arguments.out}`, "
+            "choose another folder, or replace the model with --force"
+        )
     device = ""
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
@@ -84,26 +97,33 @@ def _fit(arguments: argparse.Namespace) -> None:
             wish.check(own)  # names mistakes before anything is read
     raise_all(mistakes)
     assert own is not None  # else there was a mistake
-    with learning(own.path, arguments.quiet) as watcher:
-        model = fit_table(
-            own,
-            wish,
-            hold_out=arguments.test_share is not None,
-            seed=arguments.seed,
-            device=device,
-            watcher=watcher,
-        )
-    save_model(model, arguments.out)
-    _report(arguments, arguments.out, model, model.notes)
+    with _alone(arguments, arguments.out):  # which also tells at once if it cannot be written
+        with learning(own.path, arguments.quiet) as watcher:
+            model = fit_table(
+                own,
+                wish,
+                hold_out=arguments.test_share is not None,
+                task_by_task=arguments.classes_per_task is not None,
+                seed=arguments.seed,
+                device=device,
+                watcher=watcher,
+            )
+        save_model(model, arguments.out)
+    _report(arguments, arguments.out, model, model.notes, fitted=True)
     if not arguments.quiet:
         what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
         say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
 
 
 def _report(
-    arguments: argparse.Namespace, folder: Path, model: Model, notes: Sequence[str]
+    arguments: argparse.Namespace,
+    folder: Path,
+    model: Model,
+    notes: Sequence[str],
+    *,
+    fitted: bool = False,
 ) -> None:
-    """Say what a model has just learned, or forgotten; as JSON if that is wanted."""
+    """Say what a model has just learned, all of it or last, or forgotten; maybe as JSON."""
     from faircil.cli.progress import first_metrics
     from faircil.model.saved import lesson_document, size_of, summary_of
 
@@ -120,15 +140,18 @@ def _report(
         )
     if arguments.quiet:
         return
-    for note in notes:
+    for note in dict.fromkeys(notes):
         say(f"note: {note}")
     if lesson.rows < 0:
-        say(f"{-lesson.rows:,} rows forgotten: the model is the one that never saw them")
+        say(f"{-lesson.rows:,} rows forgotten: its sums are as if it had never seen them")
         return
-    new = f", new classes: {', '.join(lesson.new_classes)}" if lesson.new_classes else ""
+    now = model.lessons if fitted else [lesson]
+    names = [f"'{name}'" for one in now for name in one.new_classes]
+    new = f", new classes: {shortened(names, MOST_NAMES)}" if names else ""
     say(
-        f"{model.config.label} learned {lesson.rows:,} rows in {duration(lesson.seconds)}{new}; "
-        f"{len(model.labels)} classes in all"
+        f"{model.config.label} learned {sum(one.rows for one in now):,} rows in "
+        f"{duration(sum(one.seconds for one in now))}{new}; {len(model.labels)} classes in all; "
+        f"{size_of(folder) / 1e6:.1f} MB"
     )
     if model.measured and model.measured[-1].lessons == len(model.lessons):
         last = model.measured[-1]
@@ -167,6 +190,7 @@ def _add_rows(parser: argparse.ArgumentParser, what: str) -> None:
 def _add_update(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     _add_rows(parser, "a table")
+    add_gap_arguments(parser)
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
@@ -175,25 +199,54 @@ def _add_update(parser: argparse.ArgumentParser) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
     from faircil.model.tables import update_table
 
-    model = load_model(arguments.model)
-    before = len(model.notes)
-    with learning(str(arguments.data), arguments.quiet) as watcher:
-        update_table(model, arguments.data, watcher=watcher)
-    _save_and_report(arguments, model, model.notes[before:])
+    with _changing(arguments) as model:
+        before = len(model.notes)
+        with learning(str(arguments.data), arguments.quiet) as watcher:
+            update_table(model, arguments.data, _gaps(arguments), watcher=watcher)
+        _save_and_report(arguments, model, model.notes[before:])
 
 
 def _forget(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
     from faircil.model.tables import forget_table
 
-    model = load_model(arguments.model)
-    with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
-        forget_table(model, arguments.data, watcher=watcher)
-    _save_and_report(arguments, model, [])
+    with _changing(arguments) as model:
+        with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
+            notes = forget_table(model, arguments.data, _gaps(arguments), watcher=watcher)
+        _save_and_report(arguments, model, notes)
+
+
+def _gaps(arguments: argparse.Namespace) -> Gaps:
+    from faircil.model.tables import Gaps
+
+    return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
+
+
+@contextmanager
+def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
+    """Read a model that is to be changed."""
+    from faircil.model.saved import check_place, check_there, load_model
+
+    check_there(arguments.model)
+    if arguments.out is not None:
+        check_place(arguments.out)
+    with _alone(arguments, arguments.out or arguments.model):
+        yield load_model(arguments.model)
+
+
+@contextmanager
+def _alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a model; say that one is waited for."""
+    from faircil.model.saved import changing
+
+    def waiting() -> None:
+        if not arguments.quiet:
+            say(f"another process changes {folder}; waiting for it")
+
+    with changing(folder, waiting):
+        yield
 
 
 def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequence[str]) -> None:
@@ -249,11 +302,13 @@ def _predict(arguments: argparse.Namespace) -> None:
             probabilities=arguments.probabilities,
             watcher=watcher,
         )
+    partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
         if out.suffix == ".csv":
-            table.to_csv(out, index=False)
+            table.to_csv(partial, index=False)
         else:
-            table.to_parquet(out, index=False)
+            table.to_parquet(partial, index=False)
+        partial.replace(out)
     except ImportError:
         raise UsageError(
             "a .parquet file needs the pyarrow package: pip install 'faircil[text]', or write .csv"
@@ -262,6 +317,8 @@ def _predict(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"cannot write {out}: {error.strerror or error}; choose another place"
         ) from None
+    finally:
+        partial.unlink(missing_ok=True)
     if arguments.json:
         counts = table["prediction"].astype(str).value_counts()
         _print_json(
@@ -312,7 +369,7 @@ def _show(arguments: argparse.Namespace) -> None:
             header,
             [(one.at, one.on, f"{one.rows:,}", *_values(model, one)) for one in model.measured],
         )
-    for note in model.notes:
+    for note in dict.fromkeys(model.notes):
         say(f"note: {note}")
     for sentence in _unmeasured(model):
         say(sentence)
@@ -359,8 +416,9 @@ fit = ModelCommand(
   faircil fit --data train.csv --images photo --label job --sensitive sex -o model
   faircil fit --images photos -o model
 
-All rows are learned at once, or task by task with --tasks. With --holdout or --test-column, the
-model is measured on rows that it does not learn. Files of the model are for you alone.
+All rows are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
+--test-column, the model is measured on rows that it does not learn. Files of the model are for you
+alone.
 """,
     _add_fit,
     _fit,

@@ -41,12 +41,29 @@ time: a seed is run by the one that comes first.
 """
 
 
+def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add what becomes of rows without a class or a sensitive attribute."""
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        default=None,
+        help="leave out rows without a class or a sensitive attribute (default: an error)",
+    )
+    parser.add_argument(
+        "--unknown-group",
+        action="store_true",
+        default=None,
+        help="keep rows without a sensitive attribute, as people of an unknown group",
+    )
+
+
 def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
     """Declare the options of a user's table; absent options are None.
 
-    ``share`` is the option for the share of test rows, and without a default if it has a name of
-    its own.
+    ``share`` is the option for the share of test rows. If it has a name of its own, it has no
+    default, and without tasks there is one.
     """
+    of_run = share == "--test-share"
     parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
     parser.add_argument("--label", metavar="COLUMN", help="column of the class")
     parser.add_argument(
@@ -65,24 +82,22 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
     parser.add_argument(
         "--tasks",
         metavar="CLASSES",
-        help="'a,b|c,d', or @FILE with a task on each line (default: two classes per task in "
-        "sorted order)",
+        help="'a,b|c,d', or @FILE with a task on each line (default: "
+        f"{'two classes per task in sorted order' if of_run else 'all classes at once'})",
     )
     parser.add_argument(
-        "--classes-per-task", type=int, metavar="N", help="without --tasks (default: 2)"
+        "--classes-per-task",
+        type=int,
+        metavar="N",
+        help="without --tasks: classes of each task, in sorted order" + " (default: 2)" * of_run,
     )
     parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        default=None,
-        help="leave out rows without a class or a sensitive attribute (default: an error)",
+        "--ignore",
+        nargs="+",
+        metavar="COLUMN",
+        help="columns to leave out, such as an id",
     )
-    parser.add_argument(
-        "--unknown-group",
-        action="store_true",
-        default=None,
-        help="keep rows without a sensitive attribute, as people of an unknown group",
-    )
+    add_gap_arguments(parser)
     parser.add_argument(
         "--use-sensitive",
         action="store_true",
@@ -96,8 +111,7 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
         dest="test_share",
         type=float,
         metavar="SHARE",
-        help="without --test-column: share of each group (default: "
-        f"{'0.3' if share == '--test-share' else 'none'})",
+        help=f"without --test-column: share of each group (default: {'0.3' if of_run else 'none'})",
     )
 
 
@@ -118,9 +132,11 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
 
     roles = (
         *("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share"),
-        *("classes_per_task", "drop_missing", "unknown_group", "images"),
+        *("classes_per_task", "drop_missing", "unknown_group", "images", "ignore"),
     )
     given = {name: getattr(arguments, name) for name in roles}
+    if given["ignore"] is not None:
+        given["ignore"] = tuple(given["ignore"])
     if (given["tasks"] or "").startswith("@"):
         with collecting(mistakes):
             given["tasks"] = _lines_of(Path(given["tasks"][1:]))

@@ -56,24 +56,30 @@ def sweep_options(
     arguments: argparse.Namespace, mistakes: list[str], *, run_missing: bool = True
 ) -> SweepOptions:
     """Read the options; append errors to ``mistakes``."""
-    from faircil.compute import choose_device
     from faircil.sweep.sweep import SweepOptions
 
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
     if arguments.gpu_jobs < 0:
         mistakes.append(f"--gpu-jobs is {arguments.gpu_jobs}, expected 0 or more")
-    if arguments.gpu_jobs > 0:
-        try:
-            choose_device("cuda")
-        except UsageError:
-            mistakes.append(
-                "--gpu-jobs needs a GPU, and torch sees none; leave it out, or install a CUDA "
-                "build of torch"
-            )
+    mistakes += missing_gpu() if arguments.gpu_jobs > 0 else []
     return SweepOptions(
         arguments.runs, arguments.jobs, arguments.gpu_jobs, arguments.any_code, run_missing
     )
+
+
+def missing_gpu() -> list[str]:
+    """Return a sentence if there is no GPU for ``--gpu-jobs``."""
+    from faircil.compute import choose_device
+
+    try:
+        choose_device("cuda")
+    except UsageError:
+        return [
+            "--gpu-jobs needs a GPU, and torch sees none; leave it out, or install a CUDA build of "
+            "torch"
+        ]
+    return []
 
 
 def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> list[Outcome]:

@@ -15,6 +15,7 @@ from faircil.errors import shortened
 TEST_MARKS = ("1", "true", "test")
 TRAINING_MARKS = ("0", "false", "train")
 MISSING_NAME = "unknown"
+CROSSED = " × "  # between the values of several attributes
 MAX_NUMERIC_ATTRIBUTE_VALUES = 20
 
 
@@ -34,6 +35,13 @@ class Coded:
     names: tuple[str, ...]
 
     @property
+    def values(self) -> list[str | None]:
+        """Name of each row's value, (n,); None where it is missing."""
+        names = np.array([*self.names, None], dtype=object)
+        found: list[str | None] = names[self.codes].tolist()
+        return found
+
+    @property
     def with_missing(self) -> Coded:
         """The same with a code for missing values, the last, if there are any."""
         missing = self.codes < 0
@@ -51,10 +59,11 @@ def code_values(column: pd.Series) -> Coded:
     ('9', '10')
     """
     codes, values = pd.factorize(column, sort=True)
-    return Coded(codes.astype(np.int64), tuple(_name(value) for value in values))
+    return Coded(codes.astype(np.int64), tuple(name_of(value) for value in values))
 
 
-def _name(value: object) -> str:
+def name_of(value: object) -> str:
+    """Return a value as text; whole numbers have no decimal point, whatever their type."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
@@ -77,7 +86,9 @@ def cross(first: Coded, second: Coded) -> Coded:
     present, place = np.unique(pairs, return_inverse=True)
     codes = np.full(len(known), -1, dtype=np.int64)
     codes[known] = place
-    names = [f"{first.names[pair // width]} × {second.names[pair % width]}" for pair in present]
+    names = [
+        CROSSED.join((first.names[pair // width], second.names[pair % width])) for pair in present
+    ]
     return Coded(codes, tuple(names))
 
 

@@ -4,9 +4,11 @@ What becomes of a column:
 
 - numbers are standardised; booleans are 0 and 1;
 - text of which nearly all are numbers is numbers, and each other word has an input of its own;
-- dates (ISO, such as 2024-05-31) are three numbers: the day, the month, the weekday;
+- dates (2024-05-31 or 31.05.2024, maybe with a time) are three numbers: the day, with the time as
+  its fraction, the month, the weekday;
 - other text is one input per category, or with very many categories, one per bucket of a hash;
-- texts that all differ identify rows and are left out;
+- texts that all differ identify rows and are left out, and so are whole numbers that all differ
+  and fill half of their range;
 - missing numbers are the median, and missing values have an input that says so.
 
 Numbers are standardised with the rows of the first task, since later ones are unknown when it is
@@ -23,19 +25,29 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+from pandas.api.types import (
+    is_bool_dtype,
+    is_datetime64_any_dtype,
+    is_integer_dtype,
+    is_numeric_dtype,
+)
 
+from faircil.data.encode import name_of
 from faircil.data.stream import Integers
 from faircil.errors import DataError, raise_all, shortened
 
 MAX_CATEGORIES = 500  # more are hashed
 BUCKETS = 256
 FEW_ROWS = 20  # in which texts may all differ by chance
+MANY_ROWS = 100  # in which whole numbers of a small range do not
 MOSTLY = 0.9  # share of numbers from which text is numbers
 MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
-DATES = r"\d{4}-\d{2}-\d{2}"
+DOTTED = r"(\d{2})\.(\d{2})\.(\d{4})"  # day, month, year
+TIME = r"([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+DATES = rf"(\d{{4}}-\d{{2}}-\d{{2}}|{DOTTED}){TIME}"
 TRUTH = {"true": 1.0, "false": 0.0}
+OTHERS = "mc"  # kinds of numpy's types that are no feature: time spans, complex numbers
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
 Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
@@ -153,7 +165,7 @@ class TableEncoder:
             if column.name in absent:
                 continue
             values = table[column.name]
-            mistakes += other_values(values, column)
+            mistakes += other_values(values, column) + infinite_mistakes(values)
             notes += _unknown_notes(values, column)
         raise_all(mistakes, DataError)
         return notes
@@ -201,14 +213,17 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     if is_bool_dtype(values):
         return "boolean", ()
     if is_numeric_dtype(values):
-        return "number", ()
+        return ("identifier" if _counts_rows(values) else "number"), ()
     if is_datetime64_any_dtype(values):
         return "date", ()
     codes, words = distinct_words(values)
     distinct = words.unique()
+    if isinstance(values.dtype, pd.CategoricalDtype):  # whatever its categories look like
+        many = len(distinct) > MAX_CATEGORIES
+        return ("hashed", ()) if many else ("category", tuple(sorted(distinct)))
     if len(distinct) and set(distinct.str.lower()) <= TRUTH.keys():
         return "boolean", ()
-    if len(distinct) and distinct.str.fullmatch(DATES).all():
+    if len(distinct) and distinct.str.fullmatch(DATES).all() and _days(words).notna().all():
         return "date", ()
     is_word = np.isnan(_parsed(words))
     others = words[is_word].unique()
@@ -222,13 +237,24 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
     return "category", tuple(sorted(distinct))
 
 
+def _counts_rows(values: pd.Series) -> bool:
+    """Tell whether whole numbers (n,) all differ and fill half of their range, as numbers of rows.
+
+    Few numbers may do so by chance.
+    """
+    if not is_integer_dtype(values) or len(values) < MANY_ROWS or not values.is_unique:
+        return False
+    reach = int(values.max()) - int(values.min())
+    return not values.hasnans and reach <= 2 * len(values)
+
+
 def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
     """Return the code of each value (n,), -1 if it is missing, and the texts of the codes.
 
     A text has no blanks around it. What differs in blanks alone has two codes with one text.
     """
     codes, distinct = pd.factorize(values)
-    return codes, pd.Index([str(value).strip() for value in distinct], dtype=object)
+    return codes, pd.Index([name_of(value).strip() for value in distinct], dtype=object)
 
 
 def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
@@ -236,10 +262,11 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     if kind in WITHOUT_NUMBERS:
         return np.empty((len(values), 0))
     if is_numeric_dtype(values) and kind != "date":
-        return values.to_numpy(np.float64, na_value=np.nan)[:, None]
+        numbers = values.to_numpy(np.float64, na_value=np.nan)[:, None]
+        return numbers if kind == "number" else np.where(numbers**2 == numbers, numbers, np.nan)
     codes, words = distinct_words(values)
     if kind == "date":
-        days = pd.to_datetime(pd.Series(words), errors="coerce", format="ISO8601", utc=True)
+        days = _days(words)
         number = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
         parts: list[pd.Series] = [number, days.dt.month, days.dt.day_of_week]
     elif kind == "boolean":
@@ -248,6 +275,12 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
         parts = [pd.Series(_parsed(words))]
     known = np.stack([part.to_numpy(np.float64, na_value=np.nan) for part in parts], axis=1)
     return np.concatenate([known, np.full((1, known.shape[1]), np.nan)])[codes]
+
+
+def _days(words: pd.Index[str]) -> pd.Series:
+    """Return texts as points in time, (n,); NaT where one is none."""
+    iso = pd.Series(words, dtype=object).str.replace(DOTTED, r"\3-\2-\1", regex=True)
+    return pd.to_datetime(iso, errors="coerce", format="ISO8601", utc=True)
 
 
 def _parsed(words: pd.Index[str]) -> Floats:
@@ -343,22 +376,44 @@ def feature_mistakes(column: pd.Series) -> list[str]:
     mistakes = []
     if column.isna().all():
         mistakes.append(f"column '{column.name}' has no value at all; leave it out")
+    if column.dtype.kind in OTHERS:
+        return [*mistakes, _another_type(column, str(column.dtype))]
     if is_numeric_dtype(column):
-        # Inputs are float32, so larger values would become infinite.
-        largest = np.finfo(np.float32).max
-        values = column.to_numpy(np.float64, na_value=np.nan)
-        if infinite := int((np.abs(values) > largest).sum()):
-            mistakes.append(
-                f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
-                f"{largest:.1e}; replace or drop them"
-            )
-    elif column.nunique() > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
+        return mistakes + infinite_mistakes(column)
+    try:
+        distinct = column.nunique()
+    except TypeError:  # such as lists, which cannot be compared
+        return [*mistakes, _another_type(column, type(column.dropna().iloc[0]).__name__)]
+    if distinct > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
         mistakes.append(
-            f"text column '{column.name}' has {column.nunique():,} distinct values with more than "
+            f"text column '{column.name}' has {distinct:,} distinct values with more than "
             f"{LONG_TEXT} characters each, so it seems to hold texts, not categories; name it as "
             "the column of texts with `text`, or leave it out"
         )
     return mistakes
+
+
+def _another_type(column: pd.Series, kind: str) -> str:
+    return (
+        f"column '{column.name}' is of type {kind}; expected numbers, booleans, text or dates: "
+        "convert it or leave it out"
+    )
+
+
+def infinite_mistakes(column: pd.Series) -> list[str]:
+    """Return numbers of ``column`` (n,) that are too large, as mistakes."""
+    if not is_numeric_dtype(column):
+        return []
+    # Inputs are float32, so larger values would become infinite.
+    largest = np.finfo(np.float32).max
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    infinite = int((np.abs(values) > largest).sum())
+    if not infinite:
+        return []
+    return [
+        f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
+        f"{largest:.1e}; replace or drop them"
+    ]
 
 
 def _mean_length(values: pd.Series) -> float:

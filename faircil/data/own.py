@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
@@ -81,6 +81,8 @@ class OwnData:
         are an error.
     unknown_group : bool
         Whether rows without a sensitive attribute are kept, as people of an unknown group.
+    ignore : tuple of str
+        Columns that are left out.
     """
 
     path: str
@@ -95,6 +97,7 @@ class OwnData:
     drop_missing: bool = False
     unknown_group: bool = False
     images: str | None = None
+    ignore: tuple[str, ...] = ()
 
     @classmethod
     def of_folder(cls, path: str) -> OwnData:
@@ -125,8 +128,8 @@ class OwnData:
         return tuple(str(folder / name.strip()) for name in names)
 
     def without_role(self, table: pd.DataFrame) -> list[str]:
-        """Return the columns that are neither class, attribute, test indicator, text nor image."""
-        taken = {self.label, self.test_column, self.text, self.images}
+        """Return the columns that are neither class, attribute, test, text, image nor ignored."""
+        taken = {self.label, self.test_column, self.text, self.images, *self.ignore}
         taken |= set() if self.use_sensitive else set(self.sensitive)
         return [name for name in table.columns if name not in taken]
 
@@ -134,11 +137,11 @@ class OwnData:
 def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     """Return mistakes: roles, tasks and shares that do not match the table."""
     others = [name for name in (spec.test_column, spec.text, spec.images) if name is not None]
-    given = [spec.label, *spec.sensitive, *others]
+    given = [spec.label, *spec.sensitive, *others, *spec.ignore]
     mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
     mistakes += [
-        f"column '{name}' is given {times} times; label, sensitive, test, text and image column "
-        "must differ"
+        f"column '{name}' is given {times} times; label, sensitive, test, text, image and ignored "
+        "columns must differ"
         for name, times in Counter(given).items()
         if times > 1
     ]
@@ -175,7 +178,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False)
         mistakes += text_mistakes(column, spec.items_kind)
         if not mistakes and spec.text is not None and not new_rows:
             mistakes += same_text_mistakes(column)
-    else:
+    elif not new_rows:  # what a model needs of new ones, its encoder checks
         features = spec.without_role(table)
         for name in features:
             mistakes += feature_mistakes(table[name])
@@ -294,7 +297,7 @@ class OwnTable:
         return test
 
 
-def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
+def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = ()) -> OwnTable:
     """Read and check a user's table.
 
     Parameters
@@ -303,6 +306,8 @@ def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     new_rows : bool
         Whether they are for a model that has learned others: then a single class, a class with a
         single row, and a single attribute value will do.
+    texts : collection of str
+        Columns that are text, see :func:`faircil.data.tables.read_table`.
 
     Raises
     ------
@@ -311,7 +316,7 @@ def read_own(spec: OwnData, *, new_rows: bool = False) -> OwnTable:
     DataError
         The file or its values are invalid.
     """
-    table = read_table(Path(spec.path))
+    table = read_table(Path(spec.path), texts=texts)
     notes: list[str] = list(table.attrs.get(NOTES, ()))
     raise_all(usage_mistakes(spec, table))
     labels = code_values(table[spec.label])

@@ -7,10 +7,11 @@ of ``MISSING`` are missing values. A folder of images is a table of their paths.
 from __future__ import annotations
 
 import gzip
+import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,7 @@ SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+COMMA_NUMBER = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"  # 3,5 and 1.234,5 and 7
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -108,7 +110,9 @@ def _package(name: str) -> Any:
         ) from None
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, texts: Collection[str] = ()
+) -> pd.DataFrame:
     """Read ``path`` by its extension (see ``READERS``).
 
     Parameters
@@ -116,6 +120,9 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     path : Path
     columns : sequence of str, optional
         Columns to keep; others are not read if that can be avoided.
+    texts : collection of str
+        Columns that are text, whatever they look like: in a file of text, ``01`` and ``true`` are
+        read as a number and a boolean else.
 
     Returns
     -------
@@ -137,7 +144,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         raise DataError(f"there is no file {path}; check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; expected columns with names")
-    table = reader(path, columns)
+    table = reader(path, columns, texts)
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
@@ -212,9 +219,10 @@ def read_folder(folder: Path) -> pd.DataFrame:
         none; and ``subfolder``, the second one, if there is any. Sorted by path.
     """
     try:
-        below = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+        below = sorted(path.relative_to(folder) for path in _files_below(folder))
     except OSError as error:
-        raise DataError(f"{folder} cannot be read: {error.strerror or error}") from None
+        place = error.filename or folder
+        raise DataError(f"{place} cannot be read: {error.strerror or error}") from None
     found = [path for path in below if not any(part.startswith(".") for part in path.parts)]
     images = [path for path in found if path.suffix.lower() in IMAGES]
     if not images:
@@ -234,6 +242,22 @@ def read_folder(folder: Path) -> pd.DataFrame:
     return table
 
 
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield all files in a folder and in folders in it, links followed, but none to its parents.
+
+    A link to nowhere is a file as well: what cannot be read is named with all others.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        here = Path(place)
+        above = {here.resolve(), *here.resolve().parents}
+        folders[:] = [name for name in folders if (here / name).resolve() not in above]
+        yield from (here / name for name in names)
+
+
 def _separator(path: Path, usual: str) -> str:
     """Return what separates the names in the first line: the usual, unless another alone does."""
     opened = gzip.open if path.name.endswith(".gz") else open
@@ -243,10 +267,17 @@ def _separator(path: Path, usual: str) -> str:
     return usual if counts[usual] else max(counts, key=lambda mark: counts[mark])
 
 
-def _has_decimal_commas(table: pd.DataFrame) -> bool:
-    """Tell whether a column of text is numbers such as 3,5."""
-    texts = (column.dropna() for _, column in table.items() if not is_numeric_dtype(column))
-    return any(len(text) and text.str.fullmatch(r"-?\d+,\d+").all() for text in texts)
+def _with_commas(table: pd.DataFrame, texts: Collection[str]) -> dict[str, pd.Series]:
+    """Return the columns of numbers such as 3,5 and 1.234,5, as numbers; ``texts`` stay texts."""
+    found = {}
+    for name, column in table.items():
+        known = column.dropna()
+        if is_numeric_dtype(column) or name in texts or not len(known):
+            continue
+        if known.astype(str).str.fullmatch(COMMA_NUMBER).all():
+            plain = known.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+            found[str(name)] = pd.to_numeric(plain).reindex(column.index)
+    return found
 
 
 def _is_row_number(column: pd.Series) -> bool:
@@ -256,7 +287,9 @@ def _is_row_number(column: pd.Series) -> bool:
     return bool((column.diff().iloc[1:] == 1).all())
 
 
-def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.DataFrame:
+def _read_text(
+    path: Path, columns: Sequence[str] | None, texts: Collection[str], separator: str
+) -> pd.DataFrame:
     options: dict[str, Any] = {
         "encoding": "utf-8-sig",
         "skipinitialspace": True,
@@ -278,10 +311,10 @@ def _read_text(path: Path, columns: Sequence[str] | None, separator: str) -> pd.
         )
         told = ["row number" if numbered else names[0], *names[1:]]
         raise_all(_name_mistakes(path, told, columns), DataError)
-        options["usecols"] = columns
+        options |= {"usecols": columns, "dtype": {name: str for name in texts if name in names}}
         table: pd.DataFrame = pd.read_csv(path, **options)
-        if mark == ";" and _has_decimal_commas(table):
-            table = pd.read_csv(path, **options, decimal=",")
+        if mark == ";" and (written := _with_commas(table, texts)):
+            table = table.assign(**written)
             notes.append("numbers are written with decimal commas")
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path} has only blank lines; expected a header row and rows") from error
@@ -319,12 +352,16 @@ def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
     return mistakes
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_parquet(
+    path: Path, columns: Sequence[str] | None, texts: Collection[str]
+) -> pd.DataFrame:
+    del texts  # columns have types
     table = read_columns(path, columns, lambda names: _name_mistakes(path, names, columns))
     return pd.DataFrame({name: _without_missing_words(table[name]) for name in table}, copy=False)
 
 
-def _read_npz(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_npz(path: Path, columns: Sequence[str] | None, texts: Collection[str]) -> pd.DataFrame:
+    del texts  # arrays have types
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
@@ -375,14 +412,19 @@ def _without_missing_words(column: pd.Series) -> pd.Series:
     return column.mask(missing) if missing.any() else column  # a copy only if needed
 
 
-def _name_mistakes(
-    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
-) -> list[str]:
-    mistakes = [
-        f"{path} has {times} columns named '{name}'; give each its own name"
+def same_names(names: Sequence[str]) -> list[str]:
+    """Return the names that several columns of a table have, as mistakes."""
+    return [
+        f"{times} columns named '{name}'; give each its own name"
         for name, times in Counter(names).items()
         if name and times > 1
     ]
+
+
+def _name_mistakes(
+    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
+) -> list[str]:
+    mistakes = [f"{path} has {mistake}" for mistake in same_names(names)]
     # A column without a name is usually a saved row index, which can leak the class.
     nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
     if nameless:
@@ -394,7 +436,8 @@ def _name_mistakes(
     ]
 
 
-READERS: dict[str, Callable[[Path, Sequence[str] | None], pd.DataFrame]] = {
+Reader = Callable[[Path, Sequence[str] | None, Collection[str]], pd.DataFrame]
+READERS: dict[str, Reader] = {
     ".csv": partial(_read_text, separator=","),
     ".csv.gz": partial(_read_text, separator=","),
     ".tsv": partial(_read_text, separator="\t"),

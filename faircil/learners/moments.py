@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -32,8 +32,9 @@ from faircil.moments.classifiers import discriminants, fit_temperature, lda, nea
 from faircil.moments.criterion import Blocks, Criterion, grouped, groups_of, shares_of
 from faircil.moments.evening import (
     MOST,
-    TOLERANCE,
     Evening,
+    best_penalty,
+    better_penalty,
     even_out,
     evened_further,
     proven_bound,
@@ -42,12 +43,12 @@ from faircil.moments.features import (
     Activations,
     FeatureMap,
     FeatureNet,
-    Patches,
     RandomRelu,
     Raw,
     Trained,
 )
 from faircil.moments.group_moments import GroupMoments, Key, penalties_for
+from faircil.moments.patches import Patches
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
 from faircil.nets import last_linear
@@ -57,7 +58,6 @@ from faircil.weighting.measures import MEASURES, disparity_matrix
 BY_MEANS = ("nearest-mean", "lda")
 WIDEST, NARROWEST = 2000, 200
 FILTERS = 64
-CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
 ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
 MANY_COPIES = 0.1  # share of rows that equal others
@@ -336,42 +336,20 @@ class Moments(Learner):
     def _evened(
         self, problem: RidgeProblem, criterion: Criterion, start: Floats, most: int
     ) -> Evening:
-        """Choose the weights and, with enough new rows, the penalty.
-
-        With the weights that suit a penalty, its neighbours are tried. If one comes close, the
-        weights are chosen for it, too, and it is taken if the objective is then smaller.
-        """
-        moments = problem.moments
-
-        def values(ridges: Sequence[float], weights: Floats) -> list[float]:
-            def value(ridge: float) -> float:
-                return criterion.value(problem.with_ridge(ridge).solve(weights, slopes=False))
-
-            return map_tasks(value, ridges, threads=moments.device.type == "cpu")
-
-        given, rows = self.settings.ridge, sum(moments.count)
-        penalties = penalties_for(moments)
+        """Choose the weights and, with enough new rows, the penalty."""
+        given, rows = self.settings.ridge, sum(problem.moments.count)
+        penalties = penalties_for(problem.moments)
         if given != "auto":
             self.ridge = given
         elif not self.rows_at_choice:
-            self.ridge = penalties[int(np.argmin(values(penalties, start)))]
+            _, self.ridge = best_penalty(problem, criterion, start, penalties)
         evening = even_out(
             problem.with_ridge(self.ridge), criterion, start if self.relative else None, most=most
         )
-        if given != "auto" or rows < MUCH_MORE * self.rows_at_choice:
-            return evening
-        self.rows_at_choice = rows
-        while True:
-            place = penalties.index(self.ridge)
-            near = [*penalties[max(place - 1, 0) : place], *penalties[place + 1 : place + 2]]
-            found = values(near, evening.after.weights)
-            if min(found) >= CLOSE * evening.value:
-                return evening
-            ridge = near[int(np.argmin(found))]
-            other = even_out(problem.with_ridge(ridge), criterion, evening.after.weights)
-            if other.value >= (1 - TOLERANCE) * evening.value:
-                return evening
-            self.ridge, evening = ridge, other
+        if given == "auto" and rows >= MUCH_MORE * self.rows_at_choice:
+            self.rows_at_choice = rows
+            self.ridge, evening = better_penalty(evening, self.ridge, penalties)
+        return evening
 
     def _notes(self, train: Samples) -> tuple[str, ...]:
         """Say if moments are compressed, rows are copies, or inputs on another scale."""
@@ -392,9 +370,7 @@ class Moments(Learner):
                 "while its copy is there, so left-out losses of groups with many copies are too "
                 "small; remove copies from the data if they are no rows of their own"
             )
-        if isinstance(self.net.features, Patches | Activations):
-            return tuple(notes)
-        far = self.net.features.standardise.far(train.x.flatten(1))
+        far = self.net.features.far(train.x)
         if far > ANOTHER_SCALE:
             notes.append(
                 f"{far:.0%} of the input values are further from those of the first task than "

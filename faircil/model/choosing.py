@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 
 from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
-from faircil.errors import UsageError, collecting, raise_all
+from faircil.errors import UsageError, collecting, raise_all, shortened
+from faircil.learners import LEARNERS
 from faircil.media import MediaOptions
 from faircil.metrics import METRICS
 from faircil.model.model import Floats32, Measured, Model, now
@@ -22,7 +22,8 @@ from faircil.tuning import auto
 from faircil.tuning.request import SEED
 
 FEWEST = 500  # rows: with fewer, held-out rows tell methods apart by chance alone
-MOST = 10_000  # rows to choose by, drawn from each group alike: a choice needs no more
+MOST = 6_000  # rows to choose by, drawn from each group alike: a choice needs no more
+WHOLE = 20  # rows up to which a group is not drawn from, but taken whole
 
 
 @dataclass(frozen=True)
@@ -136,24 +137,37 @@ def choose_config(
     wish.check(own)
     if wish.method != auto.AUTO:
         return Settled(wish.config(own))
-    few = len(x) < FEWEST or len(set(labels)) < 2
-    if few or (values is not None and None in values):  # replay cannot learn unknown groups
-        why = "there are too few rows to tell methods apart" if few else "groups are unknown"
+    told = auto.partly_used(wish.overrides, medium=medium_of(None, own))
+    stream, why = None, None
+    if values is not None and None in values:  # replay cannot learn unknown groups
+        why = "groups are unknown"
+    elif values is not None and len(set(values)) < 2:
+        why = "there is a single attribute value so far"
+    elif len(x) >= FEWEST:
+        stream, left_out = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
+        told += left_out
+    if stream is None:
+        why = why or "there are too few rows to tell methods apart"
         note = f"method {auto.MOMENTS.name}, since {why}"
-        return Settled(wish.config(own, auto.MOMENTS), [note])
+        return Settled(wish.config(own, auto.MOMENTS), [note, *told])
 
     def make(candidate: auto.Candidate, part: Part) -> RunConfig:
         del part  # rows are held out of the stream itself
         return wish.config(own, candidate)
 
-    stream = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
     stream = replace(stream, image=image)
-    choice = auto.choose_in_memory(make, stream, device, trying)
+    choice = auto.choose_in_memory(make, stream, device, trying, every_row=len(x) <= MOST)
     best = choice.best
     means, _ = over_seeds(best.runs)
     on = f"rows held out to choose the method, {best.candidate.name}, task by task"
     found = Measured(now(), on, choice.rows, 0, {name: means[name] for name in METRICS})
-    return Settled(choice.config, [f"method {choice.chosen.name}: {choice.reason}"], [found])
+    notes = [f"method {choice.chosen.name}: {choice.reason}", *told]
+    if LEARNERS[choice.config.method].replays:
+        notes.append(
+            "this method keeps rows of people in the model and cannot forget one exactly; method "
+            f"{auto.MOMENTS.name} keeps none, and can"
+        )
+    return Settled(choice.config, notes, [found])
 
 
 def _stream(
@@ -161,24 +175,37 @@ def _stream(
     x: Floats32,
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
-) -> TaskStream:
-    """Return rows as a stream of two classes a task; test rows are those of training."""
+) -> tuple[TaskStream | None, list[str]]:
+    """Return rows as a stream of two classes a task, and notes on it.
+
+    Test rows are those of training. Classes of which no row can be held out are left out; with
+    fewer than two others, there is no stream.
+    """
     names = Model(config).with_names(labels, values)
     samples = names.samples_of(x, labels, values)
+    _, group = unique_rows(samples.keys())
+    size = torch.bincount(group)[group]
     if len(samples) > MOST:
-        _, group = unique_rows(samples.keys())
-        drawn = draw_test(group.numpy(), MOST / len(samples), SEED)
-        samples = samples.take(torch.from_numpy(drawn))
-    y = samples.y.numpy()
+        drawn = torch.from_numpy(draw_test(group.numpy(), MOST / len(samples), SEED))
+        rows = drawn | (size <= WHOLE)
+        samples, size = samples.take(rows), size[rows]
+    # Of a group with a single row none is held out, see `draw_test`.
+    told_apart = torch.unique(samples.y[size > 1]).tolist()
+    alone = [name for place, name in enumerate(names.names) if place not in told_apart]
+    if len(told_apart) < 2:
+        return None, []
     tasks = []
-    for classes in classes_in_tasks(len(names.labels), 2):
-        rows = torch.from_numpy(np.flatnonzero(np.isin(y, classes)))
-        part = samples.take(rows)
+    for classes in classes_in_tasks(len(told_apart), 2, told_apart):
+        part = samples.take(torch.isin(samples.y, torch.tensor(classes)))
         tasks.append(Task(classes, part, part))
-    return TaskStream(
+    stream = TaskStream(
         name="data",
         tasks=tuple(tasks),
         class_names=names.names,
         attribute=" × ".join(config.own.sensitive) if config.own and config.own.sensitive else None,
         attribute_values=tuple(names.values),
     )
+    if not alone:
+        return stream, []
+    told = "classes with too few rows to hold one out, without a part in this choice"
+    return stream, [f"{told}: {shortened(alone)}"]

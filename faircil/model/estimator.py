@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,12 +17,17 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from faircil.compute import choose_device
+from faircil.data.encode import attribute_mistakes, code_values, cross, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
-from faircil.errors import DataError, FaircilError, raise_all
+from faircil.data.tables import same_names
+from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
+from faircil.model.tables import left_out_notes
+from faircil.runs.config import RunConfig, has_attribute, resolve
 
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
 
@@ -35,6 +42,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         ``faircil run`` does; or a learner by name, such as ``moments``, ``er`` or ``fsw``.
     measure : str, optional
         Fairness measure; by default ``eo`` with sensitive features, else ``eer``.
+    favoured : sequence, optional
+        Classes whose outcome people want, for the measure ``eopp`` alone.
     lam : float, optional
         Weight of the mean loss against the disparity; by default that of the method.
     settings : mapping, optional
@@ -63,6 +72,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         method: str = "auto",
         *,
         measure: str | None = None,
+        favoured: Sequence[Hashable] | None = None,
         lam: float | None = None,
         settings: Mapping[str, Any] | None = None,
         weighting: str | None = None,
@@ -71,6 +81,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     ) -> None:
         self.method = method
         self.measure = measure
+        self.favoured = favoured
         self.lam = lam
         self.settings = settings
         self.weighting = weighting
@@ -119,7 +130,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most likely class of each row, (n,)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         with _as_value_error():
             numbers = self.model_.predict(self._inputs(X))
         labels = np.array(self.model_.labels)
@@ -127,7 +138,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def predict_proba(self, X: Any) -> Floats64:  # noqa: N803
         """Return the probability of each class of ``classes_``, (n, classes)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         with _as_value_error():
             found = self.model_.probabilities(self._inputs(X))
         order = [self.model_.labels.index(label) for label in self.classes_.tolist()]
@@ -138,40 +149,45 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
         Only method ``moments`` can do that. Rows must be given as they were learned.
         """
-        check_is_fitted(self)
-        labels = _labels(y)
-        values = _values(sensitive_features, len(labels))
+        check_is_fitted(self, "model_")
+        labels = _labels(y, self.classes_.tolist())
         with _as_value_error():
+            values = self._values(sensitive_features, len(labels), first=False)
             self.model_.forget(self._inputs(X), labels, values)
         return self
 
     def save(self, path: str | Path) -> None:
         """Write what was learned to a folder, without pickle; :meth:`load` reads it."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         save_model(self.model_, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> Self:
         """Read what :meth:`save` or ``faircil fit`` wrote."""
-        model = load_model(Path(path), device)
+        model = load_model(Path(path), choose_device(device))
+        config = model.config
         found = cls(
-            model.config.method,
-            measure=model.config.measure,
-            weighting=model.config.weighting,
+            config.method,
+            measure=config.measure,
+            favoured=config.favoured or None,
+            settings=_changed_settings(config),
+            weighting=config.weighting,
             device=device,
         )
         found._take(model)
         return found
 
     def _learn(self, X: Any, y: Any, sensitive: Any, *, first: bool) -> Self:  # noqa: N803
-        labels = _labels(y)
-        values = _values(sensitive, len(labels))
+        known = self.classes_.tolist() if not first else []
+        labels = _labels(y, known)
         with _as_value_error():
-            x = self._fitted_inputs(X, y) if first else self._inputs(X)
+            values = self._values(sensitive, len(labels), first=first)
+            device = str(choose_device(self.device))
+            x = self._fitted_inputs(X) if first else self._inputs(X)
             if len(x) != len(labels):
                 raise DataError(f"X has {len(x)} rows and y has {len(labels)}; give as many")
-            model = self._begun(x, labels, values, sensitive) if first else self.model_
-            model.learn(x, labels, values, device=self.device)
+            model = self._begun(x, labels, values, sensitive, device) if first else self.model_
+            model.learn(x, labels, values, device=device)
         self._take(model)
         return self
 
@@ -189,14 +205,17 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         labels: list[Hashable],
         values: list[str | None] | None,
         sensitive: Any,
+        device: str,
     ) -> Model:
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
-        own = OwnData(path="", label="class", sensitive=attribute_names(sensitive))
+        names = () if sensitive is None else tuple(map(str, attribute_table(sensitive)))
+        own = OwnData(path="", label="class", sensitive=names)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
         given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
-        wish = Wish(self.method, self.weighting, self.measure, overrides=given)
-        chosen = choose_config(wish, own, x, labels, values, self.device)
+        favoured = tuple(map(name_of, self.favoured or ()))
+        wish = Wish(self.method, self.weighting, self.measure, favoured, given)
+        chosen = choose_config(wish, own, x, labels, values, device)
         return Model(
             chosen.config,
             seed,
@@ -205,9 +224,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             notes=[*chosen.notes, *self.encoder_.notes],
         )
 
-    def _fitted_inputs(self, X: Any, y: Any) -> Floats32:  # noqa: N803
+    def _fitted_inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""
-        check_classification_targets(y)
         table = _as_table(X)
         if table is None:
             table = _numbered(self._numbers(X, reset=True))
@@ -228,40 +246,87 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
-        encoder.check(table)
+        for note in (*encoder.check(table), *left_out_notes(self.model_, table)):
+            warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
+
+    def _values(self, sensitive: Any, rows: int, *, first: bool) -> list[str | None] | None:
+        """Return attribute values as texts, several combined, None where one is missing."""
+        if sensitive is None:
+            return None
+        table = attribute_table(sensitive)
+        if len(table) != rows:
+            raise DataError(
+                f"sensitive_features has {len(table)} rows and y has {rows}; give as many"
+            )
+        own = None if first else self.model_.config.own
+        if own is not None and own.sensitive:
+            table = _as_fitted(table, own.sensitive)
+        mistakes = [
+            mistake
+            for name in table
+            for mistake in attribute_mistakes(table[name], may_miss=True, new_rows=True)
+        ]
+        raise_all(mistakes, DataError)
+        return reduce(cross, [code_values(table[name]) for name in table]).values
 
     def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
         found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)
         return found
 
 
-def attribute_names(sensitive: Any) -> tuple[str, ...]:
-    """Return the names of sensitive attributes; columns without a name are numbered."""
-    if sensitive is None:
-        return ()
-    table = _as_table(sensitive)
+def attribute_table(sensitive: Any) -> pd.DataFrame:
+    """Return sensitive attributes as columns; those without a name are numbered."""
+    table = _as_table(sensitive, "sensitive_features")
     if table is not None:
-        return tuple(table.columns)
+        return table
+    # A list stays one: as an array, its gaps would be texts.
+    foreign = not isinstance(sensitive, pd.Series) and hasattr(sensitive, "to_numpy")
+    try:
+        table = pd.DataFrame(sensitive.to_numpy() if foreign else sensitive)
+        for name in table:
+            pd.factorize(table[name])
+    except (ValueError, TypeError):
+        raise DataError(
+            f"sensitive_features is a {type(sensitive).__name__} of another form; expected a "
+            "value, or several, for each row: shape (n,) or (n, attributes)"
+        ) from None
+    if isinstance(sensitive, Mapping):
+        return table
     name = getattr(sensitive, "name", None)
-    width = 1 if np.ndim(sensitive) == 1 else np.shape(sensitive)[1]
-    if name and width == 1:
-        return (str(name),)
-    return tuple(UNNAMED.format(number) for number in range(width))
+    names = [UNNAMED.format(number) for number in range(table.shape[1])]
+    return table.set_axis([str(name)] if name and len(names) == 1 else names, axis=1)
 
 
-def _as_table(values: Any) -> pd.DataFrame | None:
+def _as_fitted(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return attributes in the order of those that a model was fitted with; refuse others."""
+    unnamed = [UNNAMED.format(number) for number in range(len(names))]
+    if set(table) == set(names):
+        return table[list(names)]
+    if table.shape[1] == len(names) and unnamed in ([*table], [*names]):
+        return table
+    raise DataError(
+        f"sensitive_features has {', '.join(map(str, table))}, and the model was fitted with "
+        f"{', '.join(names)}; give the same"
+    )
+
+
+def _as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
     """Return a data frame of pandas with texts as names; None if it is none of any library.
 
     Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
     further package.
     """
+    columns: Any = getattr(values, "columns", None)
+    if not isinstance(values, pd.DataFrame):
+        columns = getattr(values, "column_names", None) or columns  # of Arrow, or polars
+        if columns is None or not hasattr(values, "__arrow_c_stream__"):
+            return None
+    names = [str(name) for name in columns]
+    raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
     if isinstance(values, pd.DataFrame):
-        return values.set_axis([str(name) for name in values.columns], axis=1)
-    names = getattr(values, "column_names", None) or getattr(values, "columns", None)
-    if names is None or not hasattr(values, "__arrow_c_stream__"):
-        return None
-    return pd.DataFrame({str(name): values[name].to_numpy() for name in names})
+        return values.set_axis(names, axis=1)
+    return pd.DataFrame({name: values[name].to_numpy() for name in names})
 
 
 def _numbered(x: Floats32) -> pd.DataFrame:
@@ -269,31 +334,30 @@ def _numbered(x: Floats32) -> pd.DataFrame:
     return pd.DataFrame(x, columns=[f"x{number}" for number in range(x.shape[1])], copy=False)
 
 
-def _labels(y: Any) -> list[Hashable]:
-    """Return classes as Python's own values."""
+def _labels(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
+    """Return classes as Python's own values: texts, or numbers; those of the model are known."""
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f":
         assert_all_finite(column, input_name="y")
-    found: list[Hashable] = column.tolist()
-    return found
-
-
-def _values(sensitive: Any, rows: int) -> list[str | None] | None:
-    """Return attribute values as texts, several combined, None where one is missing."""
-    if sensitive is None:
-        return None
-    table = _as_table(sensitive)
-    if table is None:
-        # A list stays one: as an array, its gaps would be texts.
-        foreign = not isinstance(sensitive, pd.Series) and hasattr(sensitive, "to_numpy")
-        table = pd.DataFrame(sensitive.to_numpy() if foreign else sensitive)
-    if len(table) != rows:
-        raise ValueError(f"sensitive_features has {len(table)} rows and y has {rows}; give as many")
-    columns = [table[name].astype(object).tolist() for name in table]
-    return [
-        None if any(pd.isna(value) for value in row) else " × ".join(map(str, row))
-        for row in zip(*columns, strict=True)
+    found: list[Hashable] = [
+        value.item() if isinstance(value, np.generic) else value for value in column.tolist()
     ]
+    missing = [str(row + 1) for row in np.flatnonzero(pd.isna(column))]
+    if missing:
+        raise ValueError(
+            f"y has {len(missing)} missing value(s), in row {shortened(missing)} (counted from 1); "
+            "leave these rows out"
+        )
+    kinds: dict[bool, Hashable] = {}
+    for label in (*dict.fromkeys(found), *known):
+        if column.dtype.kind in "mM" or not isinstance(label, str | bool | int | float):
+            raise ValueError(f"class {column[0]!r} is no text and no number; write y as texts")
+        kinds.setdefault(isinstance(label, str), label)
+    if len(kinds) > 1:
+        some = " and ".join(map(repr, kinds.values()))
+        raise ValueError(f"classes are texts and numbers, such as {some}; make all of them texts")
+    check_classification_targets(y)
+    return found
 
 
 def _written(value: Any) -> str:
@@ -302,6 +366,21 @@ def _written(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(map(str, value))
     return str(value)
+
+
+def _changed_settings(config: RunConfig) -> dict[str, Any] | None:
+    """Return the settings of a model that are not those of its method by default."""
+    names = (UNNAMED.format(0),) if has_attribute(config.dataset, config.own) else ()
+    usual = resolve(
+        own=OwnData(path="", label="class", sensitive=names),
+        method=config.method,
+        weighting=config.weighting,
+        measure=config.measure,
+        favoured=config.favoured,
+    )
+    plain = usual.model_dump()["settings"]
+    found = config.model_dump()["settings"]
+    return {name: found[name] for name in plain if found[name] != plain[name]} or None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from faircil.compute import exact_convolutions
+from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
 from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
@@ -27,7 +28,7 @@ from faircil.learners.base import PassRecord
 from faircil.learners.moments import Moments
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.results.record import EpochRecord, GroupResult, Names, group_results
-from faircil.runs.config import RunConfig
+from faircil.runs.config import RunConfig, has_attribute
 from faircil.runs.experiment import learn_task
 from faircil.runs.state import DataShape, RunState, measure_of, new_state
 from faircil.samples import Samples, group_counts, refuse_unknown
@@ -143,12 +144,17 @@ class Model:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the classes by number."""
-        return tuple(map(str, self.labels))
+        return tuple(map(name_of, self.labels))
 
     @property
     def learner(self) -> Any:
         """The learner; an error before the first lesson."""
         return self._learned().learner
+
+    @property
+    def has_attribute(self) -> bool:
+        """Whether rows have a sensitive attribute."""
+        return has_attribute(self.config.dataset, self.config.own)
 
     @property
     def seen(self) -> list[GroupRows]:
@@ -185,7 +191,7 @@ class Model:
         labels : sequence, length n
             Classes.
         values : sequence of str or None, length n, optional
-            Attribute values, None where they are unknown; no attribute by default.
+            Attribute values, None where they are unknown; all are by default.
         device : torch.device or str
             Where the learner is; a model stays where it began.
         listener : callable
@@ -349,7 +355,14 @@ class Model:
         number = {label: place for place, label in enumerate(self.labels)}
         y = torch.tensor([number[label] for label in labels], dtype=torch.int64)
         z = None
+        if values is None and self.has_attribute:
+            values = [None] * len(y)
         if values is not None:
+            if not self.has_attribute:
+                raise UsageError(
+                    "the model was begun without a sensitive attribute, so it compares no values "
+                    "of one; leave them out, or begin a new model with them"
+                )
             code = {value: place for place, value in enumerate(self.values)}
             z = torch.tensor([-1 if v is None else code.get(v, -1) for v in values])
         inputs = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))

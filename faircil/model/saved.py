@@ -1,6 +1,8 @@
 """Models as folders: a text that people can read, and tensors; no pickle.
 
 The text has the hash of the tensors, and its own: what was altered after it was written is refused.
+The hash is also in the name of the tensors. So a new text beside new tensors takes the place of the
+old one in one step, and whatever happens on the way, the folder has a whole model.
 Hashes are no signatures. A file that somebody made on purpose can hold other numbers, but reading
 it makes objects of faircil alone, and what does not fit together is refused all the same.
 """
@@ -9,10 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -38,9 +39,10 @@ from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 2
-CONTENT, TENSORS = "model.json", "tensors.safetensors"
-FILES = (CONTENT, TENSORS)
+FORMAT = 3
+CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
+DIGITS = 12  # of the hash of the tensors, in their name
+LOCK = ".lock"  # file that a process holds while it changes the model
 SUM = "sha256"  # key of the hash of all the rest of the text
 AGAIN = "use a copy of the model, or make it again"
 
@@ -68,19 +70,60 @@ def _packed(model: Model) -> Packed:
 
 
 def _write(packed: Packed, folder: Path) -> None:
-    new = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    with _written(folder, new):
-        new.mkdir(parents=True, mode=0o700)
-        save_file(packed.tensors, new / TENSORS)
-        content = packed.document | {"tensors_sha256": file_digest(new / TENSORS)}
-        write_json(new / CONTENT, content | {SUM: digest_of(content)})
-        for name in FILES:
-            (new / name).chmod(0o600)
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+    with changing(folder):
+        before = set(folder.glob(TENSORS))
+        text, partial_tensors = folder / f".{CONTENT}.partial", folder / ".tensors.partial"
+        try:
+            with _written(folder):
+                for path in (partial_tensors, text):
+                    path.touch(mode=0o600)
+                save_file(packed.tensors, partial_tensors)
+                digest = file_digest(partial_tensors)
+                content = packed.document | {"tensors_sha256": digest}
+                write_json(text, content | {SUM: digest_of(content)})
+                tensors = folder / _name_of_tensors(digest)
+                partial_tensors.replace(tensors)
+                text.replace(folder / CONTENT)  # here the model is the new one
+        finally:
+            for path in (partial_tensors, text):
+                path.unlink(missing_ok=True)
+        for path in before - {tensors}:
+            path.unlink(missing_ok=True)
+
+
+def _name_of_tensors(digest: object) -> str:
+    return TENSORS.replace("*", str(digest)[:DIGITS])
+
+
+@contextmanager
+def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Keep other processes from changing a model meanwhile; wait for one that does.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the model; made if it is not there.
+    waiting : callable
+        Called if another process has to be waited for.
+    """
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    with _written(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = FileLock(folder.resolve() / LOCK, is_singleton=True, mode=0o600)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting()
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+        if new and not (folder / CONTENT).exists():  # it came to nothing
+            with suppress(OSError):
+                (folder / LOCK).unlink(missing_ok=True)
+                for path in new:
+                    path.rmdir()
 
 
 def digest_of(content: dict[str, Any]) -> str:
@@ -90,7 +133,7 @@ def digest_of(content: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _written(folder: Path, new: Path) -> Iterator[None]:
+def _written(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -98,8 +141,6 @@ def _written(folder: Path, new: Path) -> Iterator[None]:
             f"cannot write the model {folder}: {getattr(error, 'strerror', None) or error}; free "
             "space, or choose another folder"
         ) from None
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def check_place(folder: Path) -> None:
@@ -108,10 +149,23 @@ def check_place(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder for the model")
-    others = sorted(path.name for path in folder.iterdir() if path.name not in FILES)
+    own = {folder / CONTENT, *folder.glob(TENSORS)}
+    others = sorted(
+        path.name
+        for path in folder.iterdir()
+        if path not in own and not path.name.startswith(".")  # such as marks of file managers
+    )
     if others:
         raise UsageError(
             f"{folder} has other files, such as {others[0]}; name a new folder for the model"
+        )
+
+
+def check_there(folder: Path) -> None:
+    """Refuse a folder without a model."""
+    if not (folder / CONTENT).is_file():
+        raise DataError(
+            f"there is no model in {folder}: {CONTENT} is missing; make one with `faircil fit`"
         )
 
 
@@ -123,21 +177,28 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     DataError
         If there is none, or it is damaged, altered, or of another version.
     """
-    if not (folder / CONTENT).is_file():
-        raise DataError(
-            f"there is no model in {folder}: {CONTENT} is missing; make one with `faircil fit`"
-        )
+    check_there(folder)
     try:
+        model = unpack(_read(folder), device=device, registered=_registered)
+        return _whole(model)
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from None
+
+
+def _read(folder: Path) -> Packed:
+    """Read the text of a model and its tensors; again, if it may have been replaced meanwhile."""
+    before = None
+    while True:
         content, same = _read_content(folder)
         _check_version(content)
         if not same:
             raise DataError(f"{CONTENT} is not what was saved: it is damaged or altered; {AGAIN}")
-        tensors = _read_tensors(folder, content)
-        document = Packed(content.get("content"), tensors)
-        model = unpack(document, device=device, registered=_registered)
-        return _whole(model)
-    except DataError as error:
-        raise DataError(f"{folder}: {error}") from None
+        try:
+            return Packed(content.get("content"), _read_tensors(folder, content))
+        except DataError:
+            if before == content[SUM]:
+                raise
+            before = content[SUM]
 
 
 def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
@@ -167,14 +228,17 @@ def _check_version(content: dict[str, Any]) -> None:
 
 def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
     """Read the tensors of a model, and make sure that they are those of its text."""
+    digest = content.get("tensors_sha256")
+    path = folder / _name_of_tensors(digest)
     try:
-        if file_digest(folder / TENSORS) != content.get("tensors_sha256"):
+        if file_digest(path) != digest:
             raise DataError(
-                f"{TENSORS} is not what was saved with {CONTENT}: it is damaged or altered; {AGAIN}"
+                f"{path.name} is not what was saved with {CONTENT}: it is damaged or altered; "
+                f"{AGAIN}"
             )
-        return load_file(folder / TENSORS)
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{TENSORS} cannot be read ({told(error)}); {AGAIN}") from None
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:  # torch's, if it is gone
+        raise DataError(f"{path.name!r:.40} cannot be read ({told(error)}); {AGAIN}") from None
 
 
 def _whole(model: object) -> Model:
@@ -234,7 +298,7 @@ def lesson_document(lesson: Lesson) -> dict[str, Any]:
 
 def size_of(folder: Path) -> int:
     """Return the bytes of a model's files."""
-    return sum((folder / name).stat().st_size for name in FILES)
+    return sum(path.stat().st_size for path in (folder / CONTENT, *folder.glob(TENSORS)))
 
 
 def keep_model(

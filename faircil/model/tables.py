@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from faircil.cache import EmbeddingProgress
-from faircil.data.encode import Coded, mark_mistakes, marked_test
+from faircil.counts import ENOUGH
+from faircil.data.encode import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.stream import Integers, RowEncoder
@@ -26,6 +28,7 @@ from faircil.runs.config import RunConfig
 
 Mask = NDArray[np.bool_]
 ARRAY = "x"  # of an archive of inputs as they are
+PREDICTED = ("row", "prediction", "probability")  # columns of predictions
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class TableRows:
     @classmethod
     def of(cls, x: Floats32, own: OwnTable) -> TableRows:
         """Return the rows of a table with these inputs."""
-        return cls(x, _names(own.y), None if own.z is None else _names(own.z))
+        return cls(x, list(own.y.values), None if own.z is None else own.z.values)
 
     def take(
         self, rows: Mask | Integers
@@ -57,6 +60,21 @@ class TableRows:
         chosen = np.repeat(chosen, self.copies)
         values = None if self.values is None else [self.values[row] for row in chosen]
         return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What becomes of further rows without a value, beside what the model was fitted with.
+
+    See :class:`faircil.data.own.OwnData`.
+    """
+
+    drop_missing: bool = False
+    unknown_group: bool = False
+
+
+NO_GAPS = Gaps()
+ALIKE = 0.8  # ratio of two names that may be one, misspelt
 
 
 class Watcher(Protocol):
@@ -99,6 +117,7 @@ def fit_table(
     wish: Wish,
     *,
     hold_out: bool = False,
+    task_by_task: bool = False,
     seed: int = 0,
     device: str = "cpu",
     watcher: Watcher = UNWATCHED,
@@ -108,11 +127,13 @@ def fit_table(
     Parameters
     ----------
     spec : OwnData
-        With tasks, they are learned one after the other; else all rows at once. Rows that its test
-        column marks are not learned; the model is measured on them.
+        Rows that its test column marks are not learned; the model is measured on them.
     wish : Wish
     hold_out : bool
         Whether ``spec.test_share`` of each group is held out instead, where it has no test column.
+    task_by_task : bool
+        Whether tasks are learned one after the other, as they are if ``spec.tasks`` names them;
+        else all rows are learned at once.
     seed : int
     device : str
     watcher : Watcher
@@ -122,8 +143,9 @@ def fit_table(
     own = read_own(spec)
     measured = hold_out or spec.test_column is not None
     test = own.test_rows(spec, seed) if measured else np.zeros(len(own.table), dtype=bool)
-    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=spec.tasks is not None)]
-    notes: tuple[str, ...] = own.notes
+    task_by_task = task_by_task or spec.tasks is not None
+    parts = [rows[~test[rows]] for rows in _lessons(own, one_after_another=task_by_task)]
+    notes: tuple[str, ...] = (*own.notes, *_tiny_groups(own))
     encoder: TableEncoder | ItemEncoder
     if media is None:
         features = own.table[spec.without_role(own.table)]
@@ -156,6 +178,19 @@ def fit_table(
     return model
 
 
+def _tiny_groups(own: OwnTable) -> list[str]:
+    """Say if most groups are too small to be compared."""
+    sizes = np.bincount(own.groups.codes)
+    sizes = sizes[sizes > 0]
+    few = int((sizes < ENOUGH).sum())
+    if own.z is None or 2 * few <= len(sizes):
+        return []
+    return [
+        f"{few} of {len(sizes)} groups of class and attribute value have fewer than {ENOUGH} rows: "
+        "how fair a model is to them cannot be told; name other attributes, or wider ranges"
+    ]
+
+
 def _with_copies(
     encoder: RowEncoder,
     every: TableRows,
@@ -171,30 +206,49 @@ def _with_copies(
     return replace(every, x=x, copies=encoder.copies)
 
 
-def update_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
+def update_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> Lesson:
     """Let a model learn the rows of another table; its classes may be new.
 
     Rows that the test column of the model marks, if the table has it, are not learned; the model is
     measured on them.
     """
-    every, learned, test, notes = _rows(model, path, watcher)
+    every, learned, test, notes = _rows(model, path, gaps, watcher)
     known = {*model.labels, *every.take(~test)[1]}
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
     if test.all() or new:
         what = f"class(es) {shortened(new)}" if new else "any class"
         raise DataError(f"no row of {what} is left to learn: all are marked for the test")
     watcher.start(model.config, 1)
+    names = [*model.names]
     lesson = model.learn(*learned.take(~test), listener=watcher)
-    model.notes += notes
+    model.notes += [*notes, *_alike(lesson.new_classes, names)]
     if test.any():
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
 
 
-def forget_table(model: Model, path: Path, *, watcher: Watcher = UNWATCHED) -> Lesson:
-    """Let a model forget the rows of a table, which it has learned before."""
-    _, learned, test, _ = _rows(model, path, watcher)
-    return model.forget(*learned.take(~test))
+def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Name new classes that look like known ones."""
+    pairs = [(name, get_close_matches(name, known, 1, ALIKE)) for name in new]
+    return [
+        f"new class '{name}' looks like '{found[0]}', which was known; if it is a typing error, "
+        "correct the rows and learn them with the model as it was"
+        for name, found in pairs
+        if found
+    ]
+
+
+def forget_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> list[str]:
+    """Let a model forget the rows of a table, which it has learned before; return notes on them."""
+    _, learned, test, notes = _rows(model, path, gaps, watcher)
+    model.forget(*learned.take(~test))
+    if test.any():
+        notes.append(f"rows that are marked for the test, which were never learned: {test.sum():,}")
+    return notes
 
 
 def predict_table(
@@ -220,21 +274,27 @@ def predict_table(
     Returns
     -------
     table : DataFrame
-        ``row``, counted from 1, the path of its image if there is one, the kept columns,
-        ``prediction`` and ``probability``.
+        ``row``, counted from 1, the path of its image if there is one, the kept columns as they
+        are in the file, ``prediction`` and ``probability``.
     notes : list of str
     """
-    table = read_table(path)
+    table = read_table(path, texts=_texts(model))
     raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
+    taken = [name for name in keep if name in PREDICTED]
+    if taken:
+        raise UsageError(
+            f"column '{taken[0]}' cannot be kept: predictions have one of that name; rename it"
+        )
     if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
         if path.is_dir():  # its images are those that are meant, whatever the column was called
             table = table.rename(columns={PATH: model.encoder.column})
         keep = list(dict.fromkeys([model.encoder.column, *keep]))
-    inputs, notes = _inputs(model, table, path, watcher)
+    inputs, notes = _inputs(model, table, path, watcher, keep)
     found = model.probabilities(inputs)
     best = found.argmax(axis=1)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
-    columns |= {name: table[name].to_numpy() for name in keep}
+    kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)
+    columns |= {name: kept[name].to_numpy() for name in keep}
     columns["prediction"] = np.array(model.labels, dtype=object)[best]
     columns["probability"] = found[np.arange(len(found)), best]
     if probabilities:
@@ -243,7 +303,7 @@ def predict_table(
 
 
 def _rows(
-    model: Model, path: Path, watcher: Watcher
+    model: Model, path: Path, gaps: Gaps, watcher: Watcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
     """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
     spec = model.config.own
@@ -253,7 +313,18 @@ def _rows(
             "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
             "`forget(X, y)`"
         )
-    own = read_own(replace(spec, path=str(path), tasks=None, test_column=None), new_rows=True)
+    own = read_own(
+        replace(
+            spec,
+            path=str(path),
+            tasks=None,
+            test_column=None,
+            drop_missing=spec.drop_missing or gaps.drop_missing,
+            unknown_group=spec.unknown_group or gaps.unknown_group,
+        ),
+        new_rows=True,
+        texts=_texts(model),
+    )
     x, notes = _inputs(model, own.table, path, watcher)
     test = np.zeros(len(x), dtype=bool)
     if spec.test_column in own.table:
@@ -264,15 +335,46 @@ def _rows(
     return every, learned, test, [*own.notes, *notes]
 
 
+def _texts(model: Model) -> set[str]:
+    """Return the columns that are text: what they look like depends on the rows of a file."""
+    names: set[str] = set()
+    if isinstance(model.encoder, ItemEncoder):
+        names = {model.encoder.column}
+    elif isinstance(model.encoder, TableEncoder):
+        names = {one.name for one in model.encoder.columns if one.kind in ("category", "hashed")}
+    own = model.config.own
+    if own is not None:
+        known = {own.label: list(model.names)}
+        parts = [value.split(CROSSED) for value in model.values]
+        for place, name in enumerate(own.sensitive):
+            known[name] = [part[place] for part in parts if len(part) == len(own.sensitive)]
+        names |= {name for name, values in known.items() if not all(map(_is_no_text, values))}
+    return names
+
+
+def _is_no_text(name: str) -> bool:
+    """Tell whether a name is that of a number or a boolean."""
+    try:
+        return name in ("True", "False") or name_of(float(name)) == name
+    except ValueError:
+        return False
+
+
 def _inputs(
-    model: Model, table: pd.DataFrame, path: Path, watcher: Watcher
+    model: Model,
+    table: pd.DataFrame,
+    path: Path,
+    watcher: Watcher,
+    others: Sequence[str] = (),
 ) -> tuple[Floats32, list[str]]:
     """Return the inputs of rows, (n, inputs), and notes on them.
 
-    A model that was made of no table takes an array of an archive as it is.
+    A model that was made of no table takes an array of an archive as it is. Columns that are there
+    for something else, ``others``, are not noted.
     """
     if model.encoder is not None:
         notes = model.encoder.check(table)
+        notes += left_out_notes(model, table, others)
         if isinstance(model.encoder, ItemEncoder):
             return model.encoder.inputs(table, path, progress=watcher.embedding), notes
         return model.encoder.inputs(table), notes
@@ -289,6 +391,16 @@ def _inputs(
         raise DataError(f"the array `{ARRAY}` is no array of numbers ({error})") from None
 
 
+def left_out_notes(model: Model, table: pd.DataFrame, others: Sequence[str] = ()) -> list[str]:
+    """Say which columns without a role a model was not fitted with, but for some others."""
+    if not isinstance(model.encoder, TableEncoder) or model.config.own is None:
+        return []
+    known = {*model.encoder.names, *others}
+    more = [name for name in model.config.own.without_role(table) if name not in known]
+    said = "columns that the model was not fitted with, left out"
+    return [f"{said}: {shortened(more)}"] if more else []
+
+
 def _source(model: Model) -> str:
     """Say what a model without columns was made of."""
     kind = "embeddings of texts" if model.config.text else "arrays"
@@ -301,10 +413,3 @@ def _lessons(own: OwnTable, *, one_after_another: bool) -> list[Any]:
         return [np.arange(len(own.table))]
     numbers = [[own.y.names.index(name) for name in task] for task in own.tasks]
     return [np.flatnonzero(np.isin(own.y.codes, task)) for task in numbers]
-
-
-def _names(coded: Coded) -> list[Any]:
-    """Return the name of each row's value, (n,); None where it is unknown."""
-    names = np.array([*coded.names, None], dtype=object)
-    found: list[Any] = names[coded.codes].tolist()
-    return found

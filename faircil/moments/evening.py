@@ -9,6 +9,7 @@ result. It is of first order; :func:`proven_bound` is a proof.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ TOLERANCE = 5e-3
 MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
 ASCENT = 200  # steps for the multipliers of the proof; they cost next to nothing
+CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
 FURTHER, FEW_SOLVED = 0.25, 4  # lam by which the price is told, and solutions for it
 
 
@@ -107,7 +109,7 @@ def even_out(
         new = problem.solve(blocks.weights(log_w + step))
         solved += 1
         reached = blocks.parts(criterion, new)
-        # Rounding may make losses that are nearly 0 negative, and their sum with them.
+        # Losses that rounding makes negative are 0. If all are, a block without gain is 0 by 0.
         least = max(1e-12 * parts.sum(), np.finfo(np.float64).tiny)
         right = (parts - reached) / np.maximum(gain, least)
         if reached.sum() < parts.sum():
@@ -115,6 +117,49 @@ def even_out(
             radius = np.where(right > 0.75, np.minimum(2 * radius, LARGEST_RADIUS), radius)
         radius = np.where(right < 0.25, radius / 3, radius)
     return Evening(problem, criterion, before, now, float(parts.sum()), promise, solved)
+
+
+def best_penalty(
+    problem: RidgeProblem, criterion: Criterion, weights: Floats, ridges: Sequence[float]
+) -> tuple[float, float]:
+    """Return the smallest Φ of given weights, (G,), by relative penalty, and that penalty."""
+
+    def value(ridge: float) -> float:
+        return criterion.value(problem.with_ridge(ridge).solve(weights, slopes=False))
+
+    found = map_tasks(value, ridges, threads=problem.moments.device.type == "cpu")
+    place = int(np.argmin(found))
+    return found[place], ridges[place]
+
+
+def better_penalty(
+    evening: Evening, ridge: float, ridges: Sequence[float]
+) -> tuple[float, Evening]:
+    """Go on to other penalties as long as Φ becomes smaller; return the last and its weights.
+
+    With the weights that suit a penalty, its neighbours are tried. If one comes close, the weights
+    are chosen for it, too, and it is taken if Φ is then smaller.
+
+    Parameters
+    ----------
+    evening : Evening
+        With weights for ``ridge``.
+    ridge : float
+        The present relative penalty, one of ``ridges``.
+    ridges : sequence of float
+        Ascending.
+    """
+    problem, criterion = evening.problem, evening.criterion
+    while True:
+        place, weights = ridges.index(ridge), evening.after.weights
+        near = [*ridges[max(place - 1, 0) : place], *ridges[place + 1 : place + 2]]
+        value, other = best_penalty(problem, criterion, weights, near)
+        if value >= CLOSE * evening.value:
+            return ridge, evening
+        found = even_out(problem.with_ridge(other), criterion, weights)
+        if found.value >= (1 - TOLERANCE) * evening.value:
+            return ridge, evening
+        ridge, evening = other, found
 
 
 def evened_further(evening: Evening) -> Evening:

@@ -9,9 +9,7 @@ classes may lie far from the first ones, and must still differ from each other.
 - ``relu``: ``relu(xR + b)`` with R ~ N(0, 1.5²/inputs) and b ~ U(−1, 1), random and never trained
   (RanPAC, McDonnell et al. 2023; ACIL, Zhuang et al. 2022).
 - ``both``: the two side by side.
-- ``patches``, for images: small patches of images of the first task serve as filters, whitened as
-  in Coates et al. 2011; their responses, of both signs and above a threshold, are averaged over a
-  coarse grid.
+- ``patches``, for images: see :mod:`faircil.moments.patches`.
 - ``trained``: activations of a net trained on the first task, standardised, beside ``relu``. Alone
   they are no match for it: a net that has seen two classes keeps little that tells others apart.
 
@@ -20,15 +18,14 @@ Every map ends with a constant 1.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool2d, conv2d, pad
+from torch.nn.functional import embedding_bag, pad
 
-from faircil.compute import CHUNK, chunks_of, exact_convolutions, map_chunks
-from faircil.errors import DataError, UsageError
+from faircil.compute import CHUNK, chunks_of
+from faircil.errors import UsageError
 from faircil.nets import last_linear, with_last
 from faircil.weighting.groups import Integers
 
@@ -36,15 +33,9 @@ SCALE = 1.5  # of R; deviations of a ReLU's argument
 FLOOR = 0.1  # smallest deviation of an input by the usual one
 FARTHEST = 5.0  # deviations of a standardised input from which on it counts by its logarithm
 LOOKED_AT = 1000  # rows that tell whether inputs are on another scale
-PATCH = 7
-GRID = 4  # responses are averaged over GRID × GRID fields
-WHITENING = 0.1  # added to the variances of patches, relative to their mean
-THRESHOLD = 0.5  # deviations of a response that are cut off
-FAINT = 0.1  # added to the local contrast, relative to its mean: plain fields have no response
-IN_CACHE, AT_ONCE = 16, 2048  # images whose responses are computed together, on CPU and GPU
-FITTED = 2000  # images that a map of patches is fitted on
-DRAWN = 8  # patches of each of them
-LEVELLED = 500  # images that the threshold is fitted on
+TOLD_BY = 10_000  # rows that tell which inputs are flags
+SELDOM = 0.25  # share of ones among zeros, at most, for which gathering pays
+ENOUGH_FLAGS = 32
 
 
 class Standardise(nn.Module):
@@ -69,14 +60,15 @@ class Standardise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return z, (n, inputs), and ``±(5 + log(|z| − 4))`` beyond ±5."""
-        z = self.scaled(x)
-        near = z.clamp(-FARTHEST, FARTHEST)
-        beyond = z.sub_(near)
-        return near.add_(beyond.abs().log1p_().mul_(beyond.sign_()))
+        return _drawn_in(self.scaled(x))
 
     def scaled(self, x: Tensor) -> Tensor:
         """Return z, (n, inputs)."""
         return (x - self.mean) * self.factor
+
+    def of(self, values: Tensor, places: Tensor) -> Tensor:
+        """Return what :meth:`forward` does for values (..., k) of these inputs, (k,)."""
+        return _drawn_in((values - self.mean[places]) * self.factor[places])
 
     def far(self, x: Tensor) -> float:
         """Return the share of values beyond ±5: large if x is on another scale.
@@ -88,7 +80,25 @@ class Standardise(nn.Module):
         return float(away.float().mean()) if away.numel() else 0.0
 
 
-class Raw(nn.Module):
+def _drawn_in(z: Tensor) -> Tensor:
+    """Return z, beyond ±5 by its logarithm; z itself is overwritten."""
+    near = z.clamp(-FARTHEST, FARTHEST)
+    beyond = z.sub_(near)
+    return near.add_(beyond.abs().log1p_().mul_(beyond.sign_()))
+
+
+class FeatureMap(nn.Module):
+    """Maps inputs to features, (n, d); its attribute ``width`` is d."""
+
+    width: int
+
+    def far(self, x: Tensor) -> float:
+        """Return the share of inputs (n, ...) far from those of the first task, if it can tell."""
+        del x
+        return 0.0
+
+
+class Raw(FeatureMap):
     """The standardised inputs and a constant."""
 
     def __init__(self, x: Tensor) -> None:
@@ -100,9 +110,18 @@ class Raw(nn.Module):
         """Return features, (n, d)."""
         return with_constant(self.standardise(x.flatten(1)))
 
+    def far(self, x: Tensor) -> float:
+        """Return the share of inputs (n, ...) far from those of the first task."""
+        return self.standardise.far(x.flatten(1))
 
-class RandomRelu(nn.Module):
+
+class RandomRelu(FeatureMap):
     """Random ReLU features of the standardised inputs, and a constant.
+
+    Most inputs of a table are flags: 1 for the category of a row, else 0. The product zR is then
+    that of zeros, which is the same for all rows, plus one row of R for each 1:
+    ``zR = z(0)R + Σ_j (z_j(x_j) − z_j(0)) R_j`` over the flags j that are not 0. On a CPU that is
+    gathered, and only other inputs are multiplied. It holds for any value of a flag.
 
     Parameters
     ----------
@@ -117,6 +136,8 @@ class RandomRelu(nn.Module):
 
     weight: Tensor
     bias: Tensor
+    order: Tensor
+    at_zero: Tensor
 
     def __init__(
         self, x: Tensor, width: int, generator: torch.Generator, *, inputs: bool = False
@@ -129,22 +150,65 @@ class RandomRelu(nn.Module):
                 f"`width={width}` leaves no room for random features beside {count} inputs and a "
                 f"constant; choose at least {count + 2}, or `features='raw'`"
             )
-        self.standardise = Standardise(x.flatten(1))
+        x = x.flatten(1)
+        self.standardise = Standardise(x)
         self.width, self.inputs = width, inputs
         weight = torch.randn(count, drawn, generator=generator) * (SCALE / count**0.5)
         bias = torch.rand(drawn, generator=generator) * 2 - 1
+        flags = flags_of(x) if not inputs else x.new_zeros(0, dtype=torch.int64)
+        others = torch.ones(count, dtype=torch.bool, device=x.device)
+        others[flags] = False
+        self.numbers = count - len(flags)
+        # Numbers, then flags, so that each part of R is contiguous.
+        self.register_buffer("order", torch.cat([others.nonzero()[:, 0], flags]))
         # relu(0 · x + 1) is the constant: no pass over the features to append it.
-        self.register_buffer("weight", pad(weight, (0, 1)).to(x.device))
+        self.register_buffer("weight", pad(weight, (0, 1)).to(x.device)[self.order])
         self.register_buffer("bias", pad(bias, (0, 1), value=1.0).to(x.device))
+        self.register_buffer("at_zero", self.standardise.of(flags.to(x.dtype) * 0, flags))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
-        z = self.standardise(x.flatten(1))
-        drawn = torch.addmm(self.bias, z, self.weight).relu_()
-        return torch.cat([z, drawn], dim=1) if self.inputs else drawn
+        x = x.flatten(1)
+        if not len(self.at_zero):
+            z = self.standardise(x)
+            drawn = torch.addmm(self.bias, z, self.weight).relu_()
+            return torch.cat([z, drawn], dim=1) if self.inputs else drawn
+        if x.is_cuda:
+            z = self.standardise(x).index_select(1, self.order)
+            return torch.addmm(self.bias, z, self.weight).relu_()
+        numbers, flags = self.order[: self.numbers], self.order[self.numbers :]
+        several, each = self.weight[: self.numbers], self.weight[self.numbers :]
+        given = x.index_select(1, flags)
+        row, place = given.nonzero(as_tuple=True)
+        change = self.standardise.of(given[row, place], flags[place]) - self.at_zero[place]
+        begins = torch.searchsorted(row, torch.arange(len(x)))
+        drawn = embedding_bag(place, each, begins, mode="sum", per_sample_weights=change)
+        z = self.standardise.of(x.index_select(1, numbers), numbers)
+        # b + z(0)R as one more row of R: no pass over the features to add it.
+        offset = torch.addmv(self.bias, each.T, self.at_zero)
+        return drawn.addmm_(with_constant(z), torch.cat([several, offset[None]])).relu_()
+
+    def far(self, x: Tensor) -> float:
+        """Return the share of inputs (n, ...) far from those of the first task."""
+        return self.standardise.far(x.flatten(1))
 
 
-class Activations(nn.Module):
+def flags_of(x: Tensor) -> Tensor:
+    """Return the inputs that are 0 or 1 and seldom 1, (F,); none where that would not pay.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, inputs)
+    """
+    some = x[:: max(1, len(x) // TOLD_BY)]
+    ones = some == 1
+    share = ones.float().mean(dim=0)
+    found = (((some == 0) | ones).all(dim=0) & (share > 0) & (share <= SELDOM)).nonzero()[:, 0]
+    pays = len(found) >= ENOUGH_FLAGS and not x.is_cuda
+    return found if pays else found[:0]
+
+
+class Activations(FeatureMap):
     """Last activations of a copy of a net, and a constant.
 
     Parameters
@@ -163,7 +227,7 @@ class Activations(nn.Module):
         return with_constant(self.net(x))
 
 
-class Trained(nn.Module):
+class Trained(FeatureMap):
     """Activations of a trained net, beside random ReLU features of its inputs and a constant.
 
     Parameters
@@ -192,131 +256,14 @@ class Trained(nn.Module):
         self.scaled = Standardise(activations[:, :-1])
         self.drawn = RandomRelu(x, width - count, generator)
 
-    @property
-    def standardise(self) -> Standardise:
-        """That of the inputs."""
-        return self.drawn.standardise
-
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
         activations = self.activations(x)[:, :-1]  # the drawn ones have a constant
         return torch.cat([self.scaled(activations), self.drawn(x)], dim=1)
 
-
-class Patches(nn.Module):
-    """Responses of images to patches of other images, averaged over a grid, and a constant.
-
-    Each patch is centred and divided by its norm, patches are whitened, and ``filters`` of them
-    are kept. A response is divided by the local contrast of the image; its positive and its
-    negative part beyond half a deviation are two features, averaged over each field of a 4 × 4
-    grid and standardised.
-
-    Parameters
-    ----------
-    x : Tensor, shape (n, channels · height · width)
-        Images of the first task.
-    shape : tuple of int
-        Channels, height and width of an image.
-    filters : int
-    generator : torch.Generator
-    """
-
-    weight: Tensor
-    threshold: Tensor
-    fields: Tensor
-    least: Tensor
-
-    @staticmethod
-    def filters_for(width: int) -> int:
-        """Return how many filters give at most ``width`` features; at least one."""
-        return max(1, (width - 1) // (2 * GRID**2))
-
-    @staticmethod
-    def width_for(filters: int) -> int:
-        """Return the number of features that filters give."""
-        return 2 * filters * GRID**2 + 1
-
-    def __init__(
-        self, x: Tensor, shape: tuple[int, int, int], filters: int, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        self.shape = shape
-        self.side = min(PATCH, *shape[1:])
-        self.width = self.width_for(filters)
-        chosen = torch.randperm(len(x), generator=generator)[:FITTED].to(x.device)
-        images = x.index_select(0, chosen).view(-1, *shape)
-        # A view: (images, channels, rows, columns, side, side).
-        found = images.unfold(2, self.side, 1).unfold(3, self.side, 1)
-        high, wide = found.shape[2:4]
-        places = torch.randint(high * wide, (len(images), DRAWN), generator=generator).to(x.device)
-        each = torch.arange(len(images), device=x.device)[:, None]
-        drawn = found[each, :, places // wide, places % wide]
-        patches = _centred(drawn.flatten(0, 1).flatten(1))
-        patches = patches[patches.norm(dim=1) > 0.5]  # a patch without contrast has no direction
-        if len(patches) < 2:
-            raise DataError(
-                "the images of the first task are plain: no patch of them has any contrast; choose "
-                "`features='relu'`"
-            )
-        whitening = _whitening(patches)
-        few = torch.randint(len(patches), (filters,), generator=generator).to(x.device)
-        kernels = patches.index_select(0, few) @ whitening
-        kernels = kernels / kernels.norm(dim=1, keepdim=True)
-        # A response is that of the whitened, centred patch: both are linear, so part of the filter.
-        kernels = kernels @ whitening
-        kernels = kernels - kernels.mean(dim=1, keepdim=True)
-        self.register_buffer("weight", kernels.view(filters, shape[0], self.side, self.side))
-        self.register_buffer("threshold", x.new_zeros(filters, 1))
-        self.register_buffer("fields", self._fields().to(x))
-        self.register_buffer("least", FAINT * self._contrast(images).mean())
-        size = AT_ONCE if images.is_cuda else IN_CACHE
-        some = images[:LEVELLED]
-        squares = x.new_zeros(filters)
-        for rows in chunks_of(len(some), size):
-            squares += self._responses(some[rows]).square().sum(dim=(0, 2, 3))
-        spread = (squares / (len(some) * high * wide)).sqrt()
-        self.threshold.copy_(THRESHOLD * spread[:, None])
-        pooled = map_chunks(
-            lambda rows: self._pooled(images[rows]), len(images), LEVELLED, threads=not x.is_cuda
-        )
-        self.standardise = Standardise(torch.cat(pooled))
-
-    def _fields(self) -> Tensor:
-        """Return the matrix that averages over the fields of the grid, (places, GRID²)."""
-        high, wide = (side - self.side + 1 for side in self.shape[1:])
-        each = torch.eye(high * wide).view(-1, 1, high, wide)
-        return adaptive_avg_pool2d(each, GRID).flatten(1)
-
-    def _responses(self, images: Tensor) -> Tensor:
-        """Return responses divided by the local contrast, (n, filters, places, places)."""
-        with exact_convolutions() if images.is_cuda else nullcontext():
-            return conv2d(images, self.weight) / (self._contrast(images) + self.least)
-
-    def _contrast(self, images: Tensor) -> Tensor:
-        """Return the norm of each centred patch, (n, 1, places, places)."""
-        ones = self.weight.new_ones(1, *self.weight.shape[1:])
-        total, squares = conv2d(images, ones), conv2d(images.square(), ones)
-        return (squares - total.square() / ones.numel()).clamp(min=0).sqrt()
-
-    def _pooled(self, images: Tensor) -> Tensor:
-        """Return both signs of the responses beyond the threshold, averaged over the grid."""
-        size = AT_ONCE if images.is_cuda else IN_CACHE
-        parts = []
-        for rows in chunks_of(len(images), size):
-            responses = self._responses(images[rows]).flatten(2)
-            above = (responses - self.threshold).relu_() @ self.fields
-            below = responses.neg_().sub_(self.threshold).relu_() @ self.fields
-            parts.append(torch.cat([above, below], dim=1).flatten(1))
-        return torch.cat(parts) if parts else images.new_zeros(0, self.width - 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return features, (n, d)."""
-        z = self.standardise.scaled(self._pooled(x.view(-1, *self.shape)))
-        # No order is lost far away: a response is a share of the contrast, so it is bounded.
-        return with_constant(z.clamp_(-FARTHEST, FARTHEST))
-
-
-FeatureMap = Raw | RandomRelu | Trained | Patches | Activations
+    def far(self, x: Tensor) -> float:
+        """Return the share of inputs (n, ...) far from those of the first task."""
+        return self.drawn.far(x)
 
 
 class FeatureNet(nn.Module):
@@ -324,8 +271,7 @@ class FeatureNet(nn.Module):
 
     Parameters
     ----------
-    features : Module
-        Maps inputs to features, (n, d).
+    features : FeatureMap
     classes : int
     """
 
@@ -340,7 +286,8 @@ class FeatureNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores, (n, classes); −inf for classes that were not seen."""
-        scores: Tensor = self.head(self.features(x))
+        # From the left: BLAS is slow with a matrix of few columns.
+        scores: Tensor = (self.head.weight @ self.features(x).T).T
         return scores.masked_fill(~self.seen, -torch.inf)
 
     def grow(self, classes: int) -> None:
@@ -365,19 +312,3 @@ class FeatureNet(nn.Module):
 def with_constant(features: Tensor) -> Tensor:
     """Append a column of ones."""
     return pad(features, (0, 1), value=1.0)
-
-
-def _centred(patches: Tensor) -> Tensor:
-    """Subtract each patch's mean and divide by its norm; one without contrast becomes 0."""
-    patches = patches - patches.mean(dim=1, keepdim=True)
-    norm = patches.norm(dim=1, keepdim=True)
-    return torch.where(norm > 1e-6 * norm.max(), patches / norm.clamp(min=1e-12), 0)
-
-
-def _whitening(patches: Tensor) -> Tensor:
-    """Return the symmetric matrix that gives patches nearly uncorrelated values."""
-    covariance = patches.T @ patches / len(patches)
-    values, vectors = torch.linalg.eigh(covariance.double())
-    scale = 1 / (values.clamp(min=0) + WHITENING * values.mean()).sqrt()
-    matrix: Tensor = vectors * scale @ vectors.T
-    return matrix.to(patches.dtype)

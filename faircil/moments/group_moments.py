@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from faircil.compute import chunks_of, map_chunks, map_tasks, share_tasks
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError, UsageError, shortened
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256
@@ -357,10 +357,12 @@ class SeenRows:
         unknown = int((times * ~found).sum())
         again = int((times - there[place])[found].clamp(min=0).sum()) if len(known) else 0
         if unknown or again:
+            rows = torch.isin(row_sums(samples), gone[~found]).nonzero()[:, 0].tolist()
+            which = f" (row {shortened([str(row + 1) for row in rows])})" if rows else ""
             raise DataError(
-                f"{unknown + again:,} of {len(samples):,} rows to remove were not added, or not so "
-                "often, with this class and these attribute values; give rows exactly as they "
-                "were learned. Nothing was removed"
+                f"{unknown + again:,} of {len(samples):,} rows to remove{which} were not added, or "
+                "not so often, with this class and these attribute values; give rows exactly as "
+                "they were learned. Nothing was removed"
             )
         there = there.index_add(0, place, -times)
         self.sums = torch.repeat_interleave(known, there)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faircil.errors import shortened
+from faircil.labels import is_missing
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -117,7 +118,7 @@ def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:
 def as_values(sensitive: ArrayLike) -> NDArray[Any]:
     """Return attribute values as an array, sortable if they are of one type."""
     values = np.asarray(sensitive)
-    if values.dtype == object and values.ndim == 1 and not any(map(_is_missing, values)):
+    if values.dtype == object and values.ndim == 1 and not any(map(is_missing, values)):
         values = np.array(values.tolist())  # text from pandas
     return values
 
@@ -127,7 +128,7 @@ def value_mistakes(values: NDArray[Any], n: int) -> list[str]:
     if values.shape != (n,):
         hint = "; join several attributes into one" if values.ndim == 2 else ""
         return [f"sensitive has shape {values.shape}, expected ({n},), a value per row{hint}"]
-    if values.dtype == object or any(map(_is_missing, np.unique(values))):
+    if values.dtype == object or any(map(is_missing, np.unique(values))):
         return ["sensitive has missing values or values of no simple type; give numbers or text"]
     return []
 
@@ -164,7 +165,3 @@ def codes_of(values: NDArray[Any], groups: NDArray[Any]) -> Integers:
         return np.full(len(values), -1)
     position = np.searchsorted(groups, values).clip(max=len(groups) - 1)
     return np.where(groups[position] == values, position, -1)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or bool(value != value)  # NaN differs from itself

@@ -19,9 +19,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 import faircil
 
@@ -53,8 +56,7 @@ def digest_code(
     if key in _known:
         return _known[key][1]
     found = Pieces()
-    for piece in pieces:
-        found.add(piece)
+    found.add(pieces)
     starts = [_source(import_module(name)) for name in modules]
     digest = hashlib.sha256()
     reached = _reached([*starts, *found.sources], tables)
@@ -122,17 +124,12 @@ def _reached(starts: Iterable[Source | None], tables: tuple[str, ...]) -> set[So
 
 def _found(names: Iterable[str], importer: Source) -> frozenset[Source]:
     """Return the modules of these names, and the packages around them, that belong to the code."""
-    parts = {part for name in names for part in _packages(name)}
+    # Of a.b.c also a and a.b.
+    parts = {part for name in names for part in accumulate(name.split("."), "{}.{}".format)}
     # Its names are defined elsewhere, and its version says nothing about results.
     parts.discard(faircil.__name__)
     found = {_below(home, name) for name in parts if (home := _home(name, importer)) is not None}
     return frozenset(source for source in found if source is not None)
-
-
-def _packages(name: str) -> list[str]:
-    """Return a dotted name and its beginnings: a, a.b, a.b.c."""
-    parts = name.split(".")
-    return [".".join(parts[: n + 1]) for n in range(len(parts))]
 
 
 def _home(name: str, importer: Source) -> Path | None:
@@ -175,52 +172,48 @@ def _drop_tables(tree: ast.Module, tables: Collection[str]) -> None:
 
     Functions that are written in a table stay.
     """
-    dropped = [node for node in tree.body if _assigned(node) & set(tables)]
-    values = [node.value for node in dropped]  # type: ignore[attr-defined]
+    dropped = [node for node in tree.body if _assigned(node).keys() & set(tables)]
+    values = [value for node in dropped for value in _assigned(node).values()]
     inside = [node for value in values for node in ast.walk(value)]
     tree.body = [node for node in tree.body if node not in dropped]
     tree.body += [ast.Expr(node) for node in inside if isinstance(node, ast.Lambda)]
-    only = {node.id for node in inside if isinstance(node, ast.Name)} - _read_names(tree)
+    only = _read(inside) - _read(ast.walk(tree))
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             node.names = [name for name in node.names if (name.asname or name.name) not in only]
     tree.body = [
         node
         for node in tree.body
-        if getattr(node, "names", True) and not (_assigned(node) and _assigned(node) <= only)
+        if getattr(node, "names", True) and not (_assigned(node) and _assigned(node).keys() <= only)
     ]
 
 
 def _constants(tree: ast.Module) -> dict[str, str]:
     """Return the texts that a module gives a name."""
-    texts = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            for target, value in _pairs(node):
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    texts[target] = value.value
-    return texts
+    return {
+        name: value.value
+        for node in tree.body
+        for name, value in _assigned(node).items()
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
 
 
-def _pairs(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
-    for target in node.targets:
+def _assigned(node: ast.stmt) -> dict[str, ast.expr]:
+    """Return the names that a statement gives values, with these."""
+    found: dict[str, ast.expr] = {}
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return found
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             names = [getattr(name, "id", "") for name in target.elts]
-            yield from zip(names, node.value.elts, strict=False)
+            found |= zip(names, node.value.elts, strict=False)
         elif isinstance(target, ast.Name):
-            yield target.id, node.value
+            found[target.id] = node.value
+    return found
 
 
-def _read_names(tree: ast.AST) -> set[str]:
-    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return {node.id for node in names if isinstance(node.ctx, ast.Load)}
-
-
-def _assigned(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.Assign):
-        return {name for name, _ in _pairs(node)}
-    target = node.target if isinstance(node, ast.AnnAssign) and node.value else None
-    return {target.id} if isinstance(target, ast.Name) else set()
+def _read(nodes: Iterable[ast.AST]) -> set[str]:
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 # "module:name", as tables refer to what is imported when it is used
@@ -343,8 +336,6 @@ class Pieces:
     def _add_instance(self, piece: Any) -> None:
         self.add(type(piece))
         if hasattr(piece, "__array__"):
-            import numpy as np
-
             self.texts.append(hashlib.sha256(np.asarray(piece).tobytes()).hexdigest())
         elif is_dataclass(piece):
             names = [field.name for field in fields(piece) if field.name != FOR_PEOPLE]

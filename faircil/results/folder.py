@@ -14,8 +14,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -37,7 +35,7 @@ from faircil.files import (
     write_json,
     write_rows,
 )
-from faircil.postprocess.pool import Integers
+from faircil.metrics import arguments_of, predictions_by_task
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import (
     PARTS as IDENTITY,
@@ -103,13 +101,13 @@ def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
 class FinalPredictions:
     """Predictions for the n test samples after the last task, classes and values by name.
 
-    ``attribute`` is None without one; an empty name is an unknown value.
+    ``sensitive`` is None without an attribute; in it, None is an unknown value.
     """
 
     y_true: list[str]
     y_pred: list[str]
     probability: list[float]
-    attribute: list[str] | None
+    sensitive: list[str | None] | None
 
 
 def read_final_predictions(folder: Path) -> FinalPredictions:
@@ -117,17 +115,12 @@ def read_final_predictions(folder: Path) -> FinalPredictions:
     path = folder / "predictions.csv"
     check_checksums(folder, [path.name])
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        last = [row for row in rows if row["after_task"] == rows[-1]["after_task"]]
-        return FinalPredictions(
-            [row["y_true"] for row in last],
-            [row["y_pred"] for row in last],
-            [float(row["probability"]) for row in last],
-            [row["attribute"] for row in last] if "attribute" in last[0] else None,
-        )
-    except (OSError, ValueError, LookupError):
+        rows = predictions_by_task(path)[-1]
+        found = arguments_of(rows)
+        certain = [float(row["probability"]) for row in rows]
+    except (DataError, ValueError, LookupError):
         raise damaged(path) from None
+    return FinalPredictions(found["y_true"], found["y_pred"], certain, found.get("sensitive"))
 
 
 _EPOCH = TypeAdapter(EpochRecord)
@@ -158,92 +151,23 @@ def read_names(folder: Path) -> Names:
     return Names(tuple(classes), attribute_values=tuple(dict.fromkeys(values)))
 
 
-@dataclass(frozen=True)
-class GroupScore:
-    """Accuracy after a task on the ``n`` test samples of a class with one attribute value."""
-
-    after_task: int
-    label: str
-    attribute: str
-    n: int
-    accuracy: float
-
-
-def read_groups(folder: Path) -> list[GroupScore]:
-    """Read the accuracy of each group after each task of the run in ``folder``.
-
-    Empty where the data has no attribute: then the classes are the groups.
-    """
-    path = folder / "metrics.jsonl"
-    try:
-        return [
-            GroupScore(row["task"], row["class"], row["attribute"], row["n"], row["value"])
-            for row in read_rows(path)
-            if row["metric"] == "group_accuracy"
-        ]
-    except (LookupError, TypeError):
-        raise damaged(path) from None
-
-
-FILE = "probabilities.npz"
-
-
-@dataclass(frozen=True)
-class SavedTask:
-    """Probabilities after a task, with truth, attribute and task (from 0) of its test samples."""
-
-    probabilities: TaskProbabilities
-    y_true: Integers
-    sensitive: Integers
-    task: Integers
-
-
+PROBABILITIES = "probabilities.npz"
 LABELS = ("y_true", "sensitive", "task")
 PARTS = tuple(field.name for field in fields(TaskProbabilities))
 
 
 def write_probabilities(folder: Path, result: RunResult) -> None:
-    """Write the file of a run that has probabilities; arrays ``1/test``, ``1/pool``, …."""
+    """Write the file of a run that has probabilities; arrays ``1/test``, ``1/pool``, ….
+
+    :func:`faircil.results.processed.read_probabilities` reads it.
+    """
     arrays: dict[str, NDArray[Any]] = {}
     pairs = zip(result.probabilities, result.predictions, strict=True)
     for number, (probabilities, predictions) in enumerate(pairs, start=1):
         arrays |= {f"{number}/{name}": getattr(probabilities, name) for name in PARTS}
         arrays |= {f"{number}/{name}": getattr(predictions, name) for name in LABELS}
-    with (folder / FILE).open("wb") as file:
+    with (folder / PROBABILITIES).open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-
-
-def read_probabilities(run: RunSummary) -> list[SavedTask]:
-    """Read the file of a finished run."""
-    folder = Path(run.dir)
-    path = folder / FILE
-    if FILE not in read_checksums(folder):
-        raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}")
-    check_checksums(folder, [FILE])
-    try:
-        # Opened here, since numpy leaves a damaged archive open.
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return [
-                SavedTask(
-                    TaskProbabilities(**{name: file[f"{number}/{name}"] for name in PARTS}),
-                    **{name: file[f"{number}/{name}"] for name in LABELS},
-                )
-                for number in range(1, len(run.per_task) + 1)
-            ]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged ({error}); run it again") from None
-
-
-def _why_none(run: RunSummary) -> str:
-    """Say why a run has no probabilities."""
-    if all(task.get("dp") is None for task in run.per_task):
-        return "its data has no sensitive attribute with two values to compare"
-    if run.config.get("evaluate_on") == "validation":
-        return "it was evaluated on validation data, and such a run keeps no probabilities"
-    return (
-        f"method '{run.config['method']}' keeps no buffer to fit on; use a method that replays, or "
-        "hold samples out of training with `held_out=32`"
-    )
 
 
 # The files that results are read from; the larger ones are checked by whoever reads them.

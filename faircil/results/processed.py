@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +11,62 @@ from pathlib import Path
 import numpy as np
 
 from faircil.counts import answers_by_group
-from faircil.metrics import TaskMetrics, evaluate
-from faircil.postprocess.tasks import fair_predictions, measured_gap
+from faircil.errors import DataError
+from faircil.files import check_checksums, read_checksums
+from faircil.metrics import TaskMetrics, before_task, evaluate
+from faircil.postprocess.pool import Integers
+from faircil.postprocess.tasks import TaskProbabilities, fair_predictions, measured_gap
 from faircil.results.folder import (
-    SavedTask,
+    LABELS,
+    PARTS,
+    PROBABILITIES,
     read_final_predictions,
     read_names,
-    read_probabilities,
 )
 from faircil.results.record import RunSummary, Values, averages, spread
+
+
+@dataclass(frozen=True)
+class SavedTask:
+    """Probabilities after a task, with truth, attribute and task (from 0) of its test samples."""
+
+    probabilities: TaskProbabilities
+    y_true: Integers
+    sensitive: Integers
+    task: Integers
+
+
+def read_probabilities(run: RunSummary) -> list[SavedTask]:
+    """Read the file of a finished run."""
+    folder = Path(run.dir)
+    path = folder / PROBABILITIES
+    if PROBABILITIES not in read_checksums(folder):
+        raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}")
+    check_checksums(folder, [PROBABILITIES])
+    try:
+        # Opened here, since numpy leaves a damaged archive open.
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return [
+                SavedTask(
+                    TaskProbabilities(**{name: file[f"{number}/{name}"] for name in PARTS}),
+                    **{name: file[f"{number}/{name}"] for name in LABELS},
+                )
+                for number in range(1, len(run.per_task) + 1)
+            ]
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged ({error}); run it again") from None
+
+
+def _why_none(run: RunSummary) -> str:
+    """Say why a run has no probabilities."""
+    if all(task.get("dp") is None for task in run.per_task):
+        return "its data has no sensitive attribute with two values to compare"
+    if run.config.get("evaluate_on") == "validation":
+        return "it was evaluated on validation data, and such a run keeps no probabilities"
+    return (
+        f"method '{run.config['method']}' keeps no buffer to fit on; use a method that replays, or "
+        "hold samples out of training with `held_out=32`"
+    )
 
 
 @dataclass(frozen=True)
@@ -66,16 +115,13 @@ def _process(
     notes: dict[str, None] = {}
     for saved in tasks:
         fair = fair_predictions(saved.probabilities, saved.sensitive, epsilon, run.seed)
-        # As in the run: without new classes in every task, forgetting is not defined.
-        followed = per_task and len(np.unique(saved.task)) == len(per_task) + 1
-        before = per_task[-1] if followed else None
         per_task.append(
             evaluate(
                 saved.y_true,
                 fair.y_pred,
                 task=saved.task,
                 sensitive=saved.sensitive,
-                before=before,
+                before=before_task(per_task, saved.task),
                 favoured=favoured,
             )
         )
@@ -125,16 +171,10 @@ def abstained(runs: Sequence[RunSummary], abstain: float) -> list[GroupAnswers]:
     found: dict[tuple[str | None, str | None], list[tuple[int, float, int, float | None]]] = {}
     for run in runs:
         final = read_final_predictions(Path(run.dir))
-        classes, codes = np.unique([*final.y_true, *final.y_pred], return_inverse=True)
-        true, predicted = np.split(codes, 2)
-        values: list[str] = sorted({*(final.attribute or ())} - {""})
-        numbers = {name: number for number, name in enumerate(values)} | {"": -1}
-        sensitive = None if final.attribute is None else [numbers[name] for name in final.attribute]
-        for one in answers_by_group(true, predicted, final.probability, abstain, sensitive):
-            label = None if one.label is None else str(classes[one.label])
-            value = None if one.attribute is None else values[one.attribute]
+        columns = (final.y_true, final.y_pred, final.probability)
+        for one in answers_by_group(*columns, abstain, final.sensitive):
             row = (one.n, one.accuracy, one.answered, one.answered_accuracy)
-            found.setdefault((label, value), []).append(row)
+            found.setdefault((one.label, one.attribute), []).append(row)
     return [_answers(*key, rows) for key, rows in found.items()]
 
 

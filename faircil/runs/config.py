@@ -142,8 +142,9 @@ def attribute_mistakes(
     """Say that the data has no sensitive attribute, which ``what`` needs, if so."""
     compares = f"{what} compares the values of a sensitive attribute, and"
     if own and not own.sensitive:
-        advice = ", or ".join([*remedies, "name a sensitive column with `sensitive`"])
-        return [f"{compares} none is named for {own.path}; {advice}"]
+        name = "name a sensitive column with `sensitive`" if own.path else "give some"
+        data = f" is named for {own.path}" if own.path else " is given"
+        return [f"{compares} none{data}; {', or '.join([*remedies, name])}"]
     if not own and (row := DATASETS.get(dataset or "")) and row.attribute is None:
         other = "choose a `dataset` that has one (see `faircil list datasets`)"
         return [f"{compares} {dataset} has none; {', or '.join([*remedies, other])}"]

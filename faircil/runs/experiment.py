@@ -13,13 +13,12 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from faircil.buffer import ReplayBatches
 from faircil.compute import exact_convolutions, one_thread
 from faircil.data.splits import hold_out
 from faircil.data.stream import Task, TaskStream
 from faircil.errors import DivergedError
 from faircil.learners import Batch, Learner
-from faircil.metrics import TaskMetrics, evaluate
+from faircil.metrics import TaskMetrics, before_task, evaluate
 from faircil.nets import traits_of
 from faircil.postprocess.tasks import TaskProbabilities, fair_predictions
 from faircil.results.record import (
@@ -32,7 +31,7 @@ from faircil.results.record import (
 )
 from faircil.runs.config import RunConfig
 from faircil.runs.graphs import GraphedStep
-from faircil.runs.state import AveragedNet, RunState, TaskInProgress, load_stream, start_run
+from faircil.runs.state import RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
@@ -74,16 +73,13 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
         task=np.repeat(np.arange(len(labels)), [len(part) for part in labels]),
     )
     state.predictions.append(predictions)
-    # Forgetting is defined where every task so far has brought classes.
-    followed = state.per_task and len(state.per_task) == len(tests) - 1
-    before = state.per_task[-1] if followed else None
     state.per_task.append(
         evaluate(
             predictions.y_true,
             predictions.y_pred,
             task=predictions.task,
             sensitive=predictions.sensitive,
-            before=before,
+            before=before_task(state.per_task, predictions.task),
             favoured=state.learner.measure.favoured,
         )
     )
@@ -314,7 +310,7 @@ def learn_task(
         Called after that.
     """
     learner = state.learner
-    task = state.task = _begin_task(config, state, train) if state.task is None else state.task
+    task = state.task or state.begin_task(train, config.settings.training.memory_batch_size)
     trained = learner.training_epochs(config.settings.training.epochs)
     epochs = trained + learner.one_pass
     traits = traits_of(learner.net)
@@ -327,11 +323,12 @@ def learn_task(
         selection = select_samples(config, state, task.material.current, result, chosen)
         steps, passed = 1, None
         if task.epoch == trained:
-            _show_average(task, learner)
+            task.show_average(learner.net)
             passed = learner.learn(task.material.current)
             state.notes += [f"task {state.tasks + 1}: {note}" for note in passed.notes]
         else:
-            average = _average(config, task, learner, trained)
+            last = round(config.settings.training.average_last * trained)
+            average = task.averaging(learner.net, trained - last)
             with _threads_for(learner):
                 steps = _train_epoch(
                     step, task, selection, config.settings.training.batch_size, average
@@ -358,43 +355,11 @@ def learn_task(
                 "epoch trained on the buffer alone; a smaller alpha or a larger lam keeps more"
             )
         at_epoch_end()
-    _show_average(task, learner)
+    task.show_average(learner.net)
     state.buffer = learner.remember(train, task.weights, state.buffer)
     learner.end_task(state.buffer)
     state.task = None
     state.tasks += 1
-
-
-def _begin_task(config: RunConfig, state: RunState, train: Samples) -> TaskInProgress:
-    """Count what is seen, and let the learner say what it trains on."""
-    for key, count in group_counts(train).items():
-        state.seen[key] = state.seen.get(key, 0) + count
-    material = state.learner.begin_task(train, state.buffer)
-    replay = None
-    if material.memory is not None:
-        size, generator = config.settings.training.memory_batch_size, state.generators.memory
-        replay = ReplayBatches(material.memory, size, generator)
-    return TaskInProgress(material, replay)
-
-
-def _average(
-    config: RunConfig, task: TaskInProgress, learner: Learner, epochs: int
-) -> Callable[[], None]:
-    """Return what is called after each step: in a task's last epochs, it averages parameters."""
-    first = epochs - round(config.settings.training.average_last * epochs)
-    if task.epoch < first or not config.settings.training.average_last:
-        return lambda: None
-    if task.average is None:
-        task.average = AveragedNet.of(learner.net)
-    average = task.average
-    return lambda: average.add(learner.net)
-
-
-def _show_average(task: TaskInProgress, learner: Learner) -> None:
-    """Give the trained net its averaged parameters, if there are any, once."""
-    if task.average is not None:
-        task.average.show(learner.net)
-        task.average = None
 
 
 def _train_epoch(

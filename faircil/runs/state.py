@@ -25,7 +25,7 @@ from faircil.nets import build_conv, build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds
 from faircil.runs.config import RunConfig, default_measure
-from faircil.samples import Samples
+from faircil.samples import Samples, group_counts
 from faircil.text.encoders import kept_encoder
 from faircil.text.text_net import TextNet
 from faircil.vision.backbones import build_resnet18
@@ -95,6 +95,19 @@ class TaskInProgress:
     weights: Tensor | None = None
     average: AveragedNet | None = None
 
+    def averaging(self, net: nn.Module, first: int) -> Callable[[], None]:
+        """Return what is called after each step: it averages parameters from epoch ``first`` on."""
+        if self.epoch < first:
+            return lambda: None
+        average = self.average = self.average or AveragedNet.of(net)
+        return lambda: average.add(net)
+
+    def show_average(self, net: nn.Module) -> None:
+        """Give the trained net its averaged parameters, if there are any, once."""
+        if self.average is not None:
+            self.average.show(net)
+            self.average = None
+
 
 @dataclass
 class RunState:
@@ -133,6 +146,17 @@ class RunState:
     probabilities: list[TaskProbabilities] = field(default_factory=list)
     eval_seconds: float = 0.0
     total_seconds: float = 0.0
+
+    def begin_task(self, train: Samples, memory_batch_size: int) -> TaskInProgress:
+        """Count what is seen, and let the learner say what it trains on."""
+        for key, count in group_counts(train).items():
+            self.seen[key] = self.seen.get(key, 0) + count
+        material = self.learner.begin_task(train, self.buffer)
+        replay = None
+        if material.memory is not None:
+            replay = ReplayBatches(material.memory, memory_batch_size, self.generators.memory)
+        self.task = TaskInProgress(material, replay)
+        return self.task
 
     def seconds(self) -> Seconds:
         """Split the wall time of the run."""

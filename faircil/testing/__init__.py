@@ -8,8 +8,10 @@ from faircil.testing.learners import check_learner as check_learner
 from faircil.testing.pieces import (
     check_buffer_rule as check_buffer_rule,
     check_dataset as check_dataset,
+    check_metric as check_metric,
+)
+from faircil.testing.programs import (
     check_loss as check_loss,
     check_measure as check_measure,
-    check_metric as check_metric,
     check_solver as check_solver,
 )

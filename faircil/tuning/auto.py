@@ -2,7 +2,7 @@
 
 Two families are tried. Learning from moments forgets nothing and weighs all groups that were ever
 seen, on features that are fixed. Replay learns its features, and forgets. Which one suits the data
-is measured, not guessed: a tenth of each group's training rows is held out, every candidate learns
+is measured, not guessed: a part of each group's training rows is held out, every candidate learns
 the others, and the best score wins. Then all training rows are learned.
 
 Weights of groups have to earn their place, too. If the groups that the measure compares do not
@@ -23,6 +23,7 @@ import torch
 from faircil.data.splits import validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError, collecting, raise_all
+from faircil.learners import LEARNERS
 from faircil.media import Medium
 from faircil.moments import PassRecord
 from faircil.report import format_value
@@ -39,7 +40,8 @@ from faircil.tuning.request import SEED
 
 AUTO = "auto"
 ENOUGH = 2000  # held-out rows for a choice: small data is held out several times
-ENOUGH_TO_FIT = 1000  # where people wait for a model
+# Where people wait for a model, fewer rows have to do, and more of them are held out at once.
+ENOUGH_TO_FIT, SHARE_TO_FIT = 1000, 1 / 6
 MOST_SEEDS = 5
 CHANCE = 0.05
 PLAIN = "group_weights=group"
@@ -132,6 +134,8 @@ class Choice:
     objective : Objective
     reason : str
         In plain words.
+    best : Tried
+        What was chosen, as it was tried: with weights of groups, if these were left out then.
     """
 
     config: RunConfig
@@ -140,12 +144,7 @@ class Choice:
     rows: int
     objective: Objective
     reason: str
-
-    @property
-    def best(self) -> Tried:
-        """The candidate that was best on held-out rows; the chosen one may differ in weights."""
-        known = [one for one in self.tried if one.accuracy is not None]
-        return max(known, key=lambda one: _score(one, self.objective))
+    best: Tried
 
 
 @dataclass(frozen=True)
@@ -213,6 +212,8 @@ def choose_in_memory(
     stream: TaskStream,
     device: torch.device | str = "cpu",
     trying: Trying = lambda *_: None,
+    *,
+    every_row: bool = True,
 ) -> Choice:
     """Choose a method for a stream in memory; nothing is written.
 
@@ -226,13 +227,15 @@ def choose_in_memory(
         Where candidates learn.
     trying : callable
         Called before each run.
+    every_row : bool
+        Whether the stream has all rows that will be learned.
     """
-    trials = trials_on(make, validation_stream(stream, SEED), ENOUGH_TO_FIT)
+    trials = trials_on(make, validation_stream(stream, SEED, SHARE_TO_FIT), ENOUGH_TO_FIT)
     outcomes, last = [], {}
     for number, work in enumerate(trials.works):
         name = trials.candidates[number // len(trials.seeds)].name
         trying(name, number + 1, len(trials.works))
-        held_out = validation_stream(stream, work.seed)
+        held_out = validation_stream(stream, work.seed, SHARE_TO_FIT)
         try:
             result = run(work.config, work.seed, stream=held_out, device=device)
         except FaircilError as error:
@@ -241,7 +244,14 @@ def choose_in_memory(
         summary = summarise_run(result, Path(), "")
         last[id(summary)] = result.epochs[-1].passed
         outcomes.append(Outcome(work, summary))
-    return decide(make, trials, outcomes, lambda run: last[id(run)])
+    return decide(
+        make,
+        trials,
+        outcomes,
+        lambda run: last[id(run)],
+        every_row=every_row,
+        kept_rows_pay=True,
+    )
 
 
 def decide(
@@ -249,6 +259,9 @@ def decide(
     trials: Trials,
     outcomes: Sequence[Outcome],
     passed: Callable[[RunSummary], PassRecord | None] = last_pass,
+    *,
+    every_row: bool = True,
+    kept_rows_pay: bool = False,
 ) -> Choice:
     """Choose the best candidate by its runs on held-out rows.
 
@@ -260,6 +273,12 @@ def decide(
         Of ``trials.works``.
     passed : callable
         Returns what a run recorded of its last task.
+    every_row : bool
+        Whether the trials had all rows but those held out. Of fewer rows, differences within
+        chance say nothing about all of them, and groups keep their weights.
+    kept_rows_pay : bool
+        Whether a candidate that keeps rows of data has to be better than others by more than a
+        standard error of the accuracy.
     """
     objective = parse_objective(usual_objective(trials.configs[0].measure))
     each, rows = iter(outcomes), trials.rows * len(trials.seeds)
@@ -275,15 +294,34 @@ def decide(
         problems = "; ".join(f"{one.candidate.name}: {one.problem}" for one in tried)
         raise FaircilError(f"no candidate of method '{AUTO}' could be run: {problems}")
     ranked = sorted(known, key=lambda one: -_score(one, objective))
-    chosen, reason = ranked[0].candidate, _why(ranked, objective, rows)
-    if (chance := chance_of(ranked[0])) is not None and chance > CHANCE:
+    best, reason = ranked[0], _why(ranked, objective, rows)
+    if kept_rows_pay and (other := _without_rows(ranked, objective, rows)) is not None:
+        best = other
+        reason += (
+            f"; {best.candidate.name} is within chance of it and keeps no row of data, so it is "
+            "taken"
+        )
+    chosen = best.candidate
+    chance = chance_of(best) if every_row else None
+    if chance is not None and chance > CHANCE:
         chosen = with_equal_groups(chosen)
         reason += (
             "; there is no measurable unfairness to mend here: groups that the measure compares "
             f"differ by no more than chance explains (p = {format_value(chance)}), so all groups "
             "of a class count equally"
         )
-    return Choice(make(chosen, "test"), chosen, tuple(tried), rows, objective, reason)
+    return Choice(make(chosen, "test"), chosen, tuple(tried), rows, objective, reason, best)
+
+
+def _without_rows(ranked: Sequence[Tried], objective: Objective, rows: int) -> Tried | None:
+    """Return a candidate that keeps no rows, if the best does and is hardly better."""
+    others = [one for one in ranked if not LEARNERS[one.candidate.method].replays]
+    best = ranked[0]
+    if best in others or not others or best.accuracy is None:
+        return None
+    error = (best.accuracy * (1 - best.accuracy) / rows) ** 0.5
+    near = _score(best, objective) - _score(others[0], objective) <= error
+    return others[0] if near else None
 
 
 def with_equal_groups(candidate: Candidate) -> Candidate:

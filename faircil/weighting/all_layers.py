@@ -1,14 +1,19 @@
-"""Group statistics from the gradients of all layers."""
+"""Group statistics from the gradients of all layers.
+
+Where these are outer products, a pass over all samples gives the gradients of groups, and another
+one the cosines with them, see ``layer_factors``; for any other net, see ``functional``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from faircil.compute import CHUNK
 from faircil.errors import DataError, raise_all
 from faircil.nets import evaluating
 from faircil.samples import Inputs, Samples, rows_of
@@ -17,8 +22,17 @@ from faircil.weighting.any_net import rounding
 from faircil.weighting.functional import ForwardMode, forward_mode, functional_net
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import mean_losses, missing_outputs
-from faircil.weighting.layer_factors import factored_cosines, linear_layers
+from faircil.weighting.layer_factors import (
+    Factors,
+    GroupGradients,
+    Layer,
+    layer_factors,
+    linear_layers,
+)
 from faircil.weighting.losses import LossFunction, cross_entropy
+
+KEPT = 2**27  # numbers cached between the two passes; beyond that, factors are recomputed
+IMAGES = 256  # rows per pass with convolutions, whose inputs are large
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,77 @@ def all_layer_statistics(
     cosines = _array(products)
     alignment = cosines if combine is None else combine @ cosines
     return AllLayerStatistics(mean_losses(sums, membership), alignment, cosines.__matmul__)
+
+
+def factored_cosines(
+    net: nn.Module,
+    layers: Sequence[Layer],
+    current: Samples | Stream,
+    memory: Samples | Stream | None,
+    membership: Membership,
+    loss: LossFunction = cross_entropy,
+) -> tuple[Tensor, Tensor]:
+    """Compute the cosines of all current samples with all groups.
+
+    Parameters
+    ----------
+    net : Module
+        In eval mode.
+    layers : sequence of Layer
+        See :func:`~faircil.weighting.layer_factors.linear_layers`.
+    current, memory : Samples or Stream
+        n and m samples.
+    membership : Membership
+        G groups.
+    loss : callable
+
+    Returns
+    -------
+    losses : Tensor of float64, shape (G,)
+        Summed within groups.
+    cosines : Tensor, shape (G, n)
+    """
+    size = torch.from_numpy(membership.groups.size).to(membership.current.device)
+    gradients = GroupGradients(layers, size)
+    if memory is not None:
+        for rows, factors in _chunks(net, layers, memory, membership.memory, loss):
+            gradients.add(membership.memory[rows], factors)
+    numbers = sum(layer.inputs + layer.outputs for layer in layers)
+    keeps = len(current) * numbers <= KEPT
+    kept: list[tuple[Tensor, Factors]] = []
+    for rows, factors in _chunks(net, layers, current, membership.current, loss):
+        gradients.add(membership.current[rows], factors)
+        if keeps:
+            kept.append((rows, factors))
+    directions = gradients.directions()
+    cosines = directions.shares.new_empty(len(size), len(current))
+    again = _chunks(net, layers, current, membership.current, loss)
+    for rows, factors in kept if keeps else again:
+        cosines[:, rows] = directions.products(factors).T
+    return gradients.losses, cosines
+
+
+def _chunks(
+    net: nn.Module,
+    layers: Sequence[Layer],
+    samples: Samples | Stream,
+    group: Tensor,
+    loss: LossFunction,
+) -> Iterator[tuple[Tensor, Factors]]:
+    """Yield the rows of samples, sorted by group, and their factors.
+
+    A stream is sorted within each of its batches.
+    """
+    size = CHUNK if all(layer.inputs for layer in layers) else IMAGES
+    if isinstance(samples, Stream):
+        for part in samples.parts(size):
+            order = torch.argsort(group[part.rows], stable=True)
+            factors = layer_factors(net, layers, rows_of(part.x, order), part.y[order], loss)
+            yield part.rows.start + order, factors
+        return
+    for rows in torch.split(torch.argsort(group, stable=True), size):
+        taken = samples.take(rows)
+        yield rows, layer_factors(net, layers, taken.x, taken.y, loss)
 
 
 def _backward(net: nn.Module, mode: ForwardMode, weights: Floats) -> Floats:

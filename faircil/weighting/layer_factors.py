@@ -1,4 +1,4 @@
-"""Cosines of samples with groups for nets of linear layers, whose gradients are outer products.
+"""Gradients of samples and groups for nets of linear layers, which are outer products.
 
 Where a layer ``o_l = W_l h_l + b_l`` runs once, on one row per sample, the gradient of sample i
 with respect to ``[b_l W_l]`` is ``δ_li h̃_liᵀ``, with δ the gradient at the layer's output and
@@ -18,7 +18,7 @@ with as many outputs as it has parameters, of which only the bias is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,17 +27,14 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.functional import unfold
 
-from faircil.compute import CHUNK, chunks_of
-from faircil.samples import Inputs, Samples, rows_of
-from faircil.weighting.any_data import PROBE, Stream
+from faircil.compute import chunks_of
+from faircil.samples import Inputs, rows_of
+from faircil.weighting.any_data import PROBE
 from faircil.weighting.any_net import precise, rounding
-from faircil.weighting.groups import Membership
 from faircil.weighting.last_layer import split_gradients
 from faircil.weighting.losses import LossFunction, cross_entropy
 
 ROUNDING = 1e-3  # relative difference between factors and autograd that counts as rounding
-KEPT = 2**27  # numbers cached between the two passes; beyond that, factors are recomputed
-IMAGES = 256  # rows per pass with convolutions, whose inputs are large
 IN_CACHE = 16  # images whose patches are laid out at once
 
 
@@ -372,74 +369,3 @@ def _by_layer(flat: Tensor, layers: Sequence[Layer]) -> list[Tensor]:
     shapes = [(layer.outputs, layer.columns) for layer in layers]
     parts = torch.split(flat, [out * columns for out, columns in shapes], dim=1)
     return [part.view(len(flat), *shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-def factored_cosines(
-    net: nn.Module,
-    layers: Sequence[Layer],
-    current: Samples | Stream,
-    memory: Samples | Stream | None,
-    membership: Membership,
-    loss: LossFunction = cross_entropy,
-) -> tuple[Tensor, Tensor]:
-    """Compute the cosines of all current samples with all groups.
-
-    Parameters
-    ----------
-    net : Module
-        In eval mode.
-    layers : sequence of Layer
-        See :func:`~faircil.weighting.layer_factors.linear_layers`.
-    current, memory : Samples or Stream
-        n and m samples.
-    membership : Membership
-        G groups.
-    loss : callable
-
-    Returns
-    -------
-    losses : Tensor of float64, shape (G,)
-        Summed within groups.
-    cosines : Tensor, shape (G, n)
-    """
-    size = torch.from_numpy(membership.groups.size).to(membership.current.device)
-    gradients = GroupGradients(layers, size)
-    if memory is not None:
-        for rows, factors in _chunks(net, layers, memory, membership.memory, loss):
-            gradients.add(membership.memory[rows], factors)
-    numbers = sum(layer.inputs + layer.outputs for layer in layers)
-    keeps = len(current) * numbers <= KEPT
-    kept: list[tuple[Tensor, Factors]] = []
-    for rows, factors in _chunks(net, layers, current, membership.current, loss):
-        gradients.add(membership.current[rows], factors)
-        if keeps:
-            kept.append((rows, factors))
-    directions = gradients.directions()
-    cosines = directions.shares.new_empty(len(size), len(current))
-    again = _chunks(net, layers, current, membership.current, loss)
-    for rows, factors in kept if keeps else again:
-        cosines[:, rows] = directions.products(factors).T
-    return gradients.losses, cosines
-
-
-def _chunks(
-    net: nn.Module,
-    layers: Sequence[Layer],
-    samples: Samples | Stream,
-    group: Tensor,
-    loss: LossFunction,
-) -> Iterator[tuple[Tensor, Factors]]:
-    """Yield the rows of samples, sorted by group, and their factors.
-
-    A stream is sorted within each of its batches.
-    """
-    size = CHUNK if all(layer.inputs for layer in layers) else IMAGES
-    if isinstance(samples, Stream):
-        for part in samples.parts(size):
-            order = torch.argsort(group[part.rows], stable=True)
-            factors = layer_factors(net, layers, rows_of(part.x, order), part.y[order], loss)
-            yield part.rows.start + order, factors
-        return
-    for rows in torch.split(torch.argsort(group, stable=True), size):
-        taken = samples.take(rows)
-        yield rows, layer_factors(net, layers, taken.x, taken.y, loss)

@@ -27,7 +27,8 @@ from faircil.auditing.findings import Finding, Report, levelled_down
 from faircil.auditing.gate import Condition, Decision, decide, parse_conditions
 from faircil.auditing.intervals import gap_limits, noise_floor, rate_limits, worst_limits
 from faircil.errors import DataError, UsageError
-from faircil.metrics import METRICS, evaluate, mean_gap
+from faircil.formulas import mean_gap
+from faircil.metrics import METRICS, evaluate
 
 ROUNDING = 1e-12  # sums of a few rates, in another order
 quick = settings(deadline=None, max_examples=8)

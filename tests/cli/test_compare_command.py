@@ -6,13 +6,13 @@ from statistics import mean, stdev
 
 import pytest
 
-from cli_outcome import Cli
+from cli_outcome import Cli, run_words
 from faircil.files import write_checksums
 from faircil.report import format_value
 from faircil.results.record import RunSummary
 from run_summaries import make_run
 
-RUN = ("run", "--method", "fsw", "--dataset", "toy", "--quiet", "--set", "epochs=1")
+RUN = run_words("fsw", "toy", "--quiet", epochs=1)
 
 
 @pytest.fixture

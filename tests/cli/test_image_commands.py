@@ -49,7 +49,7 @@ def test_from_a_folder_of_classes_to_predictions_of_a_new_one(
     write_images(tmp_path / "more", names=("blue",))
     outcome = cli("update", "model", "--images", "more")
     assert outcome.code == 0, outcome.err
-    assert "new classes: blue; 3 classes in all" in outcome.err
+    assert "new classes: 'blue'; 3 classes in all" in outcome.err
     # A folder without classes.
     write_images(tmp_path / "new", each=2, seed=9)
     for file in sorted((tmp_path / "new").rglob("*.png")):

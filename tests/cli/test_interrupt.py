@@ -7,25 +7,11 @@ from typing import Any
 import pytest
 
 import faircil.sweep.work
-from cli_outcome import Cli
+from cli_outcome import Cli, run_words
 from faircil.runs.experiment import run
 from processes import Command, interrupt_seed_1
 
-TOY = (
-    "run",
-    "--method",
-    "fsw",
-    "--dataset",
-    "toy",
-    "--method",
-    "finetune",
-    "--out",
-    "out",
-    "--seeds",
-    "0-1",
-    "--set",
-    "epochs=1",
-)
+TOY = run_words("finetune", "toy", "--out", "out", "--seeds", "0-1", epochs=1)
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, stop: int) -> None:

@@ -39,7 +39,7 @@ def test_from_a_table_to_predictions_of_a_new_class(
     new = write_table("new.csv", lambda row: row if row["job"] == "z" else None)
     outcome = cli("update", model, "--data", new)
     assert outcome.code == 0, outcome.err
-    assert "new classes: z; 4 classes in all" in outcome.err
+    assert "new classes: 'z'; 4 classes in all" in outcome.err
     # Neither class nor attribute is needed.
     bare = write_table("bare.csv", lambda row: {n: row[n] for n in ("id", "a", "b")}, seed=1)
     assert cli("predict", model, "--data", bare, "-o", "bare-out.csv", "--probabilities").code == 0
@@ -50,6 +50,37 @@ def test_from_a_table_to_predictions_of_a_new_class(
     assert found[0]["row"] == "1"
     told = sum(float(found[0][f"probability of {job}"]) for job in "wxyz")
     assert told == pytest.approx(1)
+
+
+def test_a_model_is_not_replaced_unless_that_is_wanted(
+    cli: Cli, write_table: WriteTable, model: str
+) -> None:
+    fit = (*FIT, "--data", write_table("people.csv", seed=1), "-o", model)
+    refused = cli(*fit)
+    assert refused.code == 2
+    assert "has a model already; go on with `faircil update model`" in refused.err
+    assert len(json.loads(cli("show", model, "--json").out)["classes"]) == 3
+    outcome = cli(*fit, "--force", "--classes-per-task", "1", "--ignore", "b")
+    assert outcome.code == 1  # the first lesson would have a single class
+    assert "the first rows are all of one class" in outcome.err
+    outcome = cli(*fit, "--force", "--classes-per-task", "2", "--ignore", "b")
+    assert "learned 240 rows" in outcome.err
+    shown = json.loads(cli("show", model, "--json").out)
+    assert [len(lesson["new_classes"]) for lesson in shown["lessons"]] == [2, 2]
+    assert shown["inputs"] < 3
+
+
+def test_new_classes_that_look_like_known_ones_are_told(cli: Cli, write_table: WriteTable) -> None:
+    jobs = {"w": "teacher", "x": "nurse", "y": "cook", "z": "teacher"}
+    known = write_table("known.csv", lambda row: row | {"job": jobs[row["job"]]})
+    assert cli(*FIT, "--data", known, "-o", "jobs").code == 0
+    new = write_table("new.csv", lambda row: row | {"job": "techer"} if row["a"] else None)
+    assert "new class 'techer' looks like 'teacher'" in cli("update", "jobs", "--data", new).err
+
+
+def test_groups_too_small_to_compare_are_told(cli: Cli, write_table: WriteTable) -> None:
+    many = write_table("many.csv", lambda row: row | {"sex": f"group {row['id']}"})
+    assert "have fewer than 10 rows" in cli(*FIT, "--data", many, "-o", "tiny").err
 
 
 def test_what_was_learned_is_shown_and_forgotten(
@@ -88,6 +119,27 @@ def test_mistakes_leave_the_model_as_it_was(cli: Cli, write_table: WriteTable, m
         assert message in outcome.err, outcome.err
     assert {path.name: path.read_bytes() for path in Path(model).iterdir()} == before
     assert not Path("out.csv").exists()
+
+
+def test_an_update_waits_for_another_one(
+    cli: Cli, write_table: WriteTable, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = pytest.importorskip("fcntl", reason="Windows has other locks")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "waiting" in line:
+            locks.flock(other, locks.LOCK_UN)
+
+    monkeypatch.setattr("faircil.cli.models.say", say)
+    with Path(model, ".lock").open("w") as other:
+        locks.flock(other, locks.LOCK_EX)
+        assert cli("update", model, "--data", "known.csv").code == 0
+    assert said[0] == "another process changes model; waiting for it"
+    assert len(json.loads(cli("show", model, "--json").out)["lessons"]) == 2
+    assert cli("update", "nothing", "--data", "known.csv").code == 1
+    assert not Path("nothing").exists()
 
 
 def test_predictions_do_not_replace_a_file(cli: Cli, write_table: WriteTable, model: str) -> None:
@@ -143,7 +195,7 @@ def test_a_run_keeps_a_model_that_predicts_learns_and_forgets(
     right = [row["prediction"] == job for row, job in zip(rows_of("out.csv"), truth, strict=True)]
     assert sum(right) / len(right) > 0.6
     new = write_table("new.csv", lambda row: row if row["job"] == "z" else None)
-    assert "new classes: z" in cli("update", run["model"], "--data", new).err
+    assert "new classes: 'z'" in cli("update", run["model"], "--data", new).err
     assert "not measured since it learned or forgot 60 more rows" in cli("show", run["model"]).err
     assert "60 rows forgotten" in cli("forget", run["model"], "--data", new).err
     # The run is the same, whatever becomes of its model.
@@ -198,10 +250,7 @@ def test_rows_that_are_held_out_measure_the_model(cli: Cli, write_table: WriteTa
     assert "measured on" in shown.out
     assert "not measured" not in shown.err
     # What the model would have learned of these rows is not in it: they cannot be forgotten.
-    assert (
-        "64 of 240 rows to remove were not added"
-        in cli("forget", "model", "--data", "people.csv").err
-    )
+    assert "64 of 240 rows to remove (row " in cli("forget", "model", "--data", "people.csv").err
     marked = write_table("marked.csv", lambda row: row | {"test": int(row["id"]) % 8 < 4})  # type: ignore[call-overload]
     fit = ("fit", "--method", "moments", "--set", "width=40", "--label", "job", "-o", "marked")
     assert cli(*fit, "--data", marked, "--test-column", "test").code == 0
@@ -271,3 +320,81 @@ def test_altered_models_are_refused_by_every_command(
         assert outcome.code == 1
         assert outcome.err.count("\n") == 1
         assert "model.json is not what was saved: it is damaged or altered" in outcome.err
+
+
+def test_columns_of_text_stay_text_whatever_a_file_has(cli: Cli, write_table: WriteTable) -> None:
+    def coded(row: dict[str, object]) -> dict[str, object]:
+        number = int(str(row["id"]))
+        return row | {
+            "id": f"{number:05}",
+            "ward": ("01", "02", "A1")[number % 3],
+            "asked": ("true", "false", "maybe")[number // 2 % 3],
+            "job": f"0{row['job']}" if row["job"] == "w" else f"0{ord(str(row['job'])) - 119}",
+        }
+
+    known = write_table("known.csv", coded)
+    assert cli(*FIT, "--data", known, "-o", "model").code == 0
+    classes = json.loads(cli("show", "model", "--json").out)["classes"]
+    assert classes == ["01", "02", "03", "0w"]
+    plain = write_table(
+        "plain.csv",
+        lambda row: (
+            found
+            if "A1" not in (found := coded(row)).values() and "0w" not in found.values()
+            else None
+        ),
+    )
+    outcome = cli("update", "model", "--data", plain)
+    assert outcome.code == 0, outcome.err
+    assert "new classes" not in outcome.err
+    assert "does not know" not in outcome.err
+    for name in ("known", "plain"):
+        written = f"{name}-out.csv"
+        outcome = cli("predict", "model", "--data", f"{name}.csv", "--keep", "id", "-o", written)
+        assert "does not know" not in outcome.err
+    every = {row["id"]: row["probability"] for row in rows_of("known-out.csv")}
+    some = {row["id"]: row["probability"] for row in rows_of("plain-out.csv")}
+    assert "00001" in every
+    assert {name: every[name] for name in some} == some
+    # Rows can be forgotten as they were learned.
+    assert cli("forget", "model", "--data", plain).code == 0
+
+
+def test_columns_that_are_left_out_or_cannot_be_kept_are_named(
+    cli: Cli, write_table: WriteTable, model: str
+) -> None:
+    more = write_table("more.csv", lambda row: row | {"row": 1, "extra": 2})
+    outcome = cli("predict", model, "--data", more, "-o", "out.csv", "--keep", "id", "extra")
+    assert "not fitted with, left out: row\n" in outcome.err
+    outcome = cli("predict", model, "--data", more, "-o", "other.csv", "--keep", "row")
+    assert outcome.code == 2
+    assert "column 'row' cannot be kept" in outcome.err
+
+
+def test_rows_with_gaps_can_be_learned_later(cli: Cli, write_table: WriteTable, model: str) -> None:
+    gaps = write_table(
+        "gaps.csv",
+        lambda row: (
+            row
+            | {
+                "sex": "" if row["job"] == "x" else row["sex"],
+                "job": "" if row["job"] == "y" else row["job"],
+                "empty": "",  # not of the model
+            }
+        ),
+    )
+    refused = cli("update", model, "--data", gaps)
+    assert "--drop-missing" in refused.err
+    assert "--unknown-group" in refused.err
+    dropped = cli("update", model, "--data", gaps, "--drop-missing", "-o", "dropped")
+    assert "learned 120 rows" in dropped.err
+    assert cli("update", model, "--data", gaps, "--drop-missing", "--unknown-group").code == 0
+    groups = json.loads(cli("show", model, "--json").out)["groups"]
+    assert [group["rows"] for group in groups if group["value"] is None] == [60]
+    forget = ("forget", model, "--data", gaps, "--drop-missing", "--unknown-group")
+    forgotten = cli(*forget).err
+    assert "180 rows forgotten" in forgotten
+    assert "left out: 60 (row " in forgotten
+    infinite = write_table("infinite.csv", lambda row: row | {"a": "inf"})
+    refused = cli("predict", model, "--data", infinite, "-o", "out.csv")
+    assert "column 'a' has 240 value(s) that are infinite" in refused.err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cli_outcome import Cli
+from cli_outcome import Cli, run_words
 from faircil.counts import Counts
 from faircil.metrics import METRICS, Metric, evaluate
 from faircil.report import group_runs
@@ -19,18 +19,7 @@ from faircil.results.folder import find_runs
 from faircil.tuning.objective import Objective, parse_objective
 
 DOC = Path(__file__).parents[2] / "docs/metrics.md"
-RUN = (
-    "run",
-    "--method",
-    "fsw",
-    "--dataset",
-    "toy-groups",
-    "--set",
-    "epochs=1",
-    "--seeds",
-    "0-1",
-    "--quiet",
-)
+RUN = run_words("fsw", "toy-groups", "--seeds", "0-1", "--quiet", epochs=1)
 
 
 def class_gap(counts: Counts) -> float:

@@ -9,20 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli_outcome import Cli
+from cli_outcome import Cli, run_words
 from faircil.postprocess import EpsilonFair
 
-RUN = (
-    "run",
-    "--method",
-    "fsw",
-    "--dataset",
-    "toy-groups",
-    "--quiet",
-    "--set",
-    "epochs=8",
-    "hidden=8",
-)
+RUN = run_words("fsw", "toy-groups", "--quiet", epochs=8, hidden=8)
 TABLE = ("--probabilities", "p_a", "p_b", "--sensitive", "sex", "--epsilon", "0.05")
 
 
@@ -76,18 +66,7 @@ def test_a_run_with_post_processing_is_what_the_saved_run_becomes(cli: Cli) -> N
 
 def test_runs_that_cannot_be_processed_say_why_all_at_once(cli: Cli) -> None:
     cli(*RUN, "--method", "finetune", "--out", "runs/finetune")
-    cli(
-        "run",
-        "--method",
-        "fsw",
-        "--dataset",
-        "toy",
-        "--quiet",
-        "--set",
-        "epochs=1",
-        "--out",
-        "runs/toy",
-    )
+    cli(*run_words("fsw", "toy", "--quiet", "--out", "runs/toy", epochs=1))
     outcome = cli("postprocess", "runs")
     assert outcome.code == 1
     assert "method 'finetune' keeps no buffer" in outcome.err

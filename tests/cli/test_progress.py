@@ -165,6 +165,7 @@ def test_models_show_a_bar_on_a_terminal_and_a_line_elsewhere(
     outcome = cli(*fit, *small)
     assert outcome.err.splitlines()[0] == "learning people.csv"
     assert "epoch" not in outcome.err
+    fit = (*fit, "--force")
     assert cli(*fit, *small, "--quiet").err == ""
     console, file = terminal()
     monkeypatch.setattr(faircil.cli.progress, "make_console", lambda stderr: console)

@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 
 import faircil.sweep.work
-from cli_outcome import Cli, WriteTable
+from cli_outcome import Cli, WriteTable, run_words
 from faircil.metrics import METRICS, evaluate, forgetting
 
-TOY = ("run", "--method", "fsw", "--dataset", "toy", "--set", "epochs=1", "--out", "out")
-GROUPS = ("run", "--method", "fsw", "--dataset", "toy-groups", "--set", "epochs=1", "--out", "out")
+TOY = run_words("fsw", "toy", "--out", "out", epochs=1)
+OWN = ("run", "--method", "fsw", "--label", "job", "--set", "epochs=1", "--out", "o")
+GROUPS = run_words("fsw", "toy-groups", "--out", "out", epochs=1)
 CONTRACT = {
     "seed", "accuracy", "eer", "eer_task", "eo", "eo_gap", "dp", "forgetting", "seconds",
     "per_task", "dir",
@@ -154,17 +155,7 @@ def test_default_folder_is_below_runs_and_depends_on_the_configuration(
     cli: Cli, tmp_path: Path
 ) -> None:
     for epochs in (1, 2):
-        cli(
-            "run",
-            "--method",
-            "fsw",
-            "--dataset",
-            "toy",
-            "--method",
-            "finetune",
-            "--set",
-            f"epochs={epochs}",
-        )
+        cli(*run_words("finetune", "toy", epochs=epochs))
     folders = sorted((tmp_path / "runs" / "toy").iterdir())
     assert len(folders) == 2
     assert all(folder.name.startswith("finetune-eer-") for folder in folders)
@@ -208,19 +199,7 @@ def test_force_runs_the_same_seed_again_and_keeps_the_others(cli: Cli, tmp_path:
 
 
 def test_changed_own_file_is_another_run(cli: Cli, write_table: WriteTable) -> None:
-    command = (
-        "run",
-        "--method",
-        "fsw",
-        "--data",
-        write_table(),
-        "--label",
-        "job",
-        "--set",
-        "epochs=1",
-        "--out",
-        "o",
-    )
+    command = (*OWN, "--data", write_table())
     assert cli(*command).code == 0
     assert "not run again" in cli(*command).err
     write_table(seed=1)
@@ -250,19 +229,7 @@ def test_file_name_of_a_dataset_does_not_bring_its_settings(
     cli: Cli, write_table: WriteTable, tmp_path: Path
 ) -> None:
     write_table("mnist.csv")
-    cli(
-        "run",
-        "--method",
-        "fsw",
-        "--data",
-        "mnist.csv",
-        "--label",
-        "job",
-        "--out",
-        "o",
-        "--set",
-        "epochs=1",
-    )
+    cli(*OWN, "--data", "mnist.csv")
     settings = read_json(tmp_path / "o/seed-0/config.json")["config"]["settings"]
     assert (settings["lr"], settings["alpha"]) == (0.01, "auto")
 
@@ -325,17 +292,7 @@ def test_as_a_program(tmp_path: Path) -> None:
     assert "saved in out" in done.stderr
 
 
-MOMENTS = (
-    "run",
-    "--method",
-    "fsw",
-    "--dataset",
-    "toy-groups",
-    "--method",
-    "moments",
-    "--set",
-    "width=20",
-)
+MOMENTS = run_words("moments", "toy-groups", width=20)
 
 
 def test_a_target_chooses_lam_on_held_out_training_data(cli: Cli, tmp_path: Path) -> None:
@@ -368,18 +325,7 @@ def test_a_target_out_of_reach_is_said_even_quietly(cli: Cli) -> None:
 
 def test_mistakes_of_a_target_come_with_all_others(cli: Cli, tmp_path: Path) -> None:
     target = ("--target", "eo_gab>=x", "--postprocess", "eps-fair", "--seeds", "a")
-    outcome = cli(
-        "run",
-        "--method",
-        "fsw",
-        "--dataset",
-        "toy-groups",
-        "--method",
-        "er",
-        *target,
-        "--set",
-        "tua=1",
-    )
+    outcome = cli(*run_words("er", "toy-groups", *target, tua=1))
     assert outcome.code == 2
     for text in (
         "unknown metric 'eo_gab'",

@@ -9,24 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cli_outcome import Cli
+from cli_outcome import Cli, run_words
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
 from processes import Command, die_with_the_first_run, interrupt_with_the_first_run
 
-TOY = (
-    "run",
-    "--method",
-    "fsw",
-    "--dataset",
-    "toy",
-    "--method",
-    "er",
-    "--out",
-    "out",
-    "--set",
-    "epochs=2",
-)
+TOY = run_words("er", "toy", "--out", "out", epochs=2)
 
 
 def seeds_in(folder: Path) -> list[int]:

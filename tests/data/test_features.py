@@ -98,11 +98,28 @@ def test_very_many_categories_are_hashed_the_same_way_everywhere() -> None:
     assert "zip (600)" in encoder.notes[0]
 
 
-def test_texts_that_all_differ_are_left_out() -> None:
-    table = pd.DataFrame({"id": [f"z{number}" for number in range(600)], "age": range(600)})
+def test_values_that_all_differ_are_left_out() -> None:
+    table = pd.DataFrame(
+        {
+            "id": [f"z{number}" for number in range(600)],
+            "customer": range(2000, 2600),
+            "income": [37 * number for number in range(600)],  # of a wide range
+            "age": [20 + number % 60 for number in range(600)],
+        }
+    )
     encoder = fitted(table)
-    assert encoder.width == 1
-    assert encoder.notes == ("columns whose values all differ, left out: they identify rows: id",)
+    assert encoder.width == 2
+    told = "columns whose values all differ, left out: they identify rows: id, customer"
+    assert encoder.notes == (told,)
+    assert fitted(table[:50]).columns[1].kind == "number"  # so few may differ by chance
+
+
+def test_dates_may_be_written_with_dots() -> None:
+    iso = ["2024-05-31", "1999-12-01", "2001-02-03 04:05"]
+    dotted = ["31.05.2024", "01.12.1999", "03.02.2001 04:05"]
+    one, other = (fitted(pd.DataFrame({"born": days * 8})) for days in (iso, dotted))
+    assert one == other
+    assert one.columns[0].kind == "date"
 
 
 def test_blanks_around_texts_do_not_count() -> None:
@@ -138,3 +155,48 @@ def test_unusable_columns_are_named() -> None:
     assert "infinite" in feature_mistakes(pd.Series([1.0, np.inf], name="a"))[0]
     long = pd.Series([f"{number} {'word ' * 20}" for number in range(600)], name="bio")
     assert "`text`" in feature_mistakes(long)[0]
+
+
+def test_dates_with_a_time_and_a_zone_are_dates() -> None:
+    hours = [f"2024-05-31 {hour:02}:00:00" for hour in range(24)]
+    for texts in (
+        hours,
+        [f"{text}.000000" for text in hours],
+        [f"{text.replace(' ', 'T')}+00:00" for text in hours],
+        pd.to_datetime(hours).tz_localize("UTC").tz_convert("Asia/Tokyo"),
+    ):
+        encoder = fitted(pd.DataFrame({"when": texts}))
+        assert encoder.columns[0].kind == "date"
+        x = encoder.inputs(
+            pd.DataFrame({"when": ["2024-05-31", "2024-05-31T12:00Z", "2024-06-01"]})
+        )
+        np.testing.assert_allclose(x[1, 0] - x[0, 0], x[2, 0] - x[1, 0], rtol=1e-6)
+    # A day that no month has is no date.
+    assert (
+        fitted(pd.DataFrame({"when": ["2024-02-30", "2024-02-28"]})).columns[0].kind == "category"
+    )
+
+
+def test_numbers_among_categories_are_the_same_whatever_their_type() -> None:
+    encoder = fitted(pd.DataFrame({"code": pd.Series([1, 2, "x"], dtype=object)}))
+    for codes in ([1, 2, None], [1.0, 2.0, None], ["1", " 2", None]):
+        found = encoder.inputs(pd.DataFrame({"code": codes}))
+        assert found.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+def test_a_column_of_booleans_takes_no_other_numbers() -> None:
+    encoder = fitted(pd.DataFrame({"there": [True, False, True]}))
+    assert encoder.check(pd.DataFrame({"there": [0, 1, 1]})) == []
+    with pytest.raises(DataError, match="no true or false, such as '7'"):
+        encoder.check(pd.DataFrame({"there": [0, 1, 7]}))
+
+
+def test_columns_of_categories_are_categories() -> None:
+    column = fitted(pd.DataFrame({"ward": pd.Categorical([3, 1, 3])})).columns[0]
+    assert (column.kind, column.levels) == ("category", ("1", "3"))
+
+
+def test_columns_of_other_types_are_named() -> None:
+    for values in ([[1], [2]], pd.to_timedelta([1, 2], unit="h"), np.array([1j, 2])):
+        (mistake,) = feature_mistakes(pd.Series(values, name="odd"))
+        assert mistake.startswith("column 'odd' is of type ")

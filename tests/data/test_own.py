@@ -351,7 +351,7 @@ def test_unusable_texts_are_named(tmp_path: Path, texts: object, message: str) -
     ("options", "message"),
     [
         ({"text": "boi"}, "unknown column 'boi': did you mean 'bio'"),
-        ({"text": "y"}, "column 'y' is given 2 times; label, sensitive, test, text and"),
+        ({"text": "y"}, "column 'y' is given 2 times; label, sensitive, test, text, image"),
         ({"text": "sex"}, "column 'sex' is given 2 times"),
         ({"text": "job", "test_column": "job"}, "column 'job' is given 2 times"),
         ({"text": "bio", "use_sensitive": True}, "the text of column 'bio' is the only input"),

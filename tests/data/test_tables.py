@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import sys
 import zipfile
 from collections.abc import Callable
@@ -226,6 +227,12 @@ def test_separators_are_found(tmp_path: Path, content: str, told: list[str]) -> 
 def test_decimal_commas_are_found(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a;b\n1,5;x\n-2,25;y\n")
     assert read_table(tmp_path / "t.csv")["a"].tolist() == [1.5, -2.25]
+    rows = ("a;b;day;c", "2.805,75;7;25.08.1993;1,5", ";8;01.01.2000;x", "9;;;y")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    table = read_table(tmp_path / "t.csv", texts={"c"})
+    assert table["a"].tolist() == pytest.approx([2805.75, math.nan, 9], nan_ok=True)
+    assert table["day"].tolist()[:2] == ["25.08.1993", "01.01.2000"]
+    assert table["c"].tolist() == ["1,5", "x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -293,3 +300,16 @@ def test_texts_as_objects_get_a_hint(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", bio=np.array(["a", "b"], dtype=object))
     with pytest.raises(DataError, match=r"array 'bio' .*save texts with \.astype\(str\)"):
         read_table(tmp_path / "t.npz")
+
+
+def test_links_in_a_folder_of_images_are_followed(tmp_path: Path) -> None:
+    place, folder = tmp_path / "elsewhere", tmp_path / "photos"
+    (place / "dawn").mkdir(parents=True)
+    (place / "dawn/1.png").touch()
+    (folder / "day").mkdir(parents=True)
+    (folder / "day/2.png").symlink_to("nowhere")  # is named when images are read
+    (folder / "day/again").symlink_to(folder)
+    (folder / "night").symlink_to(place)
+    table = read_table(folder)
+    assert table["path"].tolist() == ["day/2.png", "night/dawn/1.png"]
+    assert table["class"].tolist() == ["day", "night"]

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from faircil.data.stream import Task, TaskStream
 from faircil.errors import UsageError
 from faircil.learners import LEARNERS
 from faircil.nets import ConvNet
 from faircil.results.record import RunResult
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState
-from faircil.samples import Samples
 from faircil.testing.learners import parameters
-from small_runs import small_config, small_stream
+from small_runs import image_stream, small_config, small_stream
 
 IMAGE = (2, 8, 9)
-
-
-def image_stream() -> TaskStream:
-    """Return the small stream with its six inputs as stripes, three in each channel."""
-    stream = small_stream(attribute=True)
-
-    def drawn(samples: Samples) -> Samples:
-        stripes = samples.x.view(-1, 2, 1, 3).repeat_interleave(3, dim=3)
-        return replace(samples, x=stripes.expand(-1, *IMAGE).flatten(1))
-
-    tasks = tuple(Task(t.classes, drawn(t.train), drawn(t.test)) for t in stream.tasks)
-    return replace(stream, tasks=tasks, image=IMAGE)
+GRID = (2, 1, 3)  # three stripes in each channel
 
 
 CASES = [
@@ -45,7 +30,7 @@ def trained(method: str, weighting: str = "none", **settings: object) -> tuple[C
     settings = {"net": "conv", "hidden": 16, **settings}
     config = small_config(method, weighting, attribute=True, **settings)
     ends: list[RunState] = []
-    result = run(config, 0, stream=image_stream(), checkpoint=ends.append)
+    result = run(config, 0, stream=image_stream(IMAGE, GRID), checkpoint=ends.append)
     return ends[-1].learner.net, result  # type: ignore[return-value]
 
 

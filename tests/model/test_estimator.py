@@ -77,6 +77,10 @@ def test_data_frames_with_text_and_gaps():
     assert model.score(frame, y) > 0.6
     with pytest.raises(ValueError, match="no column 'c'"):
         model.predict(frame[["a", "b"]])
+    with pytest.warns(UserWarning, match="categories that the model does not know.*'up'"):
+        model.predict(frame.assign(c="up"))
+    with pytest.warns(UserWarning, match="not fitted with, left out: d"):
+        model.predict(frame.assign(d=1))
 
 
 def test_polars_frames_are_learned_like_those_of_pandas():
@@ -106,6 +110,8 @@ def test_arrow_tables():
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1]})
     found = small(random_state=0).fit(table, y).predict_proba(table)
     np.testing.assert_array_equal(found, small(random_state=0).fit(frame, y).predict_proba(frame))
+    with pytest.raises(ValueError, match="X has 2 columns named 'a'"):
+        small().fit(table.rename_columns(["a", "a"]), y)
 
 
 def test_pipelines_searches_and_copies():
@@ -200,8 +206,108 @@ def test_a_class_with_one_row():
         model.fit(rows, once, sensitive_features=people)
         assert model.classes_.tolist() == [0, 1, 2, 9]
         assert np.isfinite(model.predict_proba(rows)).all()
-    model = small().fit(x, y).partial_fit(x[:1] + 30, ["late"])
-    assert "late" in model.classes_
+    model = small().fit(x, y).partial_fit(x[:1] + 30, [7])
+    assert model.classes_.tolist() == [0, 1, 2, 7]
+
+
+def test_classes_that_are_none_are_named_before_anything_is_learned():
+    x, y, _ = data()
+    words = np.array(["a", "b", "c"])[y]
+    for labels, more, message in (
+        (y, ["late"], "texts and numbers, such as 'late' and 0"),
+        (words, [1], "texts and numbers, such as 1 and 'a'"),
+        (y, [None], "1 missing value"),
+        (words, np.array([np.nan], dtype=object), "1 missing value"),
+        (y, pd.Series([pd.NA]), "1 missing value"),
+        (y, [0.5], "continuous"),
+        (words, pd.Series([pd.Timestamp(0)]), "no text and no number"),
+    ):
+        model = small().fit(x, labels)
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(x[:1], more)
+        assert len(model.classes_) == model.predict_proba(x[:1]).shape[1] == 3
+    with pytest.raises(ValueError, match="texts and numbers"):
+        small().fit(x, np.where(y == 1, "1", y.astype(object)))
+
+
+def test_classes_as_numpy_texts_are_saved(tmp_path):
+    x, y, _ = data()
+    labels = np.array([np.str_("abc"[n]) for n in y], dtype=object)
+    small().fit(x, labels).save(tmp_path / "model")
+    assert FairIncrementalClassifier.load(tmp_path / "model").classes_.tolist() == ["a", "b", "c"]
+
+
+def test_attribute_values_are_the_same_whatever_their_type():
+    x, y, _ = data()
+    sex = np.arange(len(y)) % 2
+    model = small().fit(x, y, sensitive_features=sex)
+    for later in ([1, None, 0.0], [1.0, 0.0, 0.0], ["1", "0", "0"], {"sex": [0, 1, 1]}):
+        model.partial_fit(x[:3], y[:3], sensitive_features=later)
+    assert model.model_.values == ["0", "1"]
+
+
+def test_attributes_are_those_of_the_first_rows():
+    x, y, z = data()
+    both = pd.DataFrame({"sex": z, "race": np.where(y % 2, "b", "w")})
+    model = small().fit(x, y, sensitive_features=both)
+    values = list(model.model_.values)
+    model.partial_fit(x, y, sensitive_features=both[["race", "sex"]])  # by name
+    model.partial_fit(x, y, sensitive_features=both.to_numpy())  # by place
+    assert model.model_.values == values
+    model.partial_fit(x[:7], y[:7])  # nothing is known of these
+    assert [group.rows for group in model.model_.seen if group.value is None] == [7]
+    for other in (both[["sex"]], both.rename(columns={"sex": "age"}), z):
+        with pytest.raises(ValueError, match="was fitted with sex, race"):
+            model.partial_fit(x, y, sensitive_features=other)
+    with pytest.raises(ValueError, match="begun without a sensitive attribute"):
+        small().fit(x, y).partial_fit(x, y, sensitive_features=z)
+    for wrong, message in (
+        ("sex", "of another form"),
+        (np.zeros((len(y), 2, 2)), "of another form"),
+        ([[["f"], "w"]] * len(y), "of another form"),
+        (x[:, 0], "180 distinct numbers"),
+        (z[:9], "has 9 rows and y has 180"),
+        (pd.concat([both, both], axis=1), "2 columns named 'sex'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small().fit(x, y, sensitive_features=wrong)
+
+
+def test_columns_of_one_name_are_named():
+    x, y, _ = data()
+    frame = pd.DataFrame(x, columns=["a", "b", "c", "d"])
+    model = small().fit(frame, y)
+    for twice in (
+        frame.set_axis(["a", "b", "c", "a"], axis=1),
+        frame.set_axis([1, "1", 2, 3], axis=1),
+    ):
+        with pytest.raises(ValueError, match="X has 2 columns named"):
+            small().fit(twice, y)
+        with pytest.raises(ValueError, match="X has 2 columns named"):
+            model.predict(twice)
+
+
+def test_a_first_call_that_fails_leaves_nothing():
+    x, y, _ = data()
+    model = small()
+    with pytest.raises(ValueError, match="one class"):
+        model.partial_fit(x[:4], y[:4])
+    with pytest.raises(NotFittedError):
+        model.predict(x)
+    assert model.partial_fit(x, y).score(x, y) > 0.8
+    with pytest.raises(ValueError, match="device 'cuda:99' is not there"):
+        small(device="cuda:99").fit(x, y)
+
+
+def test_a_copy_of_a_model_that_was_read_learns_alike(tmp_path):
+    x, y, z = data()
+    fitted = FairIncrementalClassifier(
+        "moments", settings={"width": 40, "features": "both"}, lam=3.0, random_state=0
+    ).fit(x, y, sensitive_features=z)
+    fitted.save(tmp_path / "model")
+    again = clone(FairIncrementalClassifier.load(tmp_path / "model")).set_params(random_state=0)
+    again.fit(x, y, sensitive_features=z)
+    np.testing.assert_array_equal(again.predict_proba(x), fitted.predict_proba(x))
 
 
 def test_settings_that_no_candidate_uses_are_refused():
@@ -290,3 +396,42 @@ def test_auto_says_why():
         x, y, sensitive_features=z
     )
     assert "has the best accuracy - eo" in model.model_.notes[0]
+
+
+def test_classes_with_a_row_or_two_do_not_keep_auto_from_choosing(monkeypatch):
+    x, y, z = data(classes=4, n=130)
+    rare = np.array([4, 5, 5])
+    rows = np.vstack([x, x[:3] + 9])
+    labels, people = np.append(y, rare), np.append(z, ["f", "f", "m"])
+    monkeypatch.setattr("faircil.model.choosing.MOST", 400)  # rows are drawn, of small groups all
+    model = FairIncrementalClassifier(settings={"epochs": 1, "width": 40}, random_state=0)
+    model.fit(rows, labels, sensitive_features=people)
+    assert model.model_.notes[0].startswith("method ")
+    said = "classes with too few rows to hold one out, without a part in this choice: 4, 5"
+    assert said in model.model_.notes
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    alone = np.arange(len(labels)) == 3
+    few = FairIncrementalClassifier(settings={"width": 40}).fit(rows, alone)
+    assert (
+        few.model_.notes[0] == "method moments, since there are too few rows to tell methods apart"
+    )
+    single = FairIncrementalClassifier(settings={"width": 40})
+    single.fit(rows, labels, sensitive_features=["f"] * len(labels))
+    assert single.model_.notes[0] == (
+        "method moments, since there is a single attribute value so far"
+    )
+
+
+def test_equal_opportunity_of_favoured_classes(tmp_path):
+    x, y, z = data()
+    model = small(measure="eopp", favoured=[1.0, 2]).fit(x, y, sensitive_features=z)
+    assert model.model_.learner.measure.favoured == (1, 2)
+    small(measure="eopp", favoured=[1]).fit(x, y * 1.0, sensitive_features=z)
+    model.save(tmp_path / "model")
+    assert clone(FairIncrementalClassifier.load(tmp_path / "model")).favoured == ("1", "2")
+    with pytest.raises(ValueError, match="name them with `favoured`"):
+        small(measure="eopp").fit(x, y, sensitive_features=z)
+    with pytest.raises(ValueError, match="9"):
+        small(measure="eopp", favoured=[9]).fit(x, y, sensitive_features=z)
+    with pytest.raises(ValueError, match="none is given; use `measure='eer'`, or give some"):
+        small(measure="eo").fit(x, y)

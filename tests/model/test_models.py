@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from faircil.data.own import OwnData
-from faircil.errors import DataError, FaircilError, UsageError
+from faircil.errors import DataError, FaircilError, StorageError, UsageError
 from faircil.model.model import Floats32, Model
-from faircil.model.saved import CONTENT, load_model, save_model
+from faircil.model.saved import CONTENT, TENSORS, load_model, save_model
 from faircil.runs.config import resolve
 
 OWN = OwnData(path="", label="class", sensitive=("sex",))
@@ -120,6 +121,69 @@ def test_files_are_for_the_owner_alone(tmp_path: Path) -> None:
     summary = json.loads((folder / CONTENT).read_text())["summary"]
     assert summary["classes"] == ["a", "b"]
     assert summary["rows_kept"] == 0
+
+
+def test_whatever_fails_while_it_is_written_the_model_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, folder = model_of(), model_of(), tmp_path / "models/model"
+    old.learn(*rows("a", "b"))
+    new.learn(*rows("a", "b", "c"))
+
+    def is_stopped(place: str, failure: BaseException) -> None:
+        def fails(*_: object) -> None:
+            raise failure
+
+        with monkeypatch.context() as patch:
+            patch.setattr(f"faircil.model.saved.{place}", fails)
+            with pytest.raises((StorageError, KeyboardInterrupt)):
+                save_model(new, folder)
+
+    for place in ("save_file", "file_digest", "write_json", "digest_of", "Path.replace"):
+        is_stopped(place, OSError(28, "No space left on device"))
+        is_stopped(place, KeyboardInterrupt())
+        assert list(tmp_path.iterdir()) == []
+    save_model(old, folder)
+    there = sorted(folder.iterdir())
+    for place in ("save_file", "write_json", "Path.replace"):
+        is_stopped(place, KeyboardInterrupt())
+        assert sorted(folder.iterdir()) == there
+        assert load_model(folder).labels == ["a", "b"]
+    save_model(new, folder)
+    assert len(list(folder.glob(TENSORS))) == 1
+
+
+def test_a_model_may_be_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, folder = model_of(), model_of(), tmp_path / "model"
+    old.learn(*rows("a", "b"))
+    new.learn(*rows("a", "b", "c"))
+    save_model(old, folder)
+
+    def replaced(path: Path) -> dict[str, torch.Tensor]:
+        monkeypatch.undo()
+        save_model(new, folder)
+        return load_file(path)  # which is gone
+
+    monkeypatch.setattr("faircil.model.saved.load_file", replaced)
+    assert load_model(folder).labels == ["a", "b", "c"]
+
+
+def test_a_folder_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of()
+    model.learn(*rows("a", "b"))
+    save_model(model, tmp_path / "model")
+    (tmp_path / "link").symlink_to("model")
+    model.learn(*rows("c"))
+    save_model(model, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert load_model(tmp_path / "model").labels == ["a", "b", "c"]
+    monkeypatch.chdir(tmp_path / "model")
+    model.learn(*rows("d"))
+    save_model(model, Path())
+    assert load_model(tmp_path / "model").labels == ["a", "b", "c", "d"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "model"]
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from torch.nn.functional import one_hot
 
 from faircil.moments.criterion import Blocks, Criterion, equal_shares
 from faircil.moments.evening import even_out, evened_further, proven_bound
@@ -32,7 +33,8 @@ TIGHT = 1e-5
 def criterion_of(problem: RidgeProblem, measure: str = "eo", **settings: object) -> Criterion:
     keys = sorted(problem.moments.keys)
     label, attribute = (np.array(column) for column in zip(*keys, strict=True))
-    groups = Groups(label, attribute, np.ones(len(keys), dtype=bool), np.array([*SIZES.values()]))
+    size = problem.size.numpy().astype(np.int64)
+    groups = Groups(label, attribute, np.ones(len(keys), dtype=bool), size)
     matrix = disparity_matrix(find_measure(measure), groups)
     values = {"lam": 1.0, "certainty": 0.0, **settings}
     return Criterion(matrix, equal_shares(labels_of(problem)), **values)  # type: ignore[arg-type]
@@ -160,6 +162,18 @@ def test_a_group_of_one_row_is_too_uncertain_to_take_weight_from_others() -> Non
     assert after[0] < 1.2 * before[0]
     assert found.after.errors[1] > found.after.errors[0]
     assert blind.after.left_out.losses[0] >= after[0] - 1e-6
+
+
+def test_losses_that_rounding_makes_0_end_the_search_without_a_division_by_0() -> None:
+    # The inputs tell the class. With a penalty λ of 1e-5 losses are about λ², less than float32
+    # resolves beside 1. Class 2 has one group: nothing moves within its block, which gains nothing.
+    samples = grouped_samples({key: n for key, n in SIZES.items() if key != (2, 1)})
+    known = replace(samples, x=one_hot(samples.y, WIDTH - 1).double())
+    problem = problem_of(moments_of(known, dtype=torch.float32), ridge=1e-5)
+    found = even_out(problem, criterion_of(problem))  # here a warning is an error
+    assert found.value == 0
+    assert np.isfinite(found.after.weights).all()
+    assert found.after.weights[-1] == pytest.approx(1 / 3)
 
 
 def worst_of(problem: RidgeProblem, **settings: object) -> Criterion:

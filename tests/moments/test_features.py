@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from faircil.errors import DataError, UsageError
-from faircil.moments.features import FARTHEST, Patches, RandomRelu, Raw, Standardise
+from faircil.moments.features import FARTHEST, RandomRelu, Raw, Standardise
+from faircil.moments.patches import Patches
 
 SHAPE = (2, 12, 10)
 
@@ -104,3 +105,30 @@ def test_a_width_without_room_and_plain_images_are_mistakes() -> None:
 
 def test_filters_fill_a_width() -> None:
     assert [Patches.filters_for(width) for width in (1, 33, 64, 65, 3201)] == [1, 1, 1, 2, 100]
+
+
+def test_flags_are_gathered_whatever_their_value() -> None:
+    draw = generator()
+    numbers = torch.randn(300, 3, generator=draw)
+    often = torch.randint(0, 2, (300, 1), generator=draw).float()
+    category = nn.functional.one_hot(torch.randint(0, 40, (300,), generator=draw), 40).float()
+    x = torch.cat([numbers[:, :2], category, often, numbers[:, 2:]], dim=1)
+    features = RandomRelu(x, 50, draw)
+    assert features.order[: features.numbers].tolist() == [0, 1, 42, 43]
+    later = x[:20].clone()
+    later[0, 2:42] = 0  # no category
+    later[1, 2:42] = torch.linspace(-3, 100, 40)  # no flags at all
+    z = features.standardise(later)[:, features.order]
+    size = z.abs() @ features.weight.abs() + features.bias.abs()
+    # Each of some fifty terms is rounded once when it is made and once when it is added.
+    allowed = 2 * (x.shape[1] + 2) * torch.finfo(torch.float32).eps * size
+    expected = torch.addmm(features.bias, z, features.weight).relu()
+    assert ((features(later) - expected).abs() <= allowed).all()
+    torch.testing.assert_close(features(later)[5:9], features(later[5:9]))
+    assert features(later[:0]).shape == (0, 50)
+
+
+def test_too_few_flags_are_multiplied_like_other_inputs() -> None:
+    x = nn.functional.one_hot(torch.arange(300) % 20, 20).float()
+    features = RandomRelu(x, 30, generator())
+    assert features.numbers == 20

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
@@ -235,6 +236,7 @@ def test_all_mistakes_at_once() -> None:
         (np.stack([GROUPS, GROUPS], axis=1), "join several attributes into one"),
         (np.where(GROUPS == 0, np.nan, 1.0), "missing values"),
         (np.array(["a", None] * 20, dtype=object), "missing values"),
+        (np.array(["a", pd.NA] * 20, dtype=object), "missing values"),
     ],
 )
 def test_what_are_no_groups(sensitive: NDArray[np.generic], message: str) -> None:

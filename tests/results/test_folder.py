@@ -51,14 +51,14 @@ def test_predictions_have_names(tmp_path: Path) -> None:
     assert len(lines) == 1 + 4 + 6
 
 
-def test_final_predictions_are_read_back_with_unknown_values_left_empty(tmp_path: Path) -> None:
+def test_final_predictions_are_read_back_with_unknown_values_as_none(tmp_path: Path) -> None:
     result = make_result()
     last = result.predictions[-1]
     unknown = replace(last, sensitive=np.array([-1, -2, 0, 1, 0, 1]))
     result = replace(result, predictions=(result.predictions[0], unknown))
     write_run(tmp_path / "seed-0", result, ENVIRONMENT)
     final = read_final_predictions(tmp_path / "seed-0")
-    assert final.attribute == ["", "", "F", "M", "F", "M"]
+    assert final.sensitive == [None, None, "F", "M", "F", "M"]
     assert final.y_pred == ["a", "c", "b", "b", "c", "c"]
     assert final.probability == pytest.approx(last.probability.tolist(), abs=0.5e-6)
     (tmp_path / "seed-0/predictions.csv").write_text("after_task\n1\n")

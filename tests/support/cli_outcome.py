@@ -16,3 +16,10 @@ class Outcome:
 Cli = Callable[..., Outcome]
 Person = dict[str, object]
 WriteTable = Callable[..., str]
+
+
+def run_words(method: str, dataset: str, *words: str, **settings: object) -> tuple[str, ...]:
+    """Return the words of a run: ``run --method … --dataset … --set …``, and further ones."""
+    chosen = [f"{name}={value}" for name, value in settings.items()]
+    setting = ("--set", *chosen) if chosen else ()
+    return ("run", "--method", method, "--dataset", dataset, *setting, *words)

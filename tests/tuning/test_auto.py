@@ -79,6 +79,30 @@ def test_without_measurable_unfairness_there_are_no_weights(pretend, monkeypatch
     assert choice.config.settings.flat()["group_weights"] == "group"
     assert "no measurable unfairness to mend here" in choice.reason
     assert "p = .300" in choice.reason
+    # A part of the rows cannot tell that of all of them.
+    trials = auto.trials_of(make)
+    part = auto.decide(make, trials, pretend(scores_of)(trials.works), every_row=False)
+    assert part.config.settings.flat()["group_weights"] == "fair"
+
+
+def test_kept_rows_have_to_pay_where_that_is_asked_for(pretend, monkeypatch) -> None:
+    trials = auto.trials_of(make)
+    rows = trials.rows * len(trials.seeds)
+
+    def chosen(lead: float, pays: bool = True) -> str:
+        monkeypatch.setitem(SCORES, "der++", SCORES["moments"] + lead)
+        outcomes = pretend(scores_of)(trials.works)
+        choice = auto.decide(make, trials, outcomes, kept_rows_pay=pays)
+        assert ("within chance of it and keeps no row" in choice.reason) == (
+            choice.config.method == "moments"
+        )
+        assert choice.best.candidate.method == choice.config.method
+        return choice.config.method
+
+    error = (0.9 * 0.1 / rows) ** 0.5
+    assert chosen(0.5 * error) == "moments"
+    assert chosen(2 * error) == "der++"
+    assert chosen(0.5 * error, pays=False) == "der++"
 
 
 def test_a_candidate_without_a_result_is_not_chosen(pretend) -> None:

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
-from faircil.data.stream import Task, TaskStream
 from faircil.errors import UsageError
 from faircil.runs.experiment import run
 from faircil.runs.state import AveragedNet
-from faircil.samples import Samples
 from faircil.vision import backbones
 from faircil.vision.backbones import ResNetClassifier, build_resnet18
 from faircil.weighting.weights import FairSampleWeights
-from small_runs import small_config, small_stream
+from small_runs import image_stream, small_config
 
 IMAGE = (3, 16, 16)
+GRID = (3, 2, 1)  # two stripes in each channel
 
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backbones, "WIDTH", 2)
-
-
-def image_stream() -> TaskStream:
-    """Return the small stream with its six inputs as stripes, two in each channel."""
-    stream = small_stream(attribute=True)
-
-    def drawn(samples: Samples) -> Samples:
-        stripes = samples.x.view(-1, 3, 2, 1).repeat_interleave(8, dim=2)
-        return replace(samples, x=stripes.expand(-1, *IMAGE).flatten(1))
-
-    tasks = tuple(Task(t.classes, drawn(t.train), drawn(t.test)) for t in stream.tasks)
-    return replace(stream, tasks=tasks, image=IMAGE)
 
 
 def statistics(net: torch.nn.Module) -> Tensor:
@@ -57,7 +42,7 @@ def test_every_pass_in_training_mode_is_a_step(
     config = small_config(
         method, "fsw" if method == "er" else "none", attribute=True, net="resnet18", epochs=1
     )
-    result = run(config, 0, stream=image_stream())
+    result = run(config, 0, stream=image_stream(IMAGE, GRID))
     steps = sum(epoch.steps for epoch in result.epochs)
     assert len(rows) == steps
     assert max(rows) <= 32
@@ -65,7 +50,7 @@ def test_every_pass_in_training_mode_is_a_step(
 
 @pytest.mark.parametrize("gradient", ["last", "all"])
 def test_weights_and_evaluation_leave_statistics_as_they_are(gradient: str) -> None:
-    stream = image_stream()
+    stream = image_stream(IMAGE, GRID)
     net = build_resnet18(IMAGE, 6, seed=0)
     net(stream.tasks[0].train.x)  # in training mode: statistics of the data
     before = statistics(net)
@@ -86,7 +71,7 @@ def test_a_step_without_current_samples_leaves_statistics_finite() -> None:
 
 def test_rows_in_eval_mode_do_not_depend_on_how_many_pass_together() -> None:
     net = build_resnet18(IMAGE, 2, seed=0).eval()
-    x = image_stream().tasks[0].train.x.repeat(3, 1)
+    x = image_stream(IMAGE, GRID).tasks[0].train.x.repeat(3, 1)
     with torch.no_grad():
         many, few = net(x), net(x[:5])
     torch.testing.assert_close(many[:5], few, rtol=1e-5, atol=1e-5)
@@ -105,7 +90,7 @@ def test_the_stem_keeps_small_images_whole() -> None:
 
 def test_statistics_are_averaged_with_the_parameters() -> None:
     net = build_resnet18(IMAGE, 2, seed=0)
-    average, x = AveragedNet.of(net), image_stream().tasks[0].train.x
+    average, x = AveragedNet.of(net), image_stream(IMAGE, GRID).tasks[0].train.x
     seen = []
     for part in (x[:20], x[20:40]):
         net(part)

@@ -9,11 +9,7 @@ from torch import nn
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
-from faircil.weighting import (
-    all_layers,
-    functional,
-    layer_factors,
-)
+from faircil.weighting import all_layers, functional
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.losses import LOSSES
@@ -93,9 +89,9 @@ def test_many_chunks_equal_one(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     net = make_net(name)
     whole = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP)
     combine = np.eye(3, 4)
-    for module in (layer_factors, functional):
+    for module in (all_layers, functional):
         monkeypatch.setattr(module, "CHUNK", 5)
-    monkeypatch.setattr(layer_factors, "KEPT", 0)
+    monkeypatch.setattr(all_layers, "KEPT", 0)
     monkeypatch.setattr(functional, "ENTRIES", 200)
     monkeypatch.setattr(functional, "TANGENTS", 7)
     parts = all_layer_statistics(net, CURRENT, MEMORY, MEMBERSHIP, combine)

@@ -23,7 +23,14 @@ from faircil.weighting.last_layer import group_statistics
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.weights import FairSampleWeights
 from faircil_lab.bench.measuring import medians
-from faircil_lab.bench.whole_runs import EpochCost, EpochWorkload, ScalePoint
+from faircil_lab.bench.whole_runs import (
+    EpochCost,
+    EpochWorkload,
+    RunOutcome,
+    ScalePoint,
+    TimedMethod,
+    measure_runs,
+)
 
 EPOCH_REPEATS = 15
 FORWARD = "forward"
@@ -32,6 +39,22 @@ STATISTICS: dict[str, Callable[[nn.Module, Samples, Samples | None, Membership],
     "last layer": lambda *arguments: group_statistics(*arguments).alignment,
     "all layers": lambda *arguments: all_layer_statistics(*arguments).alignment,
 }
+
+
+def measure_all(
+    runs: Sequence[TimedMethod], factors: Sequence[str], repeats: int, device: torch.device
+) -> Iterator[RunOutcome]:
+    """Measure whole runs, the epochs of each dataset, and how they grow with these factors.
+
+    Whole runs come first: a process's peak counts what its parent held when it began.
+    """
+    yield from measure_runs(runs, repeats, str(device))
+    first: dict[str, TimedMethod] = {}
+    for run in runs:
+        first.setdefault(run.dataset, run)
+    for run in first.values():
+        yield from measure_epochs(run.config(), device)
+    yield from measure_growth(factors, device)
 
 
 def measure_epochs(

@@ -130,6 +130,15 @@ def recorded_programs(dataset: str, measure: str, epochs: int = EPOCHS) -> list[
     ]
 
 
+def all_recorded(tell: Callable[[str], None]) -> list[NamedProgram]:
+    """Record the programs of all short runs, and say which is made."""
+    programs = []
+    for dataset, measure in RUNS:
+        tell(f"recording the programs of a short run: {dataset}, {measure}")
+        programs += recorded_programs(dataset, measure)
+    return programs
+
+
 @contextmanager
 def recording() -> Iterator[list[WeightProgram]]:
     """While the block runs there is a solver ``record``, which keeps the programs it solves."""

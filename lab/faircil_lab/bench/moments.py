@@ -153,6 +153,17 @@ def workloads_of(
     return found
 
 
+def measure_costs(
+    workloads: Sequence[MomentsWorkload], removal: MomentsWorkload, removed: int, repeats: int
+) -> Iterator[LearningCost | RemovalCost]:
+    """Measure learning, then the removal of rows.
+
+    The processes come first: the peak of one counts what its parent held by then.
+    """
+    yield from measure_learning(workloads)
+    yield measure_removal(removal, removed, repeats)
+
+
 def measure_learning(workloads: Sequence[MomentsWorkload]) -> Iterator[LearningCost]:
     """Learn each stream in a process of its own, so that each has its own peak of memory."""
     for workload in workloads:

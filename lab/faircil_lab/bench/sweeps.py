@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
-from faircil.compute import choose_device
-from faircil.errors import FaircilError, UsageError, raise_all
+from faircil.cli.sweeping import missing_gpu
+from faircil.errors import FaircilError, raise_all
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Outcome, Spent, Work, suits_gpu
 from faircil_lab.bench.measuring import Circumstances
@@ -184,14 +184,7 @@ def cases_of(
     suited = sum(map(suits_gpu, works))
     mistakes += _out_of_range("--jobs", jobs, len(works) if works else None)
     mistakes += _out_of_range("--gpu-jobs", gpu_jobs, suited if works else None)
-    if gpu_jobs:
-        try:
-            choose_device("cuda")
-        except UsageError:
-            mistakes.append(
-                "--gpu-jobs needs a GPU, and torch sees none; leave it out, or install a CUDA "
-                "build of torch"
-            )
+    mistakes += missing_gpu() if gpu_jobs else []
     beside = max(jobs, default=1) if suited < len(works) else 0
     cases = [Processes(alone=True)] * alone
     cases += [Processes(number) for number in dict.fromkeys(jobs)]

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import torch
 
-from faircil.errors import raise_all
+from faircil.errors import UsageError, raise_all
 from faircil.text.passes import TOKEN_BUDGET
 from faircil_lab.bench.measuring import Circumstances, medians
+from faircil_lab.wording import seconds_text
 
 CLASSES, TASKS, ATTRIBUTES = 25, 5, 2  # of BiasBios: professions, tasks, genders
 QUOTA = 32  # samples of each earlier group in the buffer
@@ -293,3 +294,14 @@ def cpu_seconds(workload: EncoderWorkload) -> float:
     matrix = torch.ones(SIZE, SIZE)
     seconds = medians({"product": lambda: matrix @ matrix}, 5)["product"]
     return flops(workload) / (2 * SIZE**3 / seconds)
+
+
+def refuse_if_long(workload: EncoderWorkload) -> None:
+    """Raise a UsageError if this CPU would take longer than people wait."""
+    seconds = cpu_seconds(workload)
+    if seconds > PATIENCE:
+        raise UsageError(
+            f"there is no GPU, and this CPU would take about {seconds_text(seconds)}; take less "
+            "with --rows, --steps and --repeats, a smaller encoder with --layers and --hidden, or "
+            "measure anyway with --device cpu"
+        )

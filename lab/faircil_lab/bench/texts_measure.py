@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from faircil.buffer import ReplayBatches, ReplayBuffer
-from faircil.compute import Generators
+from faircil.compute import Generators, enough_memory
 from faircil.learners import LEARNERS, Batch, Learner
 from faircil.nets import evaluating
 from faircil.options import ReplayOptions
@@ -36,6 +37,7 @@ from faircil_lab.bench.texts import (
     EncoderCost,
     EncoderWorkload,
     EpochRound,
+    TextOutcome,
     Training,
     gauge,
 )
@@ -132,6 +134,14 @@ def shortened_rows(tokens: Tensor, shortest: float) -> Tensor:
     low = max(1, round(shortest * longest))
     length = torch.randint(low, longest + 1, (n, 1), generator=generator).to(tokens.device)
     return torch.where(torch.arange(longest, device=tokens.device) < length, tokens, PADDING)
+
+
+def measure_encoder(workload: EncoderWorkload, device: torch.device) -> Iterator[TextOutcome]:
+    """Measure epochs, then embeddings, with an encoder and texts that are made for it."""
+    with enough_memory(), threadpool_limits(1, user_api="blas"):
+        encoder, corpus = make_encoder(workload), make_corpus(workload)
+        yield from measure_epochs(workload, encoder, corpus, device)
+        yield from measure_embeddings(workload, encoder, corpus, device)
 
 
 def measure_embeddings(

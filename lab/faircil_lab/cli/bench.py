@@ -1,29 +1,28 @@
-"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, moments, and audits."""
+"""``faircil bench``: measure solvers, runs, sweeps, text encoders, moments, models and audits."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faircil.cli.console import say, show_table
 from faircil.cli.run import parse_seeds
+from faircil_lab.cli.benching import (
+    add_methods,
+    add_output_arguments,
+    add_sizes,
+    begin,
+    below_one,
+    record,
+)
 
 if TYPE_CHECKING:
-    import torch
-
     from faircil_lab.bench.audits import Coverage
-    from faircil_lab.bench.benchmark import Benchmark, Findings
     from faircil_lab.bench.lp import LpOptions
-    from faircil_lab.bench.lp_programs import NamedProgram
-    from faircil_lab.bench.moments import LearningCost, MomentsWorkload, RemovalCost
-    from faircil_lab.bench.texts import EncoderWorkload, TextOutcome
-    from faircil_lab.bench.whole_runs import RunOutcome, TimedMethod
 
 EPILOG = """examples:
   faircil bench lp --sizes 1k 12k 100k 1M
@@ -33,13 +32,11 @@ EPILOG = """examples:
   faircil bench sweep --jobs 1 2 4
   faircil bench text --rows 50000
   faircil bench moments --classes 50 200
+  faircil bench models --tables 50000x14
   faircil bench audit --page docs/audit-coverage.md
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
-PLACES = ("--out", "--page")  # options that say where to write, with a value each
-MANNERS = ("--json", "--quiet")
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -65,132 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             allow_abbrev=False,
         )
         action.add_arguments(own)
-        _add_output_arguments(own, Path("bench") / name)
+        add_output_arguments(own, Path("bench") / name)
 
 
 def command(arguments: argparse.Namespace) -> None:
     """Measure, write the files, print the tables."""
     ACTIONS[arguments.action].command(arguments)
-
-
-def _add_output_arguments(parser: argparse.ArgumentParser, folder: Path) -> None:
-    """Declare where results go and what is printed."""
-    parser.add_argument(
-        "--out", type=Path, default=folder, metavar="DIR", help=f"folder (default: {folder})"
-    )
-    parser.add_argument(
-        "--page",
-        type=Path,
-        metavar="FILE",
-        help="write the page there too, with its pictures in images/ beside it",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    parser.add_argument("--quiet", action="store_true", help="no progress and no notes")
-
-
-def page_command(typed: str) -> str:
-    """Return what was typed as others can use it: without places, with names of files only.
-
-    Examples
-    --------
-    >>> page_command("faircil bench lp /my/a.npz --sizes 1k --out /tmp/x --json")
-    'faircil bench lp a.npz --sizes 1k'
-    """
-    kept, words = [], iter(shlex.split(typed))
-    for word in words:
-        if word in PLACES:
-            next(words, None)
-        elif word.split("=")[0] not in (*PLACES, *MANNERS):
-            kept.append(Path(word).name if word.endswith(".npz") else word)
-    return shlex.join(kept)
-
-
-def begin(arguments: argparse.Namespace, notes: Iterable[str] = ()) -> tuple[Tell, tuple[str, ...]]:
-    """Make sure that results can be kept, and say what a reader should know.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        With ``out`` and ``quiet``.
-    notes : iterable of str
-        Besides whether the machine is busy.
-
-    Returns
-    -------
-    tell : callable
-        Says something to the user, unless they want it quiet.
-    notes : tuple of str
-        All of them.
-    """
-    from faircil.files import claim
-    from faircil_lab.bench.measuring import busy
-
-    claim(arguments.out)
-    tell: Tell = (lambda _: None) if arguments.quiet else say
-    told = (*busy(), *notes)
-    for note in told:
-        tell(note)
-    return tell, told
-
-
-def record(
-    arguments: argparse.Namespace,
-    benchmark: Benchmark[Any],
-    outcomes: Iterable[Any],
-    results: Callable[..., Any],
-    device: str,
-    notes: tuple[str, ...],
-    *,
-    is_empty: Callable[[Any], bool] = lambda _: False,
-) -> None:
-    """Take outcomes as they come, write them, print them; what there is stays when interrupted.
-
-    Parameters
-    ----------
-    arguments : Namespace
-        With ``typed``, ``out``, ``page``, ``json`` and ``quiet``.
-    benchmark : Benchmark
-    outcomes : iterable
-    results : callable
-        Puts a tuple of outcomes and the circumstances together.
-    device : str
-    notes : tuple of str
-    is_empty : callable
-        Whether results hold nothing to write; raises where that is an error.
-    """
-    from faircil.results.record import environment
-    from faircil_lab.bench.benchmark import write_findings
-
-    tell: Tell = (lambda _: None) if arguments.quiet else say
-    found: list[Any] = []
-    findings: Findings | None = None
-    complete = False
-    try:
-        for outcome in outcomes:
-            found.append(outcome)
-            tell(benchmark.line(outcome))
-        complete = True
-    finally:
-        if found:
-            made = results(
-                tuple(found),
-                command=page_command(arguments.typed),
-                environment=environment(arguments.typed, device),
-                notes=notes,
-                complete=complete,
-            )
-            findings = None if is_empty(made) else benchmark.findings(made)
-        if findings is not None:
-            write_findings(findings, arguments.out, arguments.page)
-            if not (arguments.quiet and complete):
-                say(f"{'saved' if complete else 'what was measured so far is'} in {arguments.out}")
-    if findings is None:
-        return
-    if arguments.json:
-        print(json.dumps(findings.document, indent=2, ensure_ascii=False))  # noqa: T201
-        return
-    for table in findings.tables:
-        show_table(table)
 
 
 LP_EPILOG = """Without FILES the programs are real ones, from short runs of the embedded digits.
@@ -235,7 +112,7 @@ def _lp(arguments: argparse.Namespace) -> None:
     from faircil.errors import SolverError, collecting, raise_all
     from faircil_lab.bench.lp import LpResults, measure
     from faircil_lab.bench.lp_page import SOLVER_TIMES, not_measured
-    from faircil_lab.bench.lp_programs import read_programs, usable_cases
+    from faircil_lab.bench.lp_programs import all_recorded, read_programs, usable_cases
 
     mistakes: list[str] = []
     options = _lp_options(arguments, mistakes)
@@ -246,7 +123,7 @@ def _lp(arguments: argparse.Namespace) -> None:
     programs = read_programs(arguments.files, mistakes)
     raise_all(mistakes)
     tell, notes = begin(arguments, unusable)
-    programs = programs or _recorded_programs(tell)
+    programs = programs or all_recorded(tell)
     tell(f"{len(programs)} programs, solvers {', '.join(case.name for case in cases)}")
 
     def is_empty(results: LpResults) -> bool:
@@ -264,28 +141,12 @@ def _lp_options(arguments: argparse.Namespace, mistakes: list[str]) -> LpOptions
     from faircil_lab.bench.lp_programs import parse_sizes
 
     sizes = parse_sizes(arguments.sizes, mistakes)
-    mistakes += _below_one(arguments, "repeats", "threads")
+    mistakes += below_one(arguments, "repeats", "threads")
     if not 0 < arguments.limit < float("inf"):
         mistakes.append(f"--limit is {arguments.limit:g}, expected a positive number of seconds")
     return LpOptions(sizes, arguments.repeats, arguments.limit, arguments.threads)
 
 
-def _below_one(arguments: argparse.Namespace, *names: str) -> list[str]:
-    values = {name: getattr(arguments, name) for name in names}
-    return [f"--{name} is {n}, expected at least 1" for name, n in values.items() if n < 1]
-
-
-def _recorded_programs(tell: Tell) -> list[NamedProgram]:
-    from faircil_lab.bench.lp_programs import RUNS, recorded_programs
-
-    programs = []
-    for dataset, measure in RUNS:
-        tell(f"recording the programs of a short run: {dataset}, {measure}")
-        programs += recorded_programs(dataset, measure)
-    return programs
-
-
-DATASETS = ("digits", "biased-digits")  # that runs and sweeps are timed on
 RUN_EPILOG = """Every run has its own process; methods take turns. A method is METHOD,
 METHOD+WEIGHTING, and settings after colons: er, er+random, fsw:granularity=group. With --scale
 also how the weights of an epoch grow with samples, groups, classes and features, on generated data.
@@ -297,33 +158,8 @@ examples:
 """
 
 
-def _add_methods(parser: argparse.ArgumentParser, methods: str, repeated: str, times: int) -> None:
-    """Declare which methods are run on which data, with which settings, and how often."""
-    parser.add_argument(
-        "--dataset",
-        nargs="+",
-        default=list(DATASETS),
-        metavar="NAME",
-        help=f"datasets (default: {' '.join(DATASETS)})",
-    )
-    parser.add_argument(
-        "--methods", nargs="+", metavar="METHOD", help=f"methods (default: {methods})"
-    )
-    parser.add_argument(
-        "--repeats", type=int, default=times, help=f"of every {repeated} (default: {times})"
-    )
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="settings for all methods",
-    )
-
-
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_methods(parser, "er fsw fsw:granularity=group", "run", 3)
+    add_methods(parser, "er fsw fsw:granularity=group", "run", 3)
     parser.add_argument(
         "--scale",
         nargs="*",
@@ -338,13 +174,13 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     from faircil.compute import choose_device
     from faircil.errors import DataError, collecting, raise_all, unknown_name
-    from faircil_lab.bench.epoch_costs import FACTORS
+    from faircil_lab.bench.epoch_costs import FACTORS, measure_all
     from faircil_lab.bench.whole_runs import METHODS, RunResults, missing_files, timed_methods
     from faircil_lab.bench.whole_runs_page import RUN_TIMES
 
     mistakes: list[str] = []
     runs = timed_methods(arguments.dataset, arguments.methods or METHODS, arguments.set, mistakes)
-    mistakes += _below_one(arguments, "repeats")
+    mistakes += below_one(arguments, "repeats")
     factors = list(FACTORS) if arguments.scale == [] else arguments.scale or []
     mistakes += [unknown_name("factor", name, FACTORS) for name in factors if name not in FACTORS]
     with collecting(mistakes):
@@ -352,25 +188,9 @@ def _run(arguments: argparse.Namespace) -> None:
     raise_all(mistakes)
     raise_all(missing_files(arguments.dataset), DataError)
     _, notes = begin(arguments)
-    outcomes = _run_outcomes(runs, factors, arguments.repeats, device)
+    outcomes = measure_all(runs, factors, arguments.repeats, device)
     results = partial(RunResults, repeats=arguments.repeats)
     record(arguments, RUN_TIMES, outcomes, results, str(device), notes)
-
-
-def _run_outcomes(
-    runs: Sequence[TimedMethod], factors: Sequence[str], repeats: int, device: torch.device
-) -> Iterator[RunOutcome]:
-    """Whole runs come first: a process's peak counts what its parent held when it began."""
-    from faircil_lab.bench.epoch_costs import measure_epochs, measure_growth
-    from faircil_lab.bench.whole_runs import measure_runs
-
-    yield from measure_runs(runs, repeats, str(device))
-    first: dict[str, TimedMethod] = {}
-    for run in runs:
-        first.setdefault(run.dataset, run)
-    for run in first.values():
-        yield from measure_epochs(run.config(), device)
-    yield from measure_growth(factors, device)
 
 
 SWEEP_EPILOG = """The same runs are made with each number of processes, in a new folder each time. A
@@ -386,7 +206,7 @@ examples:
 
 
 def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_methods(parser, "er fsw wa", "sweep", 1)
+    add_methods(parser, "er fsw wa", "sweep", 1)
     parser.add_argument(
         "--seeds", default="0-1", metavar="LIST", help="3, 0-4 or 0,2,5 (default: 0-1)"
     )
@@ -423,7 +243,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
         seeds = parse_seeds(arguments.seeds)
     works = [] if mistakes else works_of(timed, seeds)
     cases = cases_of(arguments.jobs, arguments.gpu_jobs, works, mistakes, alone=arguments.alone)
-    mistakes += _below_one(arguments, "repeats")
+    mistakes += below_one(arguments, "repeats")
     raise_all(mistakes)
     raise_all(missing_files(arguments.dataset), DataError)
     tell, notes = begin(arguments)
@@ -457,10 +277,7 @@ TEXT_SIZES = {
 
 
 def _text_arguments(parser: argparse.ArgumentParser) -> None:
-    for name, (default, what) in TEXT_SIZES.items():
-        parser.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: {default})"
-        )
+    add_sizes(parser, TEXT_SIZES)
     parser.add_argument(
         "--device",
         default="auto",
@@ -473,7 +290,8 @@ def _text(arguments: argparse.Namespace) -> None:
     from faircil.errors import collecting, raise_all
     from faircil.text.encoders import text_module
     from faircil.text.passes import CPU_CHUNK, Passing
-    from faircil_lab.bench.texts import EncoderWorkload, TextResults
+    from faircil_lab.bench.texts import EncoderWorkload, TextResults, refuse_if_long
+    from faircil_lab.bench.texts_measure import measure_encoder
     from faircil_lab.bench.texts_page import ENCODER_TIMES
 
     mistakes: list[str] = []
@@ -484,49 +302,15 @@ def _text(arguments: argparse.Namespace) -> None:
     raise_all(mistakes)
     version = text_module("transformers").__version__
     if arguments.device == "auto" and device.type == "cpu":
-        _refuse_if_long(workload)
+        refuse_if_long(workload)
     number = "bfloat16" if Passing(pad_id=0).mixed(device) else "float32"
     about = [f"transformers {version}; products inside of the encoder are in {number}"]
     if device.type == "cpu":
         about.append(f"A CPU takes {CPU_CHUNK:,} tokens at once, whatever is allowed")
     _, notes = begin(arguments, about)
 
-    def results(outcomes: tuple[TextOutcome, ...], **circumstances: Any) -> TextResults:
-        return TextResults(workload, outcomes, **circumstances)
-
-    outcomes = _text_outcomes(workload, device)
+    outcomes, results = measure_encoder(workload, device), partial(TextResults, workload)
     record(arguments, ENCODER_TIMES, outcomes, results, str(device), notes)
-
-
-def _refuse_if_long(workload: EncoderWorkload) -> None:
-    from faircil.errors import UsageError
-    from faircil_lab.bench.texts import PATIENCE, cpu_seconds
-    from faircil_lab.wording import seconds_text
-
-    seconds = cpu_seconds(workload)
-    if seconds > PATIENCE:
-        raise UsageError(
-            f"there is no GPU, and this CPU would take about {seconds_text(seconds)}; take less "
-            "with --rows, --steps and --repeats, a smaller encoder with --layers and --hidden, or "
-            "measure anyway with --device cpu"
-        )
-
-
-def _text_outcomes(workload: EncoderWorkload, device: torch.device) -> Iterator[TextOutcome]:
-    from threadpoolctl import threadpool_limits
-
-    from faircil.compute import enough_memory
-    from faircil_lab.bench.texts_measure import (
-        make_corpus,
-        make_encoder,
-        measure_embeddings,
-        measure_epochs,
-    )
-
-    with enough_memory(), threadpool_limits(1, user_api="blas"):
-        encoder, corpus = make_encoder(workload), make_corpus(workload)
-        yield from measure_epochs(workload, encoder, corpus, device)
-        yield from measure_embeddings(workload, encoder, corpus, device)
 
 
 MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
@@ -558,10 +342,7 @@ def _moments_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="classes of a stream (default: 50 1000)",
     )
-    for name, (default, what) in MOMENTS_SIZES.items():
-        parser.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: {default})"
-        )
+    add_sizes(parser, MOMENTS_SIZES)
 
 
 def _moments(arguments: argparse.Namespace) -> None:
@@ -570,10 +351,11 @@ def _moments(arguments: argparse.Namespace) -> None:
         MOMENTS_COSTS,
         MomentsResults,
         MomentsWorkload,
+        measure_costs,
         workloads_of,
     )
 
-    mistakes = [line for name in MOMENTS_SIZES for line in _below_one(arguments, name)]
+    mistakes = below_one(arguments, *MOMENTS_SIZES)
     mistakes += [f"--classes is {n}, expected at least 2" for n in arguments.classes if n < 2]
     rows = arguments.learned // (2 * REMOVED_FROM)
     if (arguments.repeats + 1) * arguments.removed >= 2 * REMOVED_FROM * rows:
@@ -587,18 +369,57 @@ def _moments(arguments: argparse.Namespace) -> None:
         arguments.classes, tasks=arguments.tasks, rows=arguments.rows, width=arguments.width
     )
     removal = MomentsWorkload(REMOVED_FROM, 1, rows, arguments.width)
-    outcomes = _moments_outcomes(workloads, removal, arguments.removed, arguments.repeats)
+    outcomes = measure_costs(workloads, removal, arguments.removed, arguments.repeats)
     record(arguments, MOMENTS_COSTS, outcomes, MomentsResults, "cpu", notes)
 
 
-def _moments_outcomes(
-    workloads: Sequence[MomentsWorkload], removal: MomentsWorkload, removed: int, repeats: int
-) -> Iterator[LearningCost | RemovalCost]:
-    """Begin with the processes: the peak of one counts what its parent held by then."""
-    from faircil_lab.bench.moments import measure_learning, measure_removal
+MODELS_EPILOG = """Tables of people are made, and learned, predicted, extended by a class and partly
+forgotten by whole commands; then the same in memory.
 
-    yield from measure_learning(workloads)
-    yield measure_removal(removal, removed, repeats)
+examples:
+  faircil bench models
+  faircil bench models --tables 5000x6:moments
+"""
+MODEL_SIZES = {
+    "later": (5000, "rows of a new class"),
+    "predicted": (20_000, "rows to predict"),
+}
+
+
+def _models_arguments(parser: argparse.ArgumentParser) -> None:
+    tables = ["50000x14", "1000000x20:moments"]
+    parser.add_argument(
+        "--tables",
+        nargs="+",
+        default=tables,
+        metavar="ROWSxCOLUMNS[:METHOD]",
+        help=f"sizes of the tables, and the method if not auto (default: {' '.join(tables)})",
+    )
+    add_sizes(parser, MODEL_SIZES)
+
+
+def _models(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.models import MODEL_COSTS, ModelResults, TableWorkload, measure_models
+
+    mistakes = below_one(arguments, *MODEL_SIZES)
+    sizes = [re.fullmatch(r"(\d{3,9})x(\d{1,4})(?::(\S+))?", text) for text in arguments.tables]
+    mistakes += [
+        f"--tables has '{text}', expected rows and columns such as 50000x14, at least 100x4"
+        for text, size in zip(arguments.tables, sizes, strict=True)
+        if size is None or int(size[2]) < 4
+    ]
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    workloads = [
+        TableWorkload(
+            *(int(size[1]), int(size[2]), arguments.later, arguments.predicted),
+            method=size[3] or "auto",
+        )
+        for size in sizes
+        if size is not None
+    ]
+    record(arguments, MODEL_COSTS, measure_models(workloads), ModelResults, "cpu", notes)
 
 
 AUDIT_EPILOG = """Systems whose true rates are known are audited many times on new samples: how
@@ -637,7 +458,7 @@ def _audit(arguments: argparse.Namespace) -> None:
     from faircil.errors import raise_all
     from faircil_lab.bench.audits import AUDIT_COVERAGE, AuditResults, measure_coverage, systems
 
-    mistakes = _below_one(arguments, "audits")
+    mistakes = below_one(arguments, "audits")
     mistakes += [f"--sizes is {n}, expected at least 15" for n in arguments.sizes if n < 15]
     mistakes += [f"--groups is {n}, expected at least 2" for n in arguments.groups if n < 2]
     if arguments.classes < 2:
@@ -685,6 +506,12 @@ ACTIONS = {
         MOMENTS_EPILOG,
         _moments_arguments,
         _moments,
+    ),
+    "models": Action(
+        "measure what models of tables cost, from CSV to predictions",
+        MODELS_EPILOG,
+        _models_arguments,
+        _models,
     ),
     "audit": Action(
         "measure how often the intervals of audits cover the truth, and gates err",

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from faircil.errors import DataError
-from faircil.files import read_json
+from faircil.files import damaged, read_json, read_rows
 from faircil.report import format_value
 from faircil.report.statistics import against_published, interval
-from faircil.results.folder import read_groups
 from faircil.results.record import RunSummary
 from faircil_lab.paper.exhibit import Grid, Section, Verdict
 from faircil_lab.paper.metrics import Metric, Target
@@ -204,6 +203,32 @@ def gap_by_chance(groups: Sequence[Group], generator: np.random.Generator) -> fl
         drawn = generator.multivariate_hypergeometric(sizes, right, DRAWS) / sizes
         gaps.append(np.ptp(drawn, axis=1).mean())
     return float(np.mean(gaps))
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """Accuracy after a task on the ``n`` test samples of a class with one attribute value."""
+
+    after_task: int
+    label: str
+    n: int
+    accuracy: float
+
+
+def read_groups(folder: Path) -> list[GroupScore]:
+    """Read the accuracy of each group after each task of the run in ``folder``.
+
+    Empty where the data has no attribute: then the classes are the groups.
+    """
+    path = folder / "metrics.jsonl"
+    try:
+        return [
+            GroupScore(row["task"], row["class"], row["n"], row["value"])
+            for row in read_rows(path)
+            if row["metric"] == "group_accuracy"
+        ]
+    except (LookupError, TypeError):
+        raise damaged(path) from None
 
 
 def run_gap_by_chance(run: RunSummary) -> float | None:

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from faircil.errors import SolverError, UsageError
 from faircil.testing import check_solver
-from faircil.testing.pieces import check_solution
+from faircil.testing.programs import check_solution
 from faircil.weighting import Solution, WeightProgram, solve
 from faircil.weighting.solver import SOLVERS
 from hard_programs import any_program, random_program

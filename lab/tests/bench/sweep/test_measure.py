@@ -48,7 +48,7 @@ def test_real_runs_in_this_process_and_in_two_others() -> None:
         assert min(cost.parts.rest, cost.parts.idle) >= 0
         assert 0 < cost.cores < 64
     # Other processes have to import everything first.
-    assert two.parts.start / two.parts.total > 0.5
+    assert two.parts.start > one.parts.start
 
 
 def test_cases_take_turns_in_new_folders(sweeps: list[Sweep]) -> None:

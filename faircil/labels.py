@@ -1,0 +1,138 @@
+"""Labels as people have them: numbers, words or any other hashable.
+
+They come in a list, an array of numpy, a column of pandas or a tensor of torch. Here such columns
+become arrays: of int64 where all labels are whole numbers, else of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faircil.errors import DataError, raise_all, shortened
+
+Labels = NDArray[Any]  # int64, or objects where they are no integers
+Column = Any  # an ArrayLike, a column of pandas or a tensor of torch
+NEVER_MISSING = ("y_true", "y_pred", "task")  # all other columns are attributes
+
+
+def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
+    """Return columns of the same n samples as arrays; raise a DataError if they cannot be used.
+
+    Parameters
+    ----------
+    given : dict
+        ``y_true``, ``y_pred``, ``task`` and attributes of any name; None: there is no such column.
+
+    Returns
+    -------
+    dict
+        Arrays of int64 or objects, shape (n,). A missing value of an attribute is −1 among
+        numbers, else None; elsewhere it is a mistake.
+    """
+    arrays = {name: _array(column) for name, column in given.items() if column is not None}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1 or arrays["y_true"].ndim != 1 or arrays["y_true"].size == 0:
+        came = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
+        raise DataError(f"{came}; expected shape (n,) with the same n of at least 1 for each")
+    mistakes: list[str] = []
+    found = {name: as_labels(name, array, mistakes) for name, array in arrays.items()}
+    if "task" in found and found["task"].dtype == object:
+        mistakes.append(
+            f"task has values such as {found['task'][0]!r}, expected integers: number the tasks in "
+            "the order in which they are learned"
+        )
+    raise_all(mistakes, DataError)
+    words = {name: found[name].dtype == object for name in ("y_true", "y_pred")}
+    if words["y_true"] != words["y_pred"] and not set(found["y_true"]) & set(found["y_pred"]):
+        shown = (
+            shortened(list(map(repr, dict.fromkeys(found[name].tolist()))), 3) for name in words
+        )
+        raise DataError(
+            "y_true is {} and y_pred {}, so that no prediction could be right; give both as names "
+            "or both as numbers".format(*shown)
+        )
+    return found
+
+
+def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
+    """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
+    if array.dtype.kind in "biu":
+        return array.astype(np.int64)
+    values = array.tolist()
+    missing = np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
+    if missing.any() and name in NEVER_MISSING:
+        mistakes.append(
+            f"{name} has {int(missing.sum())} missing values, expected a label for every sample; "
+            "leave the others out"
+        )
+        return np.zeros(len(values), dtype=np.int64)
+    there = [value for value, no in zip(values, missing, strict=True) if not no]
+    if all(isinstance(value, bool | int | float) for value in there):
+        if broken := [value for value in there if value % 1 != 0]:
+            mistakes.append(
+                f"{name} has values such as {broken[0]!r}, expected labels; give classes instead "
+                "of scores, and divide measured values into ranges"
+            )
+            return np.zeros(len(values), dtype=np.int64)
+        whole = [-1 if no else int(v) for v, no in zip(values, missing, strict=True)]
+        return np.array(whole, dtype=np.int64)
+    try:
+        hash(tuple(there))
+    except TypeError as error:
+        mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
+    return _objects([None if no else value for value, no in zip(values, missing, strict=True)])
+
+
+def distinct_labels(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+    """Return the distinct labels, ascending, and the number of each label among them."""
+    if labels.dtype != object:
+        return np.unique(labels, return_inverse=True)
+    values = set(labels.tolist())
+    try:
+        ordered = sorted(values)
+    except TypeError:  # of several types, None among them
+        ordered = sorted(values, key=lambda value: (type(value).__name__, str(value)))
+    place_of = {value: place for place, value in enumerate(ordered)}
+    places = np.array([place_of[label] for label in labels.tolist()], dtype=np.intp)
+    return _objects(ordered), places
+
+
+def known_values(attributes: Labels) -> NDArray[np.bool_]:
+    """Tell which attribute values are known, (Z,)."""
+    if attributes.dtype == object:
+        return np.array([value is not None for value in attributes], dtype=bool)
+    known: NDArray[np.bool_] = attributes >= 0
+    return known
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, NaN or pandas's NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # only NaN differs from itself
+    except TypeError:  # NA is neither equal nor different
+        return True
+
+
+def _array(column: Column) -> NDArray[Any]:
+    """Return a column as an array of whatever it holds."""
+    if hasattr(column, "detach"):  # a tensor of torch, on any device
+        column = column.detach().cpu()
+    if hasattr(column, "to_numpy"):  # a column of pandas
+        column = column.to_numpy()
+    if isinstance(column, list | tuple) and any(isinstance(one, str | tuple) for one in column):
+        return _objects(column)
+    return np.asarray(column)
+
+
+def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    """Return an array of objects; numpy would make words of numbers among words, rows of tuples."""
+    array = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        array[row] = value
+    return array
