@@ -51,9 +51,9 @@ PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # images five: nets, checkpoints, decoding and embedding in a package. Second ideas in files of over
 # 400 lines took three more: labels, formulas of metrics, contracts of FSW's pieces; and one in the
 # laboratory: what benchmarks share on the command line. Audits take six, a package and a command,
-# and one in the laboratory. The walk had 52 before a run ended with its model (what it is, how it
+# and two in the laboratory. The walk had 52 before a run ended with its model (what it is, how it
 # is packed, how it is kept); any net adds one, labels and formulas two.
-MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 158, 57, 57, 25.0
+MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 158, 58, 57, 25.0
 
 
 @dataclass(frozen=True)

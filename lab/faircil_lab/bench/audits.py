@@ -11,8 +11,12 @@ without a gap it is 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ from scipy.special import ndtr
 from faircil.auditing.disparities import FAMILIES, LEVELS, value_of
 from faircil.auditing.findings import report_of
 from faircil.counts import Counts, Floats, Integers, count
+from faircil.errors import FaircilError
 from faircil.metrics import METRICS
 from faircil.report import Table
 from faircil_lab.bench.benchmark import Benchmark, items, sections, table_of
@@ -143,15 +148,30 @@ def systems(
 
 
 def measure_coverage(
-    audited: Sequence[System], audits: int, draws: int, seed: int
+    audited: Sequence[System], audits: int, draws: int, seed: int, jobs: int = 1
 ) -> Iterator[tuple[Coverage, ...]]:
-    """Audit every system many times; yields the coverage of each measure, by system."""
-    for number, system in enumerate(audited):
-        yield coverage_of(system, audits, draws, (seed, number))
+    """Audit every system many times; yields the coverage of each measure, by system.
+
+    Every system has a seed of its own, so that the number of processes, ``jobs``, changes no
+    figure.
+    """
+    seeds = [(seed, number) for number in range(len(audited))]
+    measured = partial(coverage_of, audits=audits, draws=draws)
+    if jobs == 1:
+        yield from map(measured, audited, seeds)
+        return
+    with ProcessPoolExecutor(min(jobs, len(audited)), get_context("spawn")) as pool:
+        try:
+            yield from pool.map(measured, audited, seeds)
+        except BrokenProcessPool:
+            raise FaircilError(
+                "a process died before it had audited its system; if memory ran out, use fewer "
+                "`jobs`"
+            ) from None
 
 
 def coverage_of(
-    system: System, audits: int, draws: int, seed: Sequence[int]
+    system: System, seed: Sequence[int], audits: int, draws: int
 ) -> tuple[Coverage, ...]:
     """Audit a system many times; return the coverage of each measure."""
     rng = np.random.default_rng(seed)
@@ -188,7 +208,7 @@ def _coverage(
     return Coverage(system, measure, truth, len(low), *shares)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AuditResults(Circumstances):
     """All coverages.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cli_outcome import Cli
-from faircil_lab.bench.audits import System, counts_of
+from faircil_lab.bench.audits import System, counts_of, measure_coverage
 
 SMALL = ("bench", "audit", "--audits", "2", "--sizes", "15", "--groups", "3", "--draws", "100")
 
@@ -25,6 +25,12 @@ def test_sizes_that_make_no_sense_are_told_together(cli: Cli) -> None:
     outcome = cli("bench", "audit", "--audits", "0", "--groups", "1", "--classes", "1")
     assert outcome.code == 2
     assert len(outcome.err.strip().splitlines()) == 4
+
+
+def test_processes_change_no_figure() -> None:
+    audited = [System(2, 2, 15, gap) for gap in (0.0, 0.2)]
+    alone, together = (list(measure_coverage(audited, 2, 100, 0, jobs)) for jobs in (1, 2))
+    assert alone == together
 
 
 @pytest.mark.parametrize("pattern", ["one", "shift", "spread"])
