@@ -8,10 +8,10 @@ decides by them (``gate``). Nothing here needs a net.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from faircil.auditing.disparities import MOST_SAMPLES
 from faircil.auditing.findings import (
@@ -26,17 +26,15 @@ from faircil.auditing.findings import (
 from faircil.auditing.gate import Gate as Gate, decide
 from faircil.counts import Counts, count
 from faircil.errors import DataError, UsageError, raise_all, shortened
-from faircil.labels import NEVER_MISSING, Column, as_labels, checked_columns, distinct_labels
+from faircil.labels import Column, checked_columns, distinct_labels
 
 if TYPE_CHECKING:
-    from faircil.data.tables import Coded
+    from faircil.data.arrow import Coded
 
 MOST_VALUES = 1000  # of an attribute; more are identifiers or measurements
 MOST_CLASSES = 5000
 MOST_COMPARED = 5000  # classes times values: more would take minutes
 MOST_CELLS = 2**22  # counted in one array; more combinations are sorted
-PREDICTIONS = "predictions.csv"  # of a run
-AFTER_TASK = "after_task"  # of a run's predictions: the evaluation that a row belongs to
 
 
 class Audit:
@@ -47,7 +45,7 @@ class Audit:
     Parameters
     ----------
     attributes : sequence of str
-        Names of the sensitive attributes.
+        Names of the sensitive attributes; without any, only classes are compared.
     favoured : collection of labels, optional
         Classes whose outcome people want: for equal opportunity.
     draws : int
@@ -73,11 +71,8 @@ class Audit:
         seed: int = 0,
     ) -> None:
         mistakes = []
-        if len(set(attributes)) < len(attributes) or not attributes:
-            mistakes.append(
-                f"the attributes are {', '.join(attributes) or 'none'}, expected one or more, each "
-                "once"
-            )
+        if len(set(attributes)) < len(attributes):
+            mistakes.append(f"the attributes are {', '.join(attributes)}, expected each once")
         if draws < 100:
             mistakes.append(f"`draws` is {draws}, expected at least 100; 2,000 are usual")
         raise_all(mistakes)
@@ -89,7 +84,7 @@ class Audit:
     @property
     def _keys(self) -> tuple[str, ...]:
         """What the parts of a cell are called."""
-        return ("y_true", "y_pred", "task", *map(_key, self.attributes))
+        return ("y_true", "y_pred", "task", *map(key_of, self.attributes))
 
     @property
     def n(self) -> int:
@@ -101,7 +96,7 @@ class Audit:
         y_true: Column,
         y_pred: Column,
         *,
-        sensitive_features: Any,
+        sensitive_features: Any = None,
         task: Column | None = None,
     ) -> Audit:
         """Count further predictions; returns the audit itself.
@@ -110,7 +105,7 @@ class Audit:
         ----------
         y_true, y_pred : column of any labels, shape (n,)
             True and predicted classes.
-        sensitive_features : column, mapping from name to column, or table with named columns
+        sensitive_features : column, mapping from name to column, table with named columns, or None
             Attribute values; missing ones, and negative numbers, are unknown.
         task : column of int, shape (n,), optional
             Task of the true class, for ``accuracy``: the mean over tasks.
@@ -118,17 +113,27 @@ class Audit:
         named = named_columns(sensitive_features, self.attributes)
         if set(named) != set(self.attributes):
             raise UsageError(
-                f"the attributes are {', '.join(map(str, named))}, expected "
-                f"{', '.join(self.attributes)} as in the first update"
+                f"the attributes are {', '.join(named) or 'none'}, expected "
+                f"{', '.join(self.attributes) or 'none'} as in the first update"
             )
-        values = {_key(name): column for name, column in named.items()}
+        values = {key_of(name): column for name, column in named.items()}
         labels = checked_columns({"y_true": y_true, "y_pred": y_pred, "task": task, **values})
-        self._add({name: distinct_labels(column) for name, column in labels.items()})
+        self.add_coded({name: distinct_labels(column) for name, column in labels.items()})
         return self
 
-    def _add(self, coded: Mapping[str, Coded]) -> None:
-        """Count rows of labels (distinct ones, and codes)."""
-        self._check(coded)
+    def add_coded(self, coded: Mapping[str, Coded]) -> None:
+        """Count rows that are labels and codes already.
+
+        Parameters
+        ----------
+        coded : mapping from name to (labels, codes)
+            Distinct labels, and for each row the number of its label among them: of ``y_true``,
+            ``y_pred``, perhaps ``task``, and of attributes by :func:`key_of`.
+        """
+        mistakes = []
+        for name, (labels, _) in coded.items():
+            mistakes += refusal(name, name, labels)
+        raise_all(mistakes, DataError)
         length = len(coded["y_true"][1])
         none = (np.zeros(1, dtype=np.int64), np.zeros(length, dtype=np.intp))
         columns = [coded.get(key, none) for key in self._keys]
@@ -147,28 +152,15 @@ class Audit:
             key = tuple(labels[code] for labels, code in zip(lists, cell, strict=True))
             self._cells[key] = self._cells.get(key, 0) + n
 
-    def _check(self, coded: Mapping[str, Coded]) -> None:
-        """Refuse identifiers instead of groups, and scores instead of classes."""
-        mistakes = []
-        for name, (labels, _) in coded.items():
-            if name not in ("y_true", "y_pred") and len(labels) > MOST_VALUES + 1:
-                mistakes.append(_too_many(name, labels.tolist()))
-            elif len(labels) > MOST_CLASSES:
-                mistakes.append(
-                    f"{name} has {len(labels):,} different values, expected at most "
-                    f"{MOST_CLASSES:,} classes; give classes instead of scores"
-                )
-        raise_all(mistakes, DataError)
-
     def merge(self, *others: Audit) -> Audit:
         """Return the audit of all samples of this one and of others; none of them changes."""
         whole = Audit(self.attributes, favoured=self.favoured, draws=self.draws, seed=self.seed)
         for part in (self, *others):
             if part.attributes != self.attributes or part.favoured != self.favoured:
                 raise UsageError(
-                    f"an audit of {', '.join(part.attributes)} cannot be merged with one of "
-                    f"{', '.join(self.attributes)}; both need the same attributes, in the same "
-                    "order, and the same favoured classes"
+                    f"an audit of {', '.join(part.attributes) or 'no attribute'} cannot be merged "
+                    f"with one of {', '.join(self.attributes) or 'no attribute'}; both need the "
+                    "same attributes, in the same order, and the same favoured classes"
                 )
             for key, n in part._cells.items():
                 whole._cells[key] = whole._cells.get(key, 0) + n
@@ -177,6 +169,8 @@ class Audit:
     def scopes(self) -> dict[Scope, Counts]:
         """Return the counts by each attribute, and by the intersection of all if there are several.
 
+        Without an attribute there is one scope, that of no attribute.
+
         Raises
         ------
         DataError
@@ -184,12 +178,15 @@ class Audit:
         """
         if not self._cells:
             raise DataError("the audit has no samples yet; update it with predictions")
+        raise_all(self.mistakes(), DataError)
         columns = self._columns()
-        raise_all(self._mistakes(columns), DataError)
-        groups: dict[Scope, list[Any]] = {(name,): columns[_key(name)] for name in self.attributes}
-        crossed = _crossed([columns[_key(name)] for name in self.attributes])
+        groups: dict[Scope, list[Any] | None] = {
+            (name,): columns[key_of(name)] for name in self.attributes
+        }
+        if not self.attributes:
+            groups[()] = None
         if len(self.attributes) > 1 and not self._too_many_crossed(columns):
-            groups[self.attributes] = crossed
+            groups[self.attributes] = _crossed([columns[key_of(name)] for name in self.attributes])
         wanted = {str(label) for label in self.favoured or ()}
         favoured = [label for label in set(columns["y_true"]) if str(label) in wanted]
         return {
@@ -207,25 +204,34 @@ class Audit:
     def _columns(self) -> dict[str, list[Any]]:
         return dict(zip(self._keys, map(list, zip(*self._cells, strict=True)), strict=True))
 
-    def _mistakes(self, columns: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Find what keeps all of the counts from being compared."""
-        mistakes = []
+    def mistakes(self, besides: Collection[str] = ()) -> list[str]:
+        """Find what keeps the counts from being compared, all of it.
+
+        Parameters
+        ----------
+        besides : collection of str
+            Parts that are refused already, ``y_true``, ``y_pred`` or :func:`key_of` an attribute:
+            nothing is said that depends on them.
+        """
+        columns, mistakes = self._columns(), []
         if self.n > MOST_SAMPLES:
             mistakes.append(f"{self.n:,} samples, expected at most {MOST_SAMPLES:,}; audit a part")
         true, predicted = set(columns["y_true"]), set(columns["y_pred"])
-        if not true & predicted:
+        if not true & predicted and not {"y_true", "y_pred"} & set(besides):
             mistakes.append(
                 f"the predictions are {_listed(predicted)} and the truth is {_listed(true)}, so "
                 "that none could be right; give both in the same words"
             )
         never = {str(label) for label in self.favoured or ()} - set(map(str, true))
-        if never:
+        if never and "y_true" not in besides:
             mistakes.append(
                 f"the favoured class {_listed(never)} is never true; the classes are "
                 f"{_listed(true)}"
             )
         for name in self.attributes:
-            values = {value for value in columns[_key(name)] if not _unknown(value)}
+            values = {value for value in columns[key_of(name)] if not _unknown(value)}
+            if key_of(name) in besides:
+                continue
             if len(values) > MOST_VALUES:
                 mistakes.append(_too_many(name, sorted(values, key=str)))
             elif len(values) * len(true | predicted) > MOST_COMPARED:
@@ -253,13 +259,15 @@ class Audit:
             notes.append(f"predicted, but never true: {_listed(strange)} ({rows:,} samples)")
         for name in self.attributes:
             rows = sum(
-                n for value, n in zip(columns[_key(name)], times, strict=True) if _unknown(value)
+                n for value, n in zip(columns[key_of(name)], times, strict=True) if _unknown(value)
             )
             if rows:
                 notes.append(
                     f"{name} is unknown for {rows:,} samples: they count for their class, and are "
                     "in no group"
                 )
+        if not self.attributes:
+            notes.append("no sensitive attribute is given: only classes are compared")
         if crossed := self._too_many_crossed(columns):
             notes.append(
                 f"{' × '.join(self.attributes)} has {crossed:,} values: too many, the intersection "
@@ -269,10 +277,10 @@ class Audit:
 
     def _too_many_crossed(self, columns: Mapping[str, Sequence[Any]]) -> int:
         """Return the number of values of the intersection if they are too many, else 0."""
-        found = len(set(_crossed([columns[_key(name)] for name in self.attributes])))
+        found = len(set(_crossed([columns[key_of(name)] for name in self.attributes])))
         classes = len(set(columns["y_true"]) | set(columns["y_pred"]))
         fits = found <= MOST_VALUES and classes * found <= MOST_COMPARED
-        return 0 if len(self.attributes) == 1 or fits else found
+        return 0 if len(self.attributes) < 2 or fits else found
 
     def report(self) -> Report:
         """Compute every measure with its interval; the same counts give the same report."""
@@ -292,7 +300,7 @@ def audit(
     y_true: Column,
     y_pred: Column,
     *,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     task: Column | None = None,
     favoured: Collection[Any] | None = None,
     draws: int = DRAWS,
@@ -304,8 +312,8 @@ def audit(
     ----------
     y_true, y_pred : column of any labels, shape (n,)
         True and predicted classes: numbers, words or other hashables.
-    sensitive_features : column, mapping from name to column, or table with named columns
-        A column without a name is ``sensitive_feature_0``.
+    sensitive_features : column, mapping from name to column, table with named columns, or None
+        A column without a name is ``sensitive_feature_0``. None: only classes are compared.
     task : column of int, shape (n,), optional
     favoured : collection of labels, optional
         Classes whose outcome people want: for equal opportunity.
@@ -322,93 +330,17 @@ def audit(
     return made.update(y_true, y_pred, sensitive_features=named, task=task)
 
 
-def audit_file(
-    path: Path,
-    *,
-    truth: str | None = None,
-    prediction: str | None = None,
-    sensitive: Sequence[str] = (),
-    task: str | None = None,
-    favoured: Collection[Any] | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Audit:
-    """Audit the predictions in a table, or those of a run after its last task.
-
-    Parameters
-    ----------
-    path : Path
-        A table of any kind that faircil reads, Parquet in batches; or the folder of a run, or its
-        ``predictions.csv``, for which no column needs a name.
-    truth, prediction, sensitive, task : str
-        Columns.
-    favoured, draws, seed
-        See :class:`Audit`.
-    """
-    from faircil.data.tables import read_coded
-
-    path = path / PREDICTIONS if path.is_dir() else path
-    columns = {"y_true": truth, "y_pred": prediction, "task": task}
-    of_run = path.name == PREDICTIONS and not any([*columns.values(), *sensitive])
-    if of_run:
-        columns, sensitive = {name: name for name in columns}, ("attribute",)
-    needed = {"truth": columns["y_true"], "prediction": columns["y_pred"], "sensitive": sensitive}
-    mistakes = [
-        f"`{name}` is missing; name the column of {path}"
-        for name, value in needed.items()
-        if not value
-    ]
-    names = [name for name in (*columns.values(), *sensitive) if name]
-    mistakes += [
-        f"the column '{name}' is named {names.count(name)} times; each has one part"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
-    ]
-    raise_all(mistakes)
-    made = Audit(sensitive, favoured=favoured, draws=draws, seed=seed)
-    parts = {part: name for part, name in columns.items() if name}
-    parts |= {_key(name): name for name in sensitive}
-    for batch in read_coded(path, [*names, *([AFTER_TASK] if of_run else [])]):
-        if of_run:
-            labels, codes = batch.pop(AFTER_TASK)
-            after = labels.astype(np.int64)[codes]
-            kept = after == after.max()
-            batch = {name: (one, codes[kept]) for name, (one, codes) in batch.items()}
-        made._add(_clean({part: batch[name] for part, name in parts.items()}, parts))
-    return made
-
-
-def _clean(coded: Mapping[str, Coded], names: Mapping[str, str]) -> dict[str, Coded]:
-    """Check labels of a file as those of columns are; a missing attribute is one more label."""
-    mistakes: list[str] = []
-    found: dict[str, Coded] = {}
-    for part, (labels, codes) in coded.items():
-        missing = codes < 0
-        if missing.any() and part in NEVER_MISSING:
-            mistakes.append(
-                f"column '{names[part]}' has {int(missing.sum()):,} missing values, expected a "
-                "label in every row; leave the others out"
-            )
-            continue
-        clean = as_labels(f"column '{names[part]}'", labels, mistakes)
-        if missing.any():
-            unknown = -1 if clean.dtype != object else None
-            clean = np.append(clean, np.array([unknown], dtype=clean.dtype))
-            codes = np.where(missing, len(labels), codes)
-        found[part] = (clean, codes)
-    raise_all(mistakes, DataError)
-    return found
-
-
 def named_columns(features: Any, names: Sequence[str] | None = None) -> dict[str, Column]:
     """Return sensitive features by name.
 
     Parameters
     ----------
-    features : column, mapping, or table with ``columns``; an array of shape (n, k)
+    features : column, mapping, table with ``columns``, or None; an array of shape (n, k)
     names : sequence of str, optional
         For columns without names, by default ``sensitive_feature_0`` and so on.
     """
+    if features is None:
+        return {}
     if isinstance(features, Mapping):
         return {str(name): column for name, column in features.items()}
     if hasattr(features, "columns"):  # a table of pandas or polars
@@ -423,9 +355,31 @@ def named_columns(features: Any, names: Sequence[str] | None = None) -> dict[str
     return dict(zip(names, columns, strict=True))
 
 
-def _key(attribute: str) -> str:
+def key_of(attribute: str) -> str:
     """Return the name of an attribute beside y_true, y_pred and task, however it is called."""
     return f"sensitive {attribute}"
+
+
+def refusal(name: str, part: str, labels: NDArray[Any]) -> list[str]:
+    """Return why a column cannot be counted: identifiers are no groups, and scores no classes.
+
+    Parameters
+    ----------
+    name : str
+        What to call it.
+    part : str
+        ``y_true``, ``y_pred``, ``task``, or :func:`key_of` an attribute.
+    labels : ndarray
+        Its distinct values.
+    """
+    if part not in ("y_true", "y_pred"):
+        return [_too_many(name, labels.tolist())] if len(labels) > MOST_VALUES + 1 else []
+    if len(labels) <= MOST_CLASSES:
+        return []
+    return [
+        f"{name} has {len(labels):,} different values, expected at most {MOST_CLASSES:,} classes; "
+        "give classes instead of scores"
+    ]
 
 
 def _crossed(columns: Sequence[Sequence[Any]]) -> list[Any]:

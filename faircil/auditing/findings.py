@@ -99,7 +99,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rate:
-    """Accuracy of a group: a class, with one value of a scope.
+    """Accuracy of a group: a class, with one value of a scope; None for a scope of no attribute.
 
     ``low`` and ``high`` are None where there are fewer than 10 samples: it cannot be told.
     """
@@ -210,7 +210,8 @@ def report_of(
     Parameters
     ----------
     scopes : mapping
-        Counts by the attributes whose values they are split by; the empty scope is not needed.
+        Counts by the attributes whose values they are split by; without any attribute, those of
+        the empty scope.
     notes : sequence of str
     draws : int
     seed : int
@@ -225,7 +226,7 @@ def report_of(
             findings += _findings((), FAMILIES["class"], counts, draws, rng)
         findings += _levels(scope, counts)[1:]
         for family in FAMILIES.values():
-            if family.by_attribute:
+            if family.by_attribute and scope:
                 findings += _findings(scope, family, counts, draws, rng)
         rates += _rates(scope, counts)
     n = int(next(iter(scopes.values())).samples.sum())
@@ -316,7 +317,8 @@ def _rates(scope: Scope, counts: Counts) -> Iterator[Rate]:
         hits = np.array(round(group.accuracy * group.n))
         low, high = rate_limits(hits, np.array(group.n))
         limits = (float(low), float(high)) if group.n >= ENOUGH else (None, None)
-        yield Rate(scope, group.label, group.attribute, group.n, group.accuracy, *limits)
+        value = group.attribute if scope else None
+        yield Rate(scope, group.label, value, group.n, group.accuracy, *limits)
 
 
 NEARLY = 0.01  # of a gap: less is no change

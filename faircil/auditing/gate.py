@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 from xml.etree import ElementTree
 
-from faircil.auditing.disparities import LEVELS, MEASURES
+from faircil.auditing.disparities import FAMILIES, LEVELS, MEASURES
 from faircil.auditing.findings import Finding, Report, Scope
 from faircil.errors import UsageError, raise_all, unknown_name
 
@@ -255,7 +255,9 @@ def decide(report: Report, conditions: Iterable[str], *, cannot_tell: str = "rep
         findings = report.find(condition.measure)
         about = [one for one in findings if condition.scope in (None, one.scope)]
         if not findings:
-            mistakes.append(f"{condition.measure} needs favoured classes; name them: `favoured`")
+            favoured = condition.measure in FAMILIES["favoured"].measures
+            missing = "favoured classes (`favoured`)" if favoured else "sensitive attributes"
+            mistakes.append(f"the condition '{condition.text}' needs {missing}; name them")
         elif not about:
             known = ", ".join(CROSSED.join(one.scope) or "no attribute" for one in findings)
             mistakes.append(

@@ -373,6 +373,8 @@ def _limits(true: Floats, drawn: Floats, observed: float, tail: float) -> Limits
     low = _crossing(true, too_large, fits[0] - 1) if len(fits) else true[last]
     fits = np.flatnonzero(too_small >= 0)
     high = _crossing(true, too_small, fits[-1]) if len(fits) else 0.0
+    if len(fits) and fits[-1] == last:  # rates end at 0 and 1 before θ is too large
+        high = max(high, observed)
     return float(low), float(max(high, low))
 
 

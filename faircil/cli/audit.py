@@ -24,6 +24,8 @@ EPILOG = """examples:
   faircil audit new.csv --against old.csv --truth y --prediction p --sensitive sex
   faircil audit predictions.csv --truth y --prediction p --sensitive sex \\
       --fail-on "eo_gap>0.10" "worst_group<0.7" --junit gate.xml --markdown gate.md
+  faircil predict model --data new.csv --keep job sex -o predictions.csv &&
+      faircil audit predictions.csv --truth job --prediction prediction --sensitive sex
   faircil audit runs/biased-digits/fsw-eo-1234/seed-0
 
 The folder of a run needs no columns: its predictions after the last task are audited. Intervals are
@@ -41,16 +43,24 @@ UNSURE = 0.05  # p-values above leave it open
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="table of predictions, or the folder of a run"
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="table of predictions, or a folder with a predictions.csv, such as that of a run",
     )
     parser.add_argument("--truth", metavar="COLUMN", help="the true class")
-    parser.add_argument("--prediction", metavar="COLUMN", help="the predicted class")
+    parser.add_argument(
+        "--prediction",
+        metavar="COLUMN",
+        help="the predicted class; faircil predict writes it to the column prediction",
+    )
     parser.add_argument(
         "--sensitive",
         nargs="+",
         default=[],
         metavar="COLUMN",
-        help="sensitive attributes: each is audited, and their intersection",
+        help="sensitive attributes: each is audited, and their intersection (default: none, only "
+        "classes are compared)",
     )
     parser.add_argument(
         "--task", metavar="COLUMN", help="number of the task of the class: accuracy averages tasks"
@@ -112,7 +122,7 @@ def command(arguments: argparse.Namespace) -> int:
     }
     tables = _tables(report) if before is None else [*_tables(report), _changes(before, report)]
     told = [*_sentences(report), *map(_levelling, levelled), *_gate_lines(gate)]
-    heading = f"{report.n:,} samples of {arguments.file.name}"
+    heading = f"{report.n:,} samples of {arguments.file}"
     _write(arguments, document, _markdown(heading, tables, told), gate)
     if arguments.json:
         print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
@@ -122,22 +132,24 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
-    """Read the tables; all mistakes of the call at once, before anything is read."""
-    from faircil.auditing import audit_file
+    """Read the tables; all mistakes of the call and in the tables at once."""
     from faircil.auditing.gate import parse_conditions
-    from faircil.errors import collecting, raise_all
+    from faircil.auditing.reading import audit_file
+    from faircil.errors import DataError, UsageError, collecting, raise_all
 
     mistakes: list[str] = []
     with collecting(mistakes):
         parse_conditions(arguments.fail_on)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
-    paths = [path for path in (arguments.file, arguments.against) if path is not None]
     audits: list[Audit] = []
-    for path in paths:
-        with collecting(mistakes):
-            audits.append(
-                audit_file(
+    faults: list[str] = []
+    for path in (arguments.file, arguments.against):
+        if path is None:
+            continue
+        try:
+            with collecting(mistakes):
+                made = audit_file(
                     path,
                     truth=arguments.truth,
                     prediction=arguments.prediction,
@@ -147,8 +159,12 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
                     draws=arguments.draws,
                     seed=arguments.seed,
                 )
-            )
-    raise_all(list(dict.fromkeys(mistakes)))
+                faults += made.mistakes()
+                audits.append(made)
+        except DataError as error:
+            faults += map(str, error.args)
+    every = list(dict.fromkeys([*mistakes, *faults]))
+    raise_all(every, UsageError if mistakes else DataError)
     return audits
 
 
@@ -231,17 +247,18 @@ def _tables(report: Report) -> list[Table]:
             lines = [
                 (
                     _name(one.label),
-                    _name(one.attribute),
+                    *([_name(one.attribute)] if scope else []),
                     f"{one.n:,}",
                     format_value(one.accuracy) if one.low is not None else "–",
                     _interval(one.low, one.high) if one.low is not None else CANNOT.format(one.n),
                 )
                 for one in sorted(groups, key=lambda one: (one.low is None, one.accuracy))
             ]
-            title = f"accuracy by class and {_name(scope)}, worst first"
+            title = f"accuracy by class{f' and {_name(scope)}' if scope else ''}, worst first"
             if len(lines) > MOST_LISTED:
                 title += f" ({MOST_LISTED} of {len(lines)}; all are in the JSON document)"
-            header = ("class", _name(scope), "samples", "accuracy", "95 % interval")
+            value = [_name(scope)] if scope else []
+            header = ("class", *value, "samples", "accuracy", "95 % interval")
             tables.append(_table(title, header, lines[:MOST_LISTED]))
     return tables
 
@@ -285,23 +302,28 @@ def _sentences(report: Report) -> list[str]:
     """Say in plain words what was found."""
     told = []
     for scope in dict.fromkeys(rate.scope for rate in report.rates):
+        about = _name(scope) if scope else "classes"
         findings = [one for one in report.findings if one.scope == scope]
         differing = [one for one in findings if one.differs]
         if differing:
             names = ", ".join(one.measure for one in differing)
             told.append(
-                f"{_name(scope)}: groups are treated differently, more than chance explains "
+                f"{about}: groups are treated differently, more than chance explains "
                 f"({names}); {_widest(differing[0])}"
             )
         else:
             told.append(
-                f"{_name(scope)}: no difference is shown that chance would not explain; that is "
+                f"{about}: no difference is shown that chance would not explain; that is "
                 "no proof of fairness, see how wide the intervals are"
             )
         small = [rate for rate in report.rates if rate.scope == scope and rate.low is None]
         if small:
-            listed = [f"{_name(x.label)}, {_name(x.attribute)} (n = {x.n})" for x in small]
-            told.append(f"{_name(scope)}: cannot tell for {shortened(listed, MOST_LISTED)}")
+            groups = [(x.label, x.attribute) if scope else (x.label,) for x in small]
+            listed = [
+                f"{', '.join(map(_name, group))} (n = {one.n})"
+                for group, one in zip(groups, small, strict=True)
+            ]
+            told.append(f"{about}: cannot tell for {shortened(listed, MOST_LISTED)}")
     return told + [f"note: {note}" for note in report.notes]
 
 

@@ -214,6 +214,35 @@ def test_limits_where_nothing_differs() -> None:
     assert report.find("eer")[0].value is None
 
 
+def test_rates_at_their_ends_leave_the_observed_value_possible() -> None:
+    """Rates of 1 and 0 cannot be further apart, so that a larger θ is never tried."""
+    true = [0, 1, 2, 0] * 10
+    (found,) = audit(true, [0, 1, 1, 0] * 10).report().find("eer")
+    # Errors are 0, 0 and 1, that of all is 1/4: distances 1/4, 1/4 and 3/4.
+    assert found.value == pytest.approx(5 / 12)
+    assert found.low < found.value <= found.high
+
+
+def test_without_an_attribute_classes_are_compared() -> None:
+    true = [0, 1] * 40
+    made = audit(true, [0, 1] * 30 + [0, 0] * 10, favoured=[1])
+    report = made.report()
+    assert {one.measure: one.scope for one in report.findings} == {
+        "accuracy": (), "eer": (), "worst_group": ()
+    }  # fmt: skip
+    assert [(rate.label, rate.attribute, rate.n) for rate in report.rates] == [
+        (0, None, 40), (1, None, 40)
+    ]  # fmt: skip
+    assert "only classes are compared" in report.notes[0]
+    assert report.find("eer")[0].value == pytest.approx(
+        evaluate(true, [0, 1] * 30 + [0, 0] * 10).eer
+    )
+    assert made.merge(made).n == 160
+    assert decide(report, ["eer>0.5"]).exit_code == 0
+    with pytest.raises(UsageError, match="needs sensitive attributes"):
+        decide(report, ["eo_gap>0.1"])
+
+
 def test_groups_that_are_too_small_cannot_be_told() -> None:
     true = [0, 1] * 7
     report = audit(true, true, sensitive_features=["f", "f", "m", "m"] * 3 + ["f", "m"]).report()
@@ -284,7 +313,7 @@ def test_conditions_that_cannot_be_read_are_told_at_once() -> None:
     ]
     with pytest.raises(UsageError, match="not audited"):
         decide(finding(0, 1), ["eo_gap[race]>0.1"])
-    with pytest.raises(UsageError, match="needs favoured classes"):
+    with pytest.raises(UsageError, match=r"needs favoured classes \(`favoured`\); name them"):
         decide(finding(0, 1), ["eopp>0.1"])
     with pytest.raises(UsageError, match="cannot_tell"):
         decide(finding(0, 1), ["eo_gap>0.1"], cannot_tell="maybe")
@@ -360,6 +389,8 @@ def test_updates_need_the_same_attributes() -> None:
         made.merge(Audit(["race"]))
     with pytest.raises(UsageError, match="each once"):
         Audit(["sex", "sex"], draws=3)
+    with pytest.raises(UsageError, match="the attributes are none, expected sex"):
+        made.update([0], [0])
 
 
 def test_audits_start_without_torch() -> None:

@@ -109,7 +109,7 @@ def test_a_run_needs_no_columns(cli: Cli, tmp_path: Path) -> None:
 def test_mistakes_are_told_at_once(cli: Cli, tables: Path) -> None:
     outcome = cli("audit", "old.csv", "--truth", "y", "--fail-on", "eo_gab>1", "eo>x")
     assert outcome.code == 2
-    for message in ("did you mean 'eo_gap'", "limit of 'eo>x'", "--prediction", "--sensitive"):
+    for message in ("did you mean 'eo_gap'", "limit of 'eo>x'", "--prediction is missing"):
         assert message in outcome.err
     outcome = cli("audit", "old.csv", *COLUMNS[:2], "--prediction", "q", "--sensitive", "sexx")
     assert outcome.code == 1
@@ -126,7 +126,7 @@ def test_mistakes_are_told_at_once(cli: Cli, tables: Path) -> None:
         (b"", "is empty"),
         (b"y,p,sex,race\n", "no rows"),
         (b"y,p,sex,race\na,a,f,\xff\n", "not UTF-8"),
-        (b"y,p,sex,race\na,a,f,x\n,b,m,y\n", "column 'y' has 1 missing values"),
+        (b"y,p,sex,race\na,a,f,x\n,b,m,y\n", "column 'y' has missing values, 1 in 2 rows"),
         (b"y,p,sex,race\na,1,f,x\nb,0,m,y\n", "none could be right"),
         (b"y,p,sex,race\na,a,f,x\nb,b,f,y\n", "sex has only the value 'f'"),
         (b"y,p,sex,race\n0,0.3,f,x\n1,0.7,m,y\n", "classes instead of scores"),
@@ -143,6 +143,77 @@ def test_tables_that_cannot_be_audited(
         return
     (tmp_path / "bad.parquet").write_bytes(content)
     assert cli("audit", "bad.parquet", *COLUMNS).code == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_all_faults_of_a_table_are_told_with_those_of_the_call(
+    cli: Cli, tmp_path: Path, kind: str
+) -> None:
+    table = people().assign(one="x", person=range(1200), score=np.linspace(0, 1, 1200))
+    table["y"] = table["y"].where(table.index > 0)
+    if kind == "csv":
+        table.to_csv(tmp_path / "bad.csv", index=False)
+    else:
+        table.to_parquet(tmp_path / "bad.parquet")
+    arguments = ("--truth", "y", "--prediction", "score", "--sensitive", "one", "person", "sex")
+    outcome = cli("audit", f"bad.{kind}", *arguments, "--fail-on", "eo", "--against", "none.csv")
+    assert outcome.code == 2  # the call is wrong, too
+    told = outcome.err.strip().splitlines()[1:]
+    expected = (
+        "the condition 'eo' cannot be read",
+        "column 'y' has missing values, 1 in 1,200 rows",
+        "column 'score' has values such as",
+        "column 'person' has 1,200 different values, such as 0, 1, 2",
+        "one has only the value 'x'",
+        "there is no file none.csv",
+    )
+    assert len(told) == len(expected)
+    for line, message in zip(told, expected, strict=True):
+        assert message in line
+
+
+def test_classes_of_several_types_are_words(cli: Cli, tmp_path: Path) -> None:
+    """Numbers among words are words; so are then those of the other column."""
+    lines = ["y,p,sex"] + ["1,1,f", "2,2,m", "unknown,1,f", "unknown,2,m"] * 10
+    (tmp_path / "mixed.csv").write_text("\n".join(lines) + "\n")
+    outcome = cli("audit", "mixed.csv", *COLUMNS[:4], "--sensitive", "sex", "--json")
+    assert json.loads(outcome.out)["findings"][0]["value"] == pytest.approx(2 / 3)
+
+
+def test_a_predicted_table_and_a_run(cli: Cli, tmp_path: Path) -> None:
+    """As somebody would try them who has not read the manual."""
+    people().to_csv(tmp_path / "people.csv", index=False)
+    fit = ("--label", "y", "--sensitive", "sex", "--ignore", "race", "--quiet")
+    made = cli("run", "--data", "people.csv", *fit, "--method", "er", "--set", "epochs=1",
+               "--seeds", "0-1", "-o", "runs")  # fmt: skip
+    assert made.code == 0, made.err
+    outcome = cli("audit", "runs")
+    assert outcome.code == 1
+    assert "the folder runs has no predictions.csv; name one of runs/seed-0, runs/seed-1" in (
+        outcome.err
+    )
+    assert "by attribute" in cli("audit", "runs/seed-0").out
+    predicted = cli("predict", "runs/seed-0/model", "--data", "people.csv", "--keep", "y", "sex",
+                    "-o", "predictions.csv", "--quiet")  # fmt: skip
+    assert predicted.code == 0, predicted.err
+    outcome = cli("audit", "predictions.csv")
+    assert outcome.code == 1
+    assert "of any other table, name the columns: --truth, --prediction" in outcome.err
+    columns = ("--truth", "y", "--prediction", "prediction", "--sensitive", "sex", "--draws", "100")
+    outcome = cli("audit", "predictions.csv", *columns)
+    assert outcome.code == 0
+    assert "1,200 samples of predictions.csv" in outcome.out
+    assert cli("audit", ".", *columns).out.splitlines()[1:] == outcome.out.splitlines()[1:]
+
+
+def test_a_run_without_an_attribute_compares_classes(cli: Cli, tmp_path: Path) -> None:
+    lines = ["after_task,task,y_true,y_pred,probability"]
+    lines += ["1,1,ant,ant,.9"] * 20 + ["1,1,bee,ant,.9"] * 12 + ["1,1,wasp,wasp,.9"] * 7
+    (tmp_path / "predictions.csv").write_text("\n".join(lines) + "\n")
+    outcome = cli("audit", ".")
+    assert outcome.code == 0
+    assert "accuracy by class, worst first" in outcome.out
+    assert "classes: cannot tell for wasp (n = 7)" in outcome.out
 
 
 def test_missing_values_of_a_parquet_file_are_unknown(cli: Cli, tables: Path) -> None:
