@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -117,6 +118,14 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def digest(self) -> str:
+        """Return a hash of the content, by which the same samples are known again."""
+        whole = sha256()
+        for part in (self.x, self.y, self.z):
+            if part is not None:
+                whole.update(part.cpu().contiguous().numpy().data)
+        return whole.hexdigest()
 
     def take(self, index: Tensor | slice) -> Samples:
         """Return the samples at ``index``: row numbers or a mask (a copy), a slice (a view)."""

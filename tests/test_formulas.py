@@ -221,6 +221,11 @@ def test_forgetting_refuses_a_matrix_that_is_not_whole(matrix, message):
         forgetting(matrix)
 
 
+def test_favoured_classes_are_a_list():
+    with pytest.raises(DataError, match=r"expected a list of classes: \['yes'\]"):
+        evaluate(["no", "yes"], ["no", "yes"], favoured="yes")
+
+
 def test_without_favoured_classes_there_is_no_equal_opportunity():
     y, z = [0, 0, 1, 1], [0, 1, 0, 1]
     got = evaluate(y, [0, 1, 1, 1], task=y, sensitive=z)

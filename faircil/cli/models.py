@@ -19,6 +19,8 @@ from faircil.cli.run import (
 )
 from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
 
+DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
+
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
     from faircil.model.tables import Gaps
@@ -305,7 +307,7 @@ def _predict(arguments: argparse.Namespace) -> None:
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
         if out.suffix == ".csv":
-            table.to_csv(partial, index=False)
+            table.to_csv(partial, index=False, float_format=DIGITS)
         else:
             table.to_parquet(partial, index=False)
         partial.replace(out)
@@ -352,7 +354,7 @@ def _show(arguments: argparse.Namespace) -> None:
         return
     rows = [
         (
-            one.at,
+            _minute(one.at),
             f"{one.rows:,}",
             ", ".join(one.new_classes) or "–",
             duration(one.seconds),
@@ -363,12 +365,16 @@ def _show(arguments: argparse.Namespace) -> None:
     attribute = " × ".join(model.config.own.sensitive) if model.config.own else ""
     _show_groups(model, attribute or "group")
     if model.measured:
-        header = ("at (UTC)", "on", "rows", *first_metrics(model.config))
+        names = first_metrics(model.config)
         show_columns(
             "How fair it was when measured",
-            header,
-            [(one.at, one.on, f"{one.rows:,}", *_values(model, one)) for one in model.measured],
+            ("at (UTC)", "on", "rows", *names),
+            [
+                (_minute(one.at), one.on, f"{one.rows:,}", *_values(model, one))
+                for one in model.measured
+            ],
         )
+        say("accuracy: mean over classes; `faircil list metrics` explains the others")
     for note in dict.fromkeys(model.notes):
         say(f"note: {note}")
     for sentence in _unmeasured(model):
@@ -377,6 +383,11 @@ def _show(arguments: argparse.Namespace) -> None:
         f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
         f"rows of people that it holds: {model.rows_kept}"
     )
+
+
+def _minute(time: str) -> str:
+    """Return a time of a model as people read it."""
+    return time.replace("T", " ")[:16]
 
 
 def _show_groups(model: Model, attribute: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.encode import code_values, cross
+from faircil.data.encode import code_values, cross_all
 from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.metrics import METRICS
@@ -126,7 +125,7 @@ def _numbers(table: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.float64]
 
 def _groups(table: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.str_]:
     """Return the attribute value of each row as text; several are joined."""
-    coded = reduce(cross, [code_values(table[name]) for name in names])
+    coded = cross_all([code_values(table[name]) for name in names])
     return np.array(coded.names)[coded.codes]
 
 

@@ -290,6 +290,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show what is left of each group without this share of the final predictions, the "
         "least certain ones, e.g. 0.1",
     )
+    how.add_argument(
+        "--track",
+        nargs="+",
+        default=[],
+        metavar="NAME[=PLACE]",
+        help="log metrics as they come to tensorboard[=FOLDER], mlflow[=EXPERIMENT] or "
+        "wandb[=PROJECT]",
+    )
     how.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
@@ -304,6 +312,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.results.record import as_document
     from faircil.sweep.store import Store
     from faircil.sweep.work import Work
+    from faircil.tracking import Tracker, new_trackers
 
     mistakes: list[str] = []
     seeds, device = [], ""
@@ -313,6 +322,11 @@ def command(arguments: argparse.Namespace) -> None:
         device = str(choose_device(arguments.device))
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    if arguments.track and arguments.jobs > 1:
+        mistakes.append(f"--track follows one run at a time, and --jobs is {arguments.jobs}")
+    trackers: list[Tracker] = []
+    with collecting(mistakes):
+        trackers = new_trackers(arguments.track)
     mistakes += abstain_mistakes(arguments)
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
@@ -320,7 +334,14 @@ def command(arguments: argparse.Namespace) -> None:
     # A run on validation data is a trial: nobody predicts with what it learned.
     keep = not arguments.no_model and config.evaluate_on == "test"
     options = RunOptions(
-        arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet, keep=keep
+        arguments.typed,
+        device,
+        arguments.jobs,
+        again=force,
+        replace=force,
+        quiet=quiet,
+        keep=keep,
+        trackers=trackers,
     )
     runs = run_seeds(config, seeds, folder, options)
     answers = [] if arguments.abstain is None else abstained(runs, arguments.abstain)

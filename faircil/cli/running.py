@@ -16,7 +16,8 @@ from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig
 from faircil.sweep.store import check_folder, check_place, remove_others
 from faircil.sweep.sweep import SweepOptions, finish, look
-from faircil.sweep.work import NO_MODEL, Outcome, Work
+from faircil.sweep.work import NO_MODEL, Both, Outcome, Work
+from faircil.tracking import Tracker, tracking
 
 MOST_NOTES, MOST_MODELS = 10, 5  # that are named
 
@@ -40,6 +41,8 @@ class RunOptions:
         Whether to show neither progress nor notes.
     keep : bool
         Whether the final model of every seed that is run is kept.
+    trackers : sequence of Tracker
+        That follow the runs, if there is one job.
     """
 
     typed: str
@@ -49,6 +52,7 @@ class RunOptions:
     replace: bool = False
     quiet: bool = False
     keep: bool = False
+    trackers: Sequence[Tracker] = ()
 
 
 def run_seeds(
@@ -108,7 +112,11 @@ class SeedsRun:
 
                 finish(todo, replace(sweep, jobs=jobs), take, waiting=tally.waiting)
         else:
-            with reporting(self._config, len(todo), quiet) as watcher:
+            with (
+                reporting(self._config, len(todo), quiet) as shown,
+                tracking(self._options.trackers, self._config, say) as tracked,
+            ):
+                watcher = Both(shown, tracked)
                 finish(todo, sweep, self._take, waiting=self._waiting, watcher=watcher)
 
     def results(self, seeds: Sequence[int]) -> list[RunSummary]:

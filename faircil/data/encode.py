@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from faircil.data.stream import Integers
-from faircil.errors import shortened
+from faircil.errors import DataError, shortened
 
 TEST_MARKS = ("1", "true", "test")
 TRAINING_MARKS = ("0", "false", "train")
@@ -53,13 +55,22 @@ class Coded:
 def code_values(column: pd.Series) -> Coded:
     """Encode the distinct values of ``column`` (n,) in sorted order.
 
+    Blanks around a text are not part of it, and a text of blanks alone is missing.
+
     Examples
     --------
     >>> code_values(pd.Series([10.0, 9.0, 10.0])).names
     ('9', '10')
+    >>> code_values(pd.Series(["nurse", "cook", "nurse "])).names
+    ('cook', 'nurse')
     """
     codes, values = pd.factorize(column, sort=True)
-    return Coded(codes.astype(np.int64), tuple(name_of(value) for value in values))
+    names = [name_of(value).strip() for value in values]
+    codes = codes.astype(np.int64)
+    if len(set(names)) == len(names) and all(names):
+        return Coded(codes, tuple(names))
+    place, distinct = pd.factorize(pd.Series([name or None for name in names]), sort=True)
+    return Coded(np.append(place, -1)[codes].astype(np.int64), tuple(map(str, distinct)))
 
 
 def name_of(value: object) -> str:
@@ -90,6 +101,23 @@ def cross(first: Coded, second: Coded) -> Coded:
         CROSSED.join((first.names[pair // width], second.names[pair % width])) for pair in present
     ]
     return Coded(codes, tuple(names))
+
+
+def cross_all(attributes: Sequence[Coded]) -> Coded:
+    """Encode the combinations of the values of one attribute or several.
+
+    Raises
+    ------
+    DataError
+        If a value has the sign between values in it: two combinations could have one name.
+    """
+    odd = [repr(name) for one in attributes for name in one.names if CROSSED in name]
+    if odd and len(attributes) > 1:
+        raise DataError(
+            f"attribute values {shortened(odd)} have '{CROSSED}' in them, which stands between the "
+            "values of several attributes; rename them"
+        )
+    return reduce(cross, attributes)
 
 
 def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from faircil.data.encode import (
     attribute_mistakes,
     code_values,
     cross,
+    cross_all,
     draw_test,
     label_mistakes,
     mark_mistakes,
@@ -332,7 +332,7 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
         table = _without_gaps(table, needed, notes)
     raise_all(data_mistakes(spec, table, new_rows=new_rows), DataError)
     attributes = [code_values(table[name]) for name in spec.sensitive]
-    z = reduce(cross, attributes) if attributes else None
+    z = cross_all(attributes) if attributes else None
     if z is not None and (unknown := int((z.codes < 0).sum())):
         notes.append(
             f"rows of unknown group (no value of {' or '.join(spec.sensitive)}): {unknown:,}"

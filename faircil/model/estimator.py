@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from faircil.compute import choose_device
-from faircil.data.encode import attribute_mistakes, code_values, cross, name_of
+from faircil.data.encode import attribute_mistakes, code_values, cross_all, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
 from faircil.data.tables import same_names
@@ -59,7 +58,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     classes_ : ndarray
         Classes seen so far, sorted.
     model_ : Model
-        What was learned.
+        What was learned: ``model_.config.method`` is the method that was taken, ``model_.notes``
+        say why and what was done with columns, ``model_.lessons`` what was learned when.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If the rows were a data frame.
@@ -114,6 +114,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         sensitive_features: Any = None,
     ) -> Self:
         """Learn further rows, one task of class-incremental learning; classes may be new.
+
+        Parameters of the estimator count at the first call: to change one, call :meth:`fit`.
 
         Parameters
         ----------
@@ -268,7 +270,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             for mistake in attribute_mistakes(table[name], may_miss=True, new_rows=True)
         ]
         raise_all(mistakes, DataError)
-        return reduce(cross, [code_values(table[name]) for name in table]).values
+        return cross_all([code_values(table[name]) for name in table]).values
 
     def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
         found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)

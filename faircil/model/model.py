@@ -46,6 +46,11 @@ class GroupRows:
     rows: int
 
 
+LEARNED_TWICE = (
+    "the same rows were learned before, and count once more now; forget them if that was a mistake"
+)
+
+
 @dataclass(frozen=True)
 class Lesson:
     """What a model learned, or forgot, at once.
@@ -63,6 +68,8 @@ class Lesson:
     notes : tuple of str
     passed : PassRecord or None
         Weights and losses of all groups afterwards, of a method that learns in one pass.
+    digest : str
+        Of the rows, to tell whether the same come again.
     """
 
     at: str
@@ -72,6 +79,7 @@ class Lesson:
     seconds: float
     notes: tuple[str, ...] = ()
     passed: PassRecord | None = None
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -223,7 +231,9 @@ class Model:
                 records.append(event)
                 listener(event)
 
-        notes = len(state.notes)
+        digest, notes = samples.digest(), len(state.notes)
+        same = [one for one in self.lessons if one.digest == digest]
+        twice = sum(one.rows for one in same) > 0
         with threadpool_limits(1, user_api="blas"), exact_convolutions():
             learn_task(self.config, state, samples.to(place), heard)
         lesson = Lesson(
@@ -232,8 +242,9 @@ class Model:
             new_classes=after.names[known:],
             groups=tuple(after.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
-            notes=tuple(state.notes[notes:]),
+            notes=(LEARNED_TWICE,) * twice + tuple(state.notes[notes:]),
             passed=records[-1].passed if records else None,
+            digest=digest,
         )
         state.epochs.clear()
         self._become(after, lesson)
@@ -276,6 +287,7 @@ class Model:
             groups=tuple(self.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
             passed=passed,
+            digest=samples.digest(),
         )
         self._become(after, lesson)
         return lesson

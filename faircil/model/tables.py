@@ -223,7 +223,7 @@ def update_table(
     watcher.start(model.config, 1)
     names = [*model.names]
     lesson = model.learn(*learned.take(~test), listener=watcher)
-    model.notes += [*notes, *_alike(lesson.new_classes, names)]
+    model.notes += [*notes, *lesson.notes, *_alike(lesson.new_classes, names)]
     if test.any():
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson

@@ -59,6 +59,29 @@ class Unwatched:
 
 
 @dataclass(frozen=True)
+class Both:
+    """Passes everything on to two watchers."""
+
+    first: Watcher
+    second: Watcher
+
+    def start(self, seed: int, tasks: int) -> None:
+        """Pass on that a run begins."""
+        self.first.start(seed, tasks)
+        self.second.start(seed, tasks)
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Pass on how many texts are embedded."""
+        self.first.embedding(progress)
+        self.second.embedding(progress)
+
+    def __call__(self, event: Event) -> None:
+        """Pass on an event."""
+        self.first(event)
+        self.second(event)
+
+
+@dataclass(frozen=True)
 class Spent:
     """Seconds between getting a piece of work and answering.
 

@@ -426,4 +426,4 @@ def _why(ranked: Sequence[Tried], objective: Objective, rows: int) -> str:
     best = f"{told(ranked[0])} has the best {objective.text}"
     if len(ranked) > 1:
         best += f", before {told(ranked[1])}"
-    return f"{best}, on {rows:,} held-out training rows"
+    return f"{best}, accuracy averaged over groups, on {rows:,} held-out training rows"

@@ -190,8 +190,9 @@ class FairSampleWeights:
             Any classifier. It is left as it was, errors included.
         current, memory : Samples, map-style dataset or DataLoader
             The task's training data (n samples) and the replay buffer with the old groups, if there
-            is one. A dataset is read batch by batch and in order, whatever the order of its
-            loader: weight i belongs to ``dataset[i]``.
+            is one. Without it, groups of the task alone are evened out; a run of faircil gives all
+            samples of its first task weight 1 instead. A dataset is read batch by batch and in
+            order, whatever the order of its loader: weight i belongs to ``dataset[i]``.
         seen : mapping, optional
             ``{(y, z): samples seen so far}``, including the current task; needed by ``dp``.
         generator : torch.Generator, optional

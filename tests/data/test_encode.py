@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data.encode import Coded, code_values, cross
+from faircil.data.encode import Coded, code_values, cross, cross_all
+from faircil.errors import DataError
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,16 @@ def test_a_missing_value_makes_a_combination_missing() -> None:
     assert both.codes.tolist() == [0, -1, -1, 1]
     assert both.with_missing.names == ("F × black", "M × white", "unknown")
     assert both.with_missing.codes.tolist() == [0, 2, 2, 1]
+
+
+def test_blanks_around_names_are_no_part_of_them() -> None:
+    coded = code_values(pd.Series(["b ", "a", " b", "  ", None, "a"]))
+    assert coded.names == ("a", "b")
+    assert coded.codes.tolist() == [1, 0, 1, -1, -1, 0]
+
+
+def test_values_with_the_sign_between_values_cannot_be_combined() -> None:
+    odd, plain = Coded(np.array([0]), ("a × b",)), Coded(np.array([0]), ("c",))
+    assert cross_all([odd]).names == ("a × b",)
+    with pytest.raises(DataError, match=r"'a × b' have ' × ' in them.*rename them"):
+        cross_all([plain, odd])

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from faircil.data.own import OwnData
 from faircil.errors import DataError, FaircilError, StorageError, UsageError
-from faircil.model.model import Floats32, Model
+from faircil.model.model import LEARNED_TWICE, Floats32, Model
 from faircil.model.saved import CONTENT, TENSORS, load_model, save_model
 from faircil.runs.config import resolve
 
@@ -74,6 +74,18 @@ def test_forgotten_rows_leave_no_trace() -> None:
     at = rows("a", "b", seed=3)[0]
     # Weights are searched from other starts, so solutions agree as far as the search does.
     np.testing.assert_allclose(one.probabilities(at), other.probabilities(at), atol=0.02)
+
+
+def test_rows_that_come_again_are_told(tmp_path: Path) -> None:
+    model, first = model_of(), rows("a", "b")
+    model.learn(*rows("c", "d", seed=1))
+    assert model.learn(*first).notes == ()
+    save_model(model, tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    assert LEARNED_TWICE in model.learn(*first).notes
+    model.forget(*first)
+    model.forget(*first)
+    assert LEARNED_TWICE not in model.learn(*first).notes
 
 
 def test_what_fails_changes_nothing() -> None:
