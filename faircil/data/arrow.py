@@ -65,9 +65,11 @@ def read_batches(
     """
     arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
     with _readable(path, arrow):
-        _told_names(list(parquet.read_schema(path).names), name_mistakes)
+        schema = parquet.read_schema(path)
+        _told_names(list(schema.names), name_mistakes)
         # Columns of words are kept as numbers of words, as the file has them.
-        file = parquet.ParquetFile(path, read_dictionary=list(wanted))
+        words = [name for name in wanted if arrow.types.is_string(schema.field(name).type)]
+        file = parquet.ParquetFile(path, read_dictionary=words)
         batches = file.iter_batches(BATCH, columns=list(wanted))
     while True:
         with _readable(path, arrow):

@@ -216,6 +216,17 @@ def test_a_run_without_an_attribute_compares_classes(cli: Cli, tmp_path: Path) -
     assert "classes: cannot tell for wasp (n = 7)" in outcome.out
 
 
+def test_columns_of_a_parquet_file_that_are_no_labels_are_told(cli: Cli, tmp_path: Path) -> None:
+    table = people().assign(sex=[["f"]] * 1200, race=[{"a": 1}] * 1200)
+    table.to_parquet(tmp_path / "NESTED.PARQUET")
+    outcome = cli("audit", "NESTED.PARQUET", *COLUMNS)
+    assert outcome.code == 1
+    told = outcome.err.strip().splitlines()[1:]
+    assert len(told) == 2
+    for line, name in zip(told, ("sex", "race"), strict=True):
+        assert f"column '{name}' of NESTED.PARQUET is of type" in line
+
+
 def test_missing_values_of_a_parquet_file_are_unknown(cli: Cli, tables: Path) -> None:
     table = people()
     table["sex"] = table["sex"].where(table.index >= 5)
