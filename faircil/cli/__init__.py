@@ -54,6 +54,10 @@ COMMANDS = {
     "show": Command(
         "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
     ),
+    "diagnose": Command(
+        "look at data before training, or forecast whom new rows of a model would hurt",
+        "faircil.cli.diagnose",
+    ),
     "compare": Command(
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
     ),
