@@ -115,7 +115,7 @@ def forecast_table(
         raise DataError("the buffer of the model is empty, so there are no old groups")
     current = current.to(memory.y.device)
     found = forecast(state.learner.net, current, memory)
-    change = _by_group(rehearse(model.config, state, current), memory)
+    change = group_means(rehearse(model.config, state, current), memory)
     groups = [
         GroupForecast(
             *_names(known, key),
@@ -188,9 +188,9 @@ def _losses(state: RunState, samples: Samples) -> Tensor:
     return cross_entropy(scores, samples.y, reduction="none")
 
 
-def _by_group(values: Tensor, memory: Samples) -> dict[tuple[int, ...], float]:
-    """Return the mean of values, (m,), by group."""
-    keys, index = unique_rows(memory.keys())
+def group_means(values: Tensor, samples: Samples) -> dict[tuple[int, ...], float]:
+    """Return the mean of the samples' values, (n,), by group."""
+    keys, index = unique_rows(samples.keys())
     sums = values.new_zeros(len(keys)).index_add_(0, index, values)
     means = (sums / torch.bincount(index, minlength=len(keys))).tolist()
     return {tuple(key): mean for key, mean in zip(keys.tolist(), means, strict=True)}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.run import parse_seeds
+from faircil_lab.cli.bench_forecast import FORECAST
 from faircil_lab.cli.benching import (
+    Action,
     add_methods,
     add_output_arguments,
     add_sizes,
@@ -32,19 +32,10 @@ EPILOG = """examples:
   faircil bench text --rows 50000
   faircil bench moments --classes 50 200
   faircil bench models --tables 50000x14
+  faircil bench forecast --page docs/forecast.md
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
-
-
-@dataclass(frozen=True)
-class Action:
-    """A benchmark as a subcommand: its help, its options, and what it does."""
-
-    help: str
-    epilog: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    command: Callable[[argparse.Namespace], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -457,4 +448,5 @@ ACTIONS = {
         _models_arguments,
         _models,
     ),
+    "forecast": FORECAST,
 }
