@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from faircil.registry import register as register
     from faircil.runs.config import RunConfig as RunConfig
     from faircil.runs.experiment import run as run
+    from faircil.runs.preflight import diagnose as diagnose
     from faircil.sampler import FairSampler as FairSampler
     from faircil.samples import Samples as Samples
+    from faircil.weighting.forecast import forecast as forecast
     from faircil.weighting.measures import Measure as Measure
     from faircil.weighting.program import WeightProgram as WeightProgram
     from faircil.weighting.solver import solve as solve
@@ -48,7 +50,9 @@ _PUBLIC = {
     "WeightProgram": "faircil.weighting.program",
     "WeightResult": "faircil.weighting.weights",
     "audit": "faircil.auditing",
+    "diagnose": "faircil.runs.preflight",
     "evaluate": "faircil.metrics",
+    "forecast": "faircil.weighting.forecast",
     "register": "faircil.registry",
     "run": "faircil.runs.experiment",
     "solve": "faircil.weighting.solver",

@@ -58,6 +58,10 @@ COMMANDS = {
         "audit a table of predictions: accuracy, fairness, how sure that is; and a gate for CI",
         "faircil.cli.audit",
     ),
+    "diagnose": Command(
+        "look at data before training, or forecast whom new rows of a model would hurt",
+        "faircil.cli.diagnose",
+    ),
     "compare": Command(
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.run import parse_seeds
+from faircil_lab.cli.bench_forecast import FORECAST
 from faircil_lab.cli.bench_models import OTHER_ACTIONS
 from faircil_lab.cli.benching import (
     Action,
@@ -32,6 +33,7 @@ EPILOG = """examples:
   faircil bench moments --classes 50 200
   faircil bench models --tables 50000x14
   faircil bench audit --jobs 16 --page docs/audit-coverage.md
+  faircil bench forecast --page docs/forecast.md
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
@@ -327,4 +329,5 @@ ACTIONS = {
         _text,
     ),
     **OTHER_ACTIONS,
+    "forecast": FORECAST,
 }
