@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faircil.cli import Parts
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import (
+from faircil.cli.own_options import (
     add_favoured_argument,
     add_gap_arguments,
     add_own_arguments,
@@ -22,15 +22,6 @@ from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shorte
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
     from faircil.model.tables import Gaps
-
-
-@dataclass(frozen=True)
-class ModelCommand:
-    """A command of this module, see :class:`faircil.cli.Command`."""
-
-    EPILOG: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    command: Callable[[argparse.Namespace], None]
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
@@ -408,7 +399,7 @@ def _unmeasured(model: Model) -> list[str]:
     return [f"not measured since it learned or forgot {rows:,} more rows"] if since else []
 
 
-fit = ModelCommand(
+fit = Parts(
     """examples:
   faircil fit --data train.csv --label job --sensitive sex -o model
   faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
@@ -423,7 +414,7 @@ alone.
     _add_fit,
     _fit,
 )
-update = ModelCommand(
+update = Parts(
     """example:
   faircil update model --data new.csv
 
@@ -432,7 +423,7 @@ The table has the columns of the first one; classes and attribute values may be 
     _add_update,
     _update,
 )
-predict = ModelCommand(
+predict = Parts(
     """example:
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --images new-photos -o predictions.csv
@@ -442,7 +433,7 @@ Of images, the path is kept.
     _add_predict,
     _predict,
 )
-forget = ModelCommand(
+forget = Parts(
     """example:
   faircil forget model --data rows.csv
 
@@ -451,7 +442,7 @@ Only method `moments` can forget. The rows are given as they were learned, with 
     _add_update,
     _forget,
 )
-show = ModelCommand(
+show = Parts(
     """example:
   faircil show model
   faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
