@@ -49,11 +49,17 @@ def _report(arguments: argparse.Namespace) -> None:
     """Write the page, and say where it is."""
     from faircil.results.folder import find_runs
 
-    write_report(find_runs(arguments.runs), arguments.out, arguments.typed)
+    size = write_report(find_runs(arguments.runs), arguments.out, arguments.typed)
+    say_report(arguments.out, size)
 
 
-def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> None:
-    """Write a page about runs as a file, and say where it is.
+def say_report(path: Path, size: int) -> None:
+    """Say where a page is, and how large."""
+    say(f"report: {path} ({size / 1e6:.1f} MB); open it in a browser")
+
+
+def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
+    """Write a page about runs as a file; return its size in bytes.
 
     Parameters
     ----------
@@ -80,7 +86,7 @@ def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> None:
             f"cannot write the report to {out}: {error.strerror or error}; give another file with "
             "`out`"
         ) from None
-    say(f"report: {out} ({len(content) / 1e6:.1f} MB); open it in a browser")
+    return len(content)
 
 
 table = Parts(

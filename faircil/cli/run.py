@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from faircil.cli.console import say, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
-from faircil.errors import UsageError, collecting, raise_all
+from faircil.errors import UsageError, collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:
     from faircil.cache import EmbeddingProgress
@@ -33,7 +34,7 @@ EPILOG = """examples:
   faircil run --data mine.csv --label job --sensitive sex --measure eopp --favoured surgeon judge
   faircil run --dataset biased-mnist --method fsw --postprocess eps-fair --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
-  faircil run --data bios.csv --text bio --label job --sensitive gender
+  faircil run --data bios.csv --text bio --label job --sensitive gender --baseline none
   faircil run --images photos
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
@@ -88,6 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
     add_favoured_argument(what)
+    what.add_argument(
+        "--baseline",
+        metavar="NAME",
+        help="method to run beside, for comparison, or none (default: er, plain replay, with own "
+        "data; else none)",
+    )
     what.add_argument(
         "--target",
         metavar="TEXT",
@@ -165,9 +172,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.running import RunOptions, kept_at, run_seeds, say_models
+    from faircil.cli.running import Beside, RunOptions, kept_at, run_seeds, say_models
     from faircil.compute import choose_device
-    from faircil.report import abstention_table, seed_table
+    from faircil.report import abstention_table, compare, seed_table
     from faircil.results.folder import seed_folder
     from faircil.results.processed import abstained
     from faircil.results.record import as_document
@@ -182,7 +189,7 @@ def command(arguments: argparse.Namespace) -> None:
         device = str(choose_device(arguments.device))
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
-    mistakes += abstain_mistakes(arguments)
+    mistakes += [*abstain_mistakes(arguments), *baseline_mistakes(arguments)]
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
@@ -191,24 +198,34 @@ def command(arguments: argparse.Namespace) -> None:
     options = RunOptions(
         arguments.typed, device, arguments.jobs, again=force, replace=force, quiet=quiet, keep=keep
     )
+    beside = Beside.of(config, arguments.baseline, arguments.set, arguments.out, seeds)
     runs = run_seeds(config, seeds, folder, options)
+    others = [] if beside is None else beside.run(seeds, options)
     answers = [] if arguments.abstain is None else abstained(runs, arguments.abstain)
     if arguments.json:
         if answers:
             groups = [asdict(one) for one in answers]
             chosen |= {"abstention": {"share": arguments.abstain, "groups": groups}}
         document = as_document(runs) | chosen
+        document |= {"baseline": as_document(others)} if others else {}
         for one, run in zip(document["runs"], runs, strict=True):
             one["model"] = kept_at(run)
         print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
     else:
         show_table(seed_table(runs))
+        for table in compare([*runs, *others]) if others else ():
+            show_table(table)
         if not quiet:
             _show_changes(seed_folder(folder, seeds[0]), seeds[0])
         if answers:
             show_table(abstention_table(answers, arguments.abstain))
     if not quiet:
         say(f"saved in {folder}")
+        if beside is not None and others:
+            # Of a folder that the user has named, it is a part.
+            folders = shlex.join(map(str, (folder, beside.folder)[: 1 if arguments.out else 2]))
+            say(f"{beside.config.label} beside it in {beside.folder}")
+            say(f"both as a page: faircil report {folders}")
         if keep:
             say_models(runs)
 
@@ -299,6 +316,15 @@ def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
     if part != "test":
         mistakes.append("--abstain needs predictions, which a run on validation data does not keep")
     return mistakes
+
+
+def baseline_mistakes(arguments: argparse.Namespace) -> list[str]:
+    """Say that there is no such method to run beside."""
+    from faircil.learners import ALIASES, LEARNERS
+
+    known = (*LEARNERS, *ALIASES, "none")
+    name = arguments.baseline
+    return [] if name is None or name in known else [unknown_name("baseline", name, known)]
 
 
 def auto_mistakes(arguments: argparse.Namespace) -> list[str]:

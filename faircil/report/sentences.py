@@ -125,8 +125,8 @@ def helped(study: Study) -> list[str]:
 
 def _helped(method: Method, study: Study) -> str:
     own = [one for one in study.differences if one.method == method.name]
-    better = [plain(one.metric) for one in own if one.verdict == "better"]
-    worse = [plain(one.metric) for one in own if one.verdict == "worse"]
+    better = [f"the {plain(one.metric)}" for one in own if one.verdict == "better"]
+    worse = [f"the {plain(one.metric)}" for one in own if one.verdict == "worse"]
     base = named(study.baseline.name) if study.baseline else ""
     name = named(method.name)
     if better and worse:
