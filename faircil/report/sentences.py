@@ -250,5 +250,5 @@ def traded(study: Study) -> str:
         "(the line)."
     )
     if study.baseline and study.baseline.name in study.front:
-        text += " Plain replay is on the line: fairness has a price in accuracy here."
+        text += " Plain replay is on the line: by the means, fairness costs accuracy here."
     return text + (f" Others are better than {listed(beaten)} in both." if beaten else "")

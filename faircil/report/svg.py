@@ -245,7 +245,7 @@ def front_chart(
     width, height = size
     across_all = [v for one in points for v in one.across if v is not None and isfinite(v)]
     up_all = [v for one in points for v in one.up if v is not None and isfinite(v)]
-    across = Axis(*_ends(across_all, (0.0, None)), LEFT, width - RIGHT)
+    across = Axis(*_ends(across_all, (0.0, None)), LEFT, width - 2 * RIGHT)  # room for a number
     bottom = max(0.0, min(up_all) - 0.05)
     up = Axis(bottom, min(1.0, max(up_all) + 0.05), height - BOTTOM, TOP)
     parts = [_frame(up, width), _x_title(across_title, width, height)]
