@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any, NoReturn
@@ -26,12 +26,20 @@ GROUP = "faircil.commands"  # entry points by which other packages add commands
 class Command:
     """A command: what it does, in a line, and its module; None if that is not installed.
 
-    A module may have several: ``module:name`` is an object with the same three parts, ``EPILOG``,
-    ``add_arguments`` and ``command``.
+    A module may have several: ``module:name`` is an object with the same :class:`Parts`.
     """
 
     help: str
     module: str | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a command consists of, in a module or as an object in one."""
+
+    EPILOG: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    command: Callable[[argparse.Namespace], None]
 
 
 COMMANDS = {
@@ -63,7 +71,11 @@ COMMANDS = {
         "faircil.cli.diagnose",
     ),
     "compare": Command(
-        "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
+        "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare:table"
+    ),
+    "report": Command(
+        "write one page about runs: what was learned, who was forgotten, how sure that is",
+        "faircil.cli.compare:report",
     ),
     "postprocess": Command(
         "make predictions nearly independent of a sensitive attribute, and see what it costs",

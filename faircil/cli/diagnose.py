@@ -13,7 +13,8 @@ from rich.text import Text
 
 from faircil.cli.console import make_console, say, show_columns
 from faircil.cli.lists import names_of
-from faircil.cli.run import add_own_arguments, embedding_lines, own_data
+from faircil.cli.own_options import add_own_arguments, own_data
+from faircil.cli.run import embedding_lines
 from faircil.errors import collecting, raise_all
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faircil.cli import Parts
 from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import (
+from faircil.cli.own_options import (
     add_favoured_argument,
     add_gap_arguments,
     add_own_arguments,
@@ -24,15 +24,6 @@ DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
     from faircil.model.tables import Gaps
-
-
-@dataclass(frozen=True)
-class ModelCommand:
-    """A command of this module, see :class:`faircil.cli.Command`."""
-
-    EPILOG: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    command: Callable[[argparse.Namespace], None]
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
@@ -419,7 +410,7 @@ def _unmeasured(model: Model) -> list[str]:
     return [f"not measured since it learned or forgot {rows:,} more rows"] if since else []
 
 
-fit = ModelCommand(
+fit = Parts(
     """examples:
   faircil fit --data train.csv --label job --sensitive sex -o model
   faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
@@ -434,7 +425,7 @@ alone.
     _add_fit,
     _fit,
 )
-update = ModelCommand(
+update = Parts(
     """example:
   faircil update model --data new.csv
 
@@ -443,7 +434,7 @@ The table has the columns of the first one; classes and attribute values may be 
     _add_update,
     _update,
 )
-predict = ModelCommand(
+predict = Parts(
     """example:
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --images new-photos -o predictions.csv
@@ -453,7 +444,7 @@ Of images, the path is kept.
     _add_predict,
     _predict,
 )
-forget = ModelCommand(
+forget = Parts(
     """example:
   faircil forget model --data rows.csv
 
@@ -462,7 +453,7 @@ Only method `moments` can forget. The rows are given as they were learned, with 
     _add_update,
     _forget,
 )
-show = ModelCommand(
+show = Parts(
     """example:
   faircil show model
   faircil show runs/people/moments-eo-HASH-CODE/seed-0/model

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from faircil.cli.console import say, show_columns
 from faircil.cli.lists import names_of
-from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data, parse_seeds
+from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
 
