@@ -11,6 +11,8 @@ from faircil.cli import Parts
 from faircil.cli.console import say, show_table
 
 if TYPE_CHECKING:
+    from faircil.auditing.findings import Finding
+    from faircil.report.sections import AuditRow
     from faircil.results.record import RunSummary
 
 
@@ -76,7 +78,7 @@ def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
 
     shown = {str(run.config["measure"]) for run in runs}
     studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
-    text = report_page(studies, made=f"Made by faircil {version()} with: {typed}")
+    text = report_page(studies, _audits(runs), f"Made by faircil {version()} with: {typed}")
     content = text.encode("utf-8", errors="replace")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -87,6 +89,41 @@ def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
             "`out`"
         ) from None
     return len(content)
+
+
+def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
+    """Audit the final predictions of the first seed of every configuration that has them."""
+    from faircil.auditing.reading import PREDICTIONS, audit_file
+    from faircil.report.sections import AuditRow
+
+    first: dict[str, RunSummary] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        first.setdefault(str(Path(run.dir).parent), run)
+    found = {}
+    for run in [one for one in first.values() if (Path(one.dir) / PREDICTIONS).is_file()]:
+        title = f"{run.config['dataset']}, {run.label}, seed {run.seed}, after its last task"
+        found[title] = [
+            AuditRow(
+                one.measure,
+                " × ".join(one.scope) or "classes",
+                one.value,
+                one.low,
+                one.high,
+                one.floor,
+                _verdict(one),
+            )
+            for one in audit_file(Path(run.dir)).report().findings
+        ]
+    return found
+
+
+def _verdict(finding: Finding) -> str:
+    """Say what an audit found."""
+    if finding.value is None:
+        return "cannot tell"
+    if finding.p_value is None:  # a level, which compares nothing
+        return "–"
+    return "groups are treated differently" if finding.differs else "no difference is shown"
 
 
 table = Parts(

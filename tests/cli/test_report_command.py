@@ -22,6 +22,8 @@ def test_a_page_of_two_methods(cli: Cli, tmp_path: Path) -> None:
     assert "plain replay" in text
     assert "faircil report runs -o pages/mine.html" in text
     assert "weight of each group in each task" in text
+    assert "What the audit found" in text
+    assert "no difference is shown" in text or "groups are treated differently" in text
 
 
 def test_altered_runs_are_refused(cli: Cli, tmp_path: Path) -> None:

@@ -127,8 +127,12 @@ def _tested(state: RunState, tests: Samples) -> ByGroup:
 
 
 def _correlation(found: ByGroup, before: ByGroup, after: ByGroup, keys: Sequence[Key]) -> float:
+    """Return the rank correlation; 0 for a forecast that tells no group from another."""
     changes = [after[key] - before[key] for key in keys]
-    return float(spearmanr([found[key] for key in keys], changes).statistic)
+    forecasts = [found[key] for key in keys]
+    if len(set(forecasts)) == 1 or len(set(changes)) == 1:
+        return 0.0
+    return float(spearmanr(forecasts, changes).statistic)
 
 
 def _summary(values: Sequence[float]) -> str:
