@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from faircil.cli.console import make_console, say, show_table
+from faircil.cli.console import json_text, make_console, print_json, say, show_table
 from faircil.errors import shortened
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def command(arguments: argparse.Namespace) -> int:
     heading = f"{report.n:,} samples of {arguments.file}"
     _write(arguments, document, _markdown(heading, tables, told), gate)
     if arguments.json:
-        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
+        print_json(document)
     else:
         _show(heading, tables, told)
     return 0 if gate is None else gate.exit_code
@@ -196,7 +195,7 @@ def _write(
     if arguments.markdown is not None:
         files[arguments.markdown] = markdown
     if arguments.out is not None:
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        text = json_text(document) + "\n"
         files |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
     if arguments.junit is not None and gate is not None:
         files[arguments.junit] = gate.as_junit()

@@ -99,9 +99,11 @@ def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
     first: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         first.setdefault(str(Path(run.dir).parent), run)
-    found = {}
+    found: dict[str, list[AuditRow]] = {}
     for run in [one for one in first.values() if (Path(one.dir) / PREDICTIONS).is_file()]:
         title = f"{run.config['dataset']}, {run.label}, seed {run.seed}, after its last task"
+        if title in found:  # other settings of the same method
+            title += f" ({Path(run.dir).parent.name})"
         found[title] = [
             AuditRow(
                 one.measure,

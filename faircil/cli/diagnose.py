@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from faircil.cli.console import make_console, say, show_columns
+from faircil.cli.console import make_console, print_json, say_notes, show_columns
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_own_arguments, own_data
 from faircil.cli.run import embedding_lines
@@ -95,10 +94,11 @@ def _look(arguments: argparse.Namespace) -> None:
         config, arguments.seed or 0, device=device, progress=embedding_lines(arguments)
     )
     if arguments.json:
-        _print_json(asdict(found))
+        print_json(asdict(found))
         return
     _show_preflight(found)
-    _say_notes(arguments, found.notes)
+    if not arguments.quiet:
+        say_notes(found.notes)
 
 
 def _show_preflight(found: Preflight) -> None:
@@ -142,10 +142,11 @@ def _forecast(arguments: argparse.Namespace) -> None:
     with learning(str(path), arguments.quiet, "rehearsing") as watcher:
         found = forecast_table(load_model(arguments.model), Path(path), gaps, watcher=watcher)
     if arguments.json:
-        _print_json(asdict(found))
+        print_json(asdict(found))
         return
     _show_forecast(found)
-    _say_notes(arguments, found.notes)
+    if not arguments.quiet:
+        say_notes(found.notes)
 
 
 def _show_forecast(found: ModelForecast) -> None:
@@ -173,13 +174,3 @@ def _print_list(sentences: Iterable[str]) -> None:
 
 def _print(text: str) -> None:
     make_console().print(Text(text), soft_wrap=True)
-
-
-def _say_notes(arguments: argparse.Namespace, notes: Sequence[str]) -> None:
-    if not arguments.quiet:
-        for note in dict.fromkeys(notes):
-            say(f"note: {note}")
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faircil.cli import Parts
-from faircil.cli.console import duration, say, show_columns
+from faircil.cli.console import duration, print_json, say, say_notes, show_columns
 from faircil.cli.own_options import (
     add_favoured_argument,
     add_gap_arguments,
@@ -122,7 +121,7 @@ def _report(
 
     lesson = model.lessons[-1]
     if arguments.json:
-        _print_json(
+        print_json(
             {
                 "model": str(folder),
                 "bytes": size_of(folder),
@@ -133,8 +132,7 @@ def _report(
         )
     if arguments.quiet:
         return
-    for note in dict.fromkeys(notes):
-        say(f"note: {note}")
+    say_notes(notes)
     if lesson.rows < 0:
         say(f"{-lesson.rows:,} rows forgotten: its sums are as if it had never seen them")
         return
@@ -159,10 +157,6 @@ def _values(model: Model, measured: Measured) -> tuple[str, ...]:
     from faircil.report import format_value
 
     return tuple(format_value(measured.metrics.get(name)) for name in first_metrics(model.config))
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -314,7 +308,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         partial.unlink(missing_ok=True)
     if arguments.json:
         counts = table["prediction"].astype(str).value_counts()
-        _print_json(
+        print_json(
             {
                 "model": str(arguments.model),
                 "out": str(out),
@@ -324,8 +318,7 @@ def _predict(arguments: argparse.Namespace) -> None:
             }
         )
     if not arguments.quiet:
-        for note in notes:
-            say(f"note: {note}")
+        say_notes(notes)
         say(f"{len(table):,} predictions in {out}")
 
 
@@ -341,7 +334,7 @@ def _show(arguments: argparse.Namespace) -> None:
     model = load_model(arguments.model)
     size = size_of(arguments.model)
     if arguments.json:
-        _print_json({**summary_of(model), "bytes": size})
+        print_json({**summary_of(model), "bytes": size})
         return
     rows = [
         (
@@ -366,8 +359,7 @@ def _show(arguments: argparse.Namespace) -> None:
             ],
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
-    for note in dict.fromkeys(model.notes):
-        say(f"note: {note}")
+    say_notes(model.notes)
     for sentence in _unmeasured(model):
         say(sentence)
     say(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faircil.cli.console import say, show_columns, show_table
+from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
 from faircil.errors import UsageError, collecting, raise_all, unknown_name
@@ -231,7 +230,7 @@ def command(arguments: argparse.Namespace) -> None:
         document |= {"baseline": as_document(others)} if others else {}
         for one, run in zip(document["runs"], runs, strict=True):
             one["model"] = kept_at(run)
-        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
+        print_json(document)
     else:
         show_table(seed_table(runs))
         for table in compare([*runs, *others]) if others else ():
@@ -303,8 +302,7 @@ def settle(
         raise_all(list(dict.fromkeys(mistakes)))
         embed_images_of(configs[0], device, embedding_lines(arguments))
         if not arguments.quiet:
-            for sentence in auto.partly_used(arguments.set, medium=medium):
-                say(f"note: {sentence}")
+            say_notes(auto.partly_used(arguments.set, medium=medium))
         choice = choose_method(make, arguments, device)
         return choice.config, {"choice": auto.as_document(choice)}
     request = target_request(arguments, own, seeds, mistakes)
