@@ -21,7 +21,8 @@ from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shorte
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 
 if TYPE_CHECKING:
-    from faircil.model.model import GroupRows, Measured, Model
+    from faircil.model.history import GroupRows, Measured
+    from faircil.model.model import Model
     from faircil.model.tables import Gaps
 
 

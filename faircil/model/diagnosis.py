@@ -21,7 +21,8 @@ from torch import Tensor
 from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
 from faircil.learners.moments import Moments
-from faircil.model.model import GroupRows, Model
+from faircil.model.history import GroupRows
+from faircil.model.model import Model
 from faircil.model.tables import NO_GAPS, UNWATCHED, Gaps, Watcher, rows_for
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import learn_task

@@ -31,15 +31,16 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.files import file_digest, write_json
 from faircil.learners import LEARNERS
-from faircil.metrics import TaskMetrics, evaluate
-from faircil.model.model import Lesson, Model, now
+from faircil.metrics import evaluate
+from faircil.model.history import Lesson, now
+from faircil.model.model import Model
 from faircil.packing import Packed, name_of, pack, told, unpack
 from faircil.registry import implementation
 from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 3
+FORMAT = 4
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
@@ -336,13 +337,21 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
             f"the model takes embeddings by the encoder '{config.text.encoder}', standardised as "
             "the run did, and no texts"
         )
-    metrics = state.per_task[-1]
+    last, metrics = state.predictions[-1], state.per_task[-1]
     if config.postprocess != "none":
         notes.append(
             f"the run's predictions were post-processed by {config.postprocess}; those of the "
             "model are not"
         )
-        metrics = _without_postprocessing(state)
+        found = state.probabilities[-1]
+        last = replace(last, y_pred=found.classes[np.argmax(found.test, axis=1)])
+        metrics = evaluate(
+            last.y_true,
+            last.y_pred,
+            task=last.task,
+            sensitive=last.sensitive,
+            favoured=state.learner.measure.favoured,
+        )
     plain = {"postprocess": "none", "epsilon": None, "held_out": 0}
     own = None if config.own is None else replace(config.own, path="")
     model = Model(
@@ -360,7 +369,7 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
         notes=notes,
     )
     model.lessons += _lessons_of_run(config, seed, stream, state, model)
-    model.remember(metrics, len(state.predictions[-1].y_true), "test rows of its run")
+    model.remember(metrics, last.y_true, last.y_pred, last.sensitive, "test rows of its run")
     return model
 
 
@@ -380,15 +389,3 @@ def _lessons_of_run(
             seconds=spent.gradient + spent.lp + spent.train,
             passed=epochs[-1].passed,
         )
-
-
-def _without_postprocessing(state: RunState) -> TaskMetrics:
-    """Return the metrics after the last task of what the net itself predicts."""
-    last, found = state.predictions[-1], state.probabilities[-1]
-    return evaluate(
-        last.y_true,
-        found.classes[np.argmax(found.test, axis=1)],
-        task=last.task,
-        sensitive=last.sensitive,
-        favoured=state.learner.measure.favoured,
-    )

@@ -22,7 +22,8 @@ from faircil.data.tables import PATH, read_table
 from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
 from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
-from faircil.model.model import Floats32, Lesson, Model
+from faircil.model.history import Lesson
+from faircil.model.model import Floats32, Model
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 
