@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from faircil.cli.console import json_text, make_console, print_json, say, show_table
+from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit, Gate
@@ -24,12 +25,16 @@ EPILOG = """examples:
   faircil predict model --data new.csv --keep job sex -o predictions.csv &&
       faircil audit predictions.csv --truth job --prediction prediction --sensitive sex
   faircil audit runs/biased-digits/fsw-eo-1234/seed-0
+  faircil audit model --data test.csv --remember
 
-The folder of a run needs no columns: its predictions after the last task are audited. Intervals are
-of 95 %. "By chance" is what a system without any difference would show at these sizes. A gate fails
-only if the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot
-tell (--cannot-tell pass or fail decides otherwise).
+The folder of a run needs no columns: its predictions after the last task are audited. Nor does a
+model: it predicts the rows of a table that it has not learned. Intervals are of 95 %.
+"By chance" is what a system without any difference would show at these sizes. A gate fails only if
+the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot tell
+(--cannot-tell pass or fail decides otherwise).
 """
+
+KNOWN_TO_MODELS = ("truth", "prediction", "sensitive", "task", "favoured")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="table of predictions, or a folder with a predictions.csv, such as that of a run",
+        help="table of predictions, the folder of a run, or that of a model",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help="of a model: rows that it has not learned"
+    )
+    parser.add_argument(
+        "--remember",
+        action="store_true",
+        help="keep what is measured in the model, and in its card",
     )
     parser.add_argument("--truth", metavar="COLUMN", help="the true class")
     parser.add_argument(
@@ -61,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--favoured", nargs="+", metavar="CLASS", help="classes that people want, for eopp"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="FILE", help="an earlier table with the same columns"
+        "--against", type=Path, metavar="FILE", help="an earlier table, run or model of the kind"
     )
     parser.add_argument("--draws", type=int, default=2000, help="of intervals (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
@@ -138,31 +151,23 @@ def command(arguments: argparse.Namespace) -> int:
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
     """Read the tables; all mistakes of the call and in the tables at once."""
     from faircil.auditing.gate import parse_conditions
-    from faircil.auditing.reading import audit_file
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
-    mistakes: list[str] = []
+    misfits = _misfits(arguments)
+    mistakes = [*misfits]
     with collecting(mistakes):
         parse_conditions(arguments.fail_on)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
     audits: list[Audit] = []
     faults: list[str] = []
+    audited = _audit_model if arguments.data is not None else _audit_predictions
     for path in (arguments.file, arguments.against):
-        if path is None:
+        if path is None or misfits:
             continue
         try:
             with collecting(mistakes):
-                made = audit_file(
-                    path,
-                    truth=arguments.truth,
-                    prediction=arguments.prediction,
-                    sensitive=arguments.sensitive,
-                    task=arguments.task,
-                    favoured=arguments.favoured,
-                    draws=arguments.draws,
-                    seed=arguments.seed,
-                )
+                made = audited(arguments, path)
                 faults += made.mistakes()
                 audits.append(made)
         except DataError as error:
@@ -170,6 +175,60 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
     every = list(dict.fromkeys([*mistakes, *faults]))
     raise_all(every, UsageError if mistakes else DataError)
     return audits
+
+
+def _misfits(arguments: argparse.Namespace) -> list[str]:
+    """Say which options do not go with what is audited."""
+    from faircil.model.saved import CONTENT
+
+    if (arguments.file / CONTENT).is_file():
+        given = [name for name in KNOWN_TO_MODELS if getattr(arguments, name)]
+        flags = ", ".join(f"--{name}" for name in given)
+        mistakes = [f"{flags}: the model knows; leave it out"] if given else []
+        if arguments.data is None:
+            mistakes.append(
+                f"{arguments.file} is a model: give rows that it has not learned with --data FILE"
+            )
+        return mistakes
+    given = [f"--{name}" for name in ("data", "remember") if getattr(arguments, name)]
+    said = f"{', '.join(given)}: only a model takes it, and there is none in {arguments.file}"
+    return [said] if given else []
+
+
+def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
+    from faircil.auditing.reading import audit_file
+
+    return audit_file(
+        path,
+        truth=arguments.truth,
+        prediction=arguments.prediction,
+        sensitive=arguments.sensitive,
+        task=arguments.task,
+        favoured=arguments.favoured,
+        draws=arguments.draws,
+        seed=arguments.seed,
+    )
+
+
+def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:
+    """Let a model predict rows that it has not learned, and audit that."""
+    from faircil.cli.progress import learning
+    from faircil.model.card import audit_of
+    from faircil.model.saved import changing, check_there, load_model, save_model
+    from faircil.model.tables import measure_table
+
+    check_there(path)
+    remembered = arguments.remember and path == arguments.file
+    with changing(path) if remembered else nullcontext():
+        model = load_model(path)
+        with learning(str(arguments.data), arguments.json, "predicting") as watcher:
+            measured, notes = measure_table(model, arguments.data, watcher=watcher)
+        if not arguments.json:
+            say_notes(notes)
+        made = audit_of(model, measured, arguments.draws, arguments.seed)
+        if remembered:
+            save_model(model, path)
+    return made
 
 
 def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from faircil.errors import DataError, StorageError, UsageError
 from faircil.files import file_digest, write_json
 from faircil.learners import LEARNERS
 from faircil.metrics import evaluate
+from faircil.model.card import card_of, summary_of
 from faircil.model.history import Lesson, now
 from faircil.model.model import Model
 from faircil.packing import Packed, name_of, pack, told, unpack
@@ -42,24 +43,40 @@ from faircil.samples import group_counts
 
 FORMAT = 4
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
+CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
 SUM = "sha256"  # key of the hash of all the rest of the text
 AGAIN = "use a copy of the model, or make it again"
 
 
+@dataclass(frozen=True)
+class Files:
+    """What is written of a model.
+
+    Parameters
+    ----------
+    packed : Packed
+        Its tensors, and the text but for the hashes.
+    card : dict
+        See :func:`faircil.model.card.card_of`.
+    """
+
+    packed: Packed
+    card: dict[str, Any]
+
+
 def save_model(model: Model, folder: Path) -> None:
-    """Write a model to a folder, whole or not at all.
+    """Write a model to a folder, whole or not at all, and its card.
 
     A model that is there is replaced; anything else that is there is left alone, and an error.
     Files are for the owner alone: they hold sums over people, and with replay rows of them.
     """
     check_place(folder)
-    _write(_packed(model), folder)
+    _write(_files(model), folder)
 
 
-def _packed(model: Model) -> Packed:
-    """Return a model as tensors, and as the text of its file but for the hashes."""
+def _files(model: Model) -> Files:
     packed = pack(model)
     content = {
         "format": FORMAT,
@@ -67,10 +84,11 @@ def _packed(model: Model) -> Packed:
         "summary": summary_of(model),
         "content": packed.document,
     }
-    return replace(packed, document=content)
+    return Files(replace(packed, document=content), card_of(model))
 
 
-def _write(packed: Packed, folder: Path) -> None:
+def _write(files: Files, folder: Path) -> None:
+    packed = files.packed
     with changing(folder):
         before = set(folder.glob(TENSORS))
         text, partial_tensors = folder / f".{CONTENT}.partial", folder / ".tensors.partial"
@@ -85,11 +103,25 @@ def _write(packed: Packed, folder: Path) -> None:
                 tensors = folder / _name_of_tensors(digest)
                 partial_tensors.replace(tensors)
                 text.replace(folder / CONTENT)  # here the model is the new one
+                _write_card(files.card, digest, folder)
         finally:
             for path in (partial_tensors, text):
                 path.unlink(missing_ok=True)
         for path in before - {tensors}:
             path.unlink(missing_ok=True)
+
+
+def _write_card(card: dict[str, Any], digest: str, folder: Path) -> None:
+    """Write the card as a document and as a page; both name the tensors that they are about."""
+    named = {name: value for name, value in card.items() if name != "page"}
+    named["tensors_sha256"] = digest
+    page = f"{card['page']}\nThis card is about `{_name_of_tensors(digest)}`.\n"
+    texts = {CARD: json.dumps(named, indent=2, ensure_ascii=False) + "\n", CARD_PAGE: page}
+    for name, text in texts.items():
+        partial = folder / f".{name}.partial"
+        partial.touch(mode=0o600)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(folder / name)
 
 
 def _name_of_tensors(digest: object) -> str:
@@ -150,7 +182,7 @@ def check_place(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder for the model")
-    own = {folder / CONTENT, *folder.glob(TENSORS)}
+    own = {*(folder / name for name in (CONTENT, CARD, CARD_PAGE)), *folder.glob(TENSORS)}
     others = sorted(
         path.name
         for path in folder.iterdir()
@@ -270,33 +302,6 @@ def _registered(name: str) -> type | None:
     return next((kind for kind in kinds if name_of(kind) == name), None)
 
 
-def summary_of(model: Model) -> dict[str, Any]:
-    """Return what people want to know of a model without loading it, as JSON."""
-    return {
-        "method": model.config.label,
-        "measure": model.config.measure,
-        "classes": list(model.names),
-        "attribute": " × ".join(model.config.own.sensitive) if model.config.own else None,
-        "attribute_values": model.values,
-        "inputs": model.inputs,
-        "groups": [vars(group) for group in model.seen],
-        "rows_kept": model.rows_kept,
-        "lessons": [lesson_document(one) for one in model.lessons],
-        "measured": [asdict(one) for one in model.measured],
-        "notes": list(model.notes),
-    }
-
-
-def lesson_document(lesson: Lesson) -> dict[str, Any]:
-    """Return what was learned, or forgotten, at once, as JSON."""
-    return {
-        "at": lesson.at,
-        "rows": lesson.rows,
-        "new_classes": list(lesson.new_classes),
-        "seconds": lesson.seconds,
-    }
-
-
 def size_of(folder: Path) -> int:
     """Return the bytes of a model's files."""
     return sum(path.stat().st_size for path in (folder / CONTENT, *folder.glob(TENSORS)))
@@ -321,7 +326,7 @@ def keep_model(
     FaircilError
         If it cannot be kept.
     """
-    return partial(_write, _packed(model_of_run(config, seed, stream, state)))
+    return partial(_write, _files(model_of_run(config, seed, stream, state)))
 
 
 def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunState) -> Model:
