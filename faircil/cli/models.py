@@ -332,12 +332,13 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 def _show(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import first_metrics
     from faircil.model.card import summary_of, unmeasured
-    from faircil.model.saved import load_model, size_of
+    from faircil.model.saved import altered_cards, load_model, size_of
 
     model = load_model(arguments.model)
     size = size_of(arguments.model)
+    altered = altered_cards(arguments.model)
     if arguments.json:
-        print_json({**summary_of(model), "bytes": size})
+        print_json({**summary_of(model), "bytes": size, "altered_cards": altered})
         return
     rows = [
         (
@@ -363,6 +364,12 @@ def _show(arguments: argparse.Namespace) -> None:
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
     say_notes(model.notes)
+    if altered:
+        say_notes(
+            [
+                f"{' and '.join(altered)}: not what was written with the model; `show` tells the truth"
+            ]
+        )
     for sentence in unmeasured(model):
         say(sentence)
     say(

@@ -98,12 +98,15 @@ def _write(files: Files, folder: Path) -> None:
                     path.touch(mode=0o600)
                 save_file(packed.tensors, partial_tensors)
                 digest = file_digest(partial_tensors)
+                cards = _card_texts(files.card, digest)
                 content = packed.document | {"tensors_sha256": digest}
+                content["cards_sha256"] = {name: _text_digest(cards[name]) for name in cards}
                 write_json(text, content | {SUM: digest_of(content)})
                 tensors = folder / _name_of_tensors(digest)
                 partial_tensors.replace(tensors)
                 text.replace(folder / CONTENT)  # here the model is the new one
-                _write_card(files.card, digest, folder)
+                for name, text_of_card in cards.items():
+                    _write_card(folder, name, text_of_card)
         finally:
             for path in (partial_tensors, text):
                 path.unlink(missing_ok=True)
@@ -111,17 +114,34 @@ def _write(files: Files, folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _write_card(card: dict[str, Any], digest: str, folder: Path) -> None:
-    """Write the card as a document and as a page; both name the tensors that they are about."""
-    named = {name: value for name, value in card.items() if name != "page"}
-    named["tensors_sha256"] = digest
+def _card_texts(card: dict[str, Any], digest: str) -> dict[str, str]:
+    """Return the card as a document and as a page; both name the tensors that they are about."""
+    document = {name: value for name, value in card.items() if name != "page"}
+    document["tensors_sha256"] = digest
     page = f"{card['page']}\nThis card is about `{_name_of_tensors(digest)}`.\n"
-    texts = {CARD: json.dumps(named, indent=2, ensure_ascii=False) + "\n", CARD_PAGE: page}
-    for name, text in texts.items():
-        partial = folder / f".{name}.partial"
-        partial.touch(mode=0o600)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(folder / name)
+    return {CARD: json.dumps(document, indent=2, ensure_ascii=False) + "\n", CARD_PAGE: page}
+
+
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_card(folder: Path, name: str, text: str) -> None:
+    partial = folder / f".{name}.partial"
+    partial.touch(mode=0o600)
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(folder / name)
+
+
+def altered_cards(folder: Path) -> list[str]:
+    """Name the cards of a model that are missing, or not what was written with it."""
+    content, _ = _read_content(folder)
+    written = content.get("cards_sha256", {})
+    return [
+        name
+        for name in (CARD, CARD_PAGE)
+        if not (folder / name).is_file() or file_digest(folder / name) != written.get(name)
+    ]
 
 
 def _name_of_tensors(digest: object) -> str:
@@ -182,7 +202,7 @@ def check_place(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder for the model")
-    own = {*(folder / name for name in (CONTENT, CARD, CARD_PAGE)), *folder.glob(TENSORS)}
+    own = _own_files(folder)
     others = sorted(
         path.name
         for path in folder.iterdir()
@@ -304,7 +324,11 @@ def _registered(name: str) -> type | None:
 
 def size_of(folder: Path) -> int:
     """Return the bytes of a model's files."""
-    return sum(path.stat().st_size for path in (folder / CONTENT, *folder.glob(TENSORS)))
+    return sum(path.stat().st_size for path in _own_files(folder) if path.is_file())
+
+
+def _own_files(folder: Path) -> set[Path]:
+    return {*(folder / name for name in (CONTENT, CARD, CARD_PAGE)), *folder.glob(TENSORS)}
 
 
 def keep_model(

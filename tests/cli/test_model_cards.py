@@ -150,7 +150,11 @@ def test_a_model_of_one_group_has_a_card_that_says_why_there_is_no_audit() -> No
     assert "only the value" in card["page"]
 
 
-def test_cards_are_no_part_of_a_model(model: str) -> None:
+def test_cards_are_no_part_of_a_model_but_an_altered_one_is_told(cli: Cli, model: str) -> None:
+    assert "not what was written" not in cli("show", model).err
     (Path(model) / "card.md").unlink()
-    (Path(model) / "card.json").write_text("{")
+    with (Path(model) / "card.json").open("a") as file:
+        file.write(" ")
     assert load_model(Path(model)).names == ("w", "x", "y", "z")
+    assert "card.json and card.md: not what was written" in cli("show", model).err
+    assert json.loads(cli("show", model, "--json").out)["altered_cards"]
