@@ -365,11 +365,8 @@ def _show(arguments: argparse.Namespace) -> None:
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
     say_notes(model.notes)
     if altered:
-        say_notes(
-            [
-                f"{' and '.join(altered)}: not what was written with the model; `show` tells the truth"
-            ]
-        )
+        which = " and ".join(altered)
+        say_notes([f"{which}: missing, or not what was written with the model; do not go by it"])
     for sentence in unmeasured(model):
         say(sentence)
     say(
