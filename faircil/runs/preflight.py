@@ -6,10 +6,6 @@ accuracies p and p + d. The difference of the measured ones has the variance
 draws if ``d ≥ (z_.975 + z_.8) √(p(1−p)(1/n₁ + 1/n₂))``, with the quantiles 1.96 and .84 of the
 normal distribution. Before training p is unknown. It is taken as ½, where the variance is largest:
 ``d = 1.40 √(1/n₁ + 1/n₂)``; at an accuracy of .9 it is .6 of this.
-
-**Whether the attribute can be read from the inputs.** A ridge classifier of the attribute is fitted
-to standardised inputs of a part of the training rows, and counts its hits on the others. It is
-compared to guessing the most frequent value of all rows, and of each class.
 """
 
 from __future__ import annotations
@@ -21,27 +17,22 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 
 from faircil.cache import EmbeddingProgress
 from faircil.counts import ENOUGH
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
-from faircil.data.splits import validation_stream
 from faircil.data.stream import TaskStream
-from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
+from faircil.errors import UsageError, raise_all, shortened, unknown_name
 from faircil.learners import LEARNERS
 from faircil.runs.config import RunConfig, resolve
+from faircil.runs.readability import Readability, read_attribute, readable_sentence
 from faircil.runs.state import load_stream
-from faircil.samples import Samples, concatenate, group_counts
+from faircil.samples import Samples, group_counts
 
 LEVEL, POWER = 0.05, 0.8  # of the test that tells a gap
-HELD_OUT = 0.3  # share of the training rows that a reader of the attribute is judged on
-MOST_ROWS = 5000  # that it is fitted to, and judged on: as many digits as anybody needs
-PENALTY = 0.1  # of its ridge, by the number of rows
 MOST_NAMED = 12  # groups in a sentence
 METHOD = "er"  # whose buffer is looked at, unless another is named
 
@@ -79,30 +70,6 @@ class Constant:
 
     where: str
     value: str
-
-
-@dataclass(frozen=True)
-class Readability:
-    """How well a linear classifier reads the attribute from the inputs.
-
-    Parameters
-    ----------
-    accuracy : float
-        On held-out training rows.
-    low, high : float
-        Its 95 % interval, Wilson's.
-    majority, by_class : float
-        Share of these rows that the most frequent value is right on, of all rows and of each class.
-    rows : int
-        Held-out rows.
-    """
-
-    accuracy: float
-    low: float
-    high: float
-    majority: float
-    by_class: float
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -242,12 +209,12 @@ def inspect(stream: TaskStream, buffer: BufferPlan | None = None, seed: int = 0)
     """Look at a stream of tasks, with the plan of its buffer if there is one."""
     groups = tuple(_sizes(stream))
     constant = tuple(_constant(stream))
-    told, unread = (None, []) if stream.attribute is None else _readability(stream, seed)
+    told, unread = (None, []) if stream.attribute is None else read_attribute(stream, seed)
     findings = [
         *_absent(stream, groups),
         *_too_few(stream, groups),
         *(_constant_sentence(stream, one) for one in constant),
-        *([] if told is None else [_readable_sentence(stream.attribute or "", told)]),
+        *([] if told is None else [readable_sentence(stream.attribute or "", told)]),
         *unread,
         *([] if buffer is None else _buffer_sentences(buffer)),
         *_gap_sentence(stream, groups),
@@ -352,71 +319,6 @@ def _constant(stream: TaskStream) -> list[Constant]:
     return found
 
 
-def _readability(stream: TaskStream, seed: int) -> tuple[Readability | None, list[str]]:
-    """Read the attribute from the inputs by a linear classifier; or say why that cannot be."""
-    unread = f"whether {stream.attribute} can be read from the inputs cannot be told: "
-    if not all(task.train.x.is_floating_point() for task in stream.tasks):
-        return None, [f"{unread}the encoder of the texts is trained, so there are no inputs yet"]
-    try:
-        parted = validation_stream(stream, seed, HELD_OUT)
-    except DataError:
-        return None, [f"{unread}too few training rows to hold some out"]
-    draw = np.random.default_rng(seed)
-    parts = [concatenate([task.train for task in parted.tasks])]
-    parts.append(concatenate([task.test for task in parted.tasks]))
-    fitted, judged = (_known_rows(part, draw) for part in parts)
-    if not len(judged) or len(np.unique(_attribute(fitted))) < 2:
-        return None, [f"{unread}too few rows with a known value"]
-    hits = _read(fitted, judged) == _attribute(judged)
-    interval = binomtest(int(hits.sum()), len(hits)).proportion_ci(1 - LEVEL, method="wilson")
-    return Readability(
-        float(hits.mean()),
-        float(interval.low),
-        float(interval.high),
-        _guessed(np.zeros_like(_attribute(fitted)), fitted, np.zeros(len(judged), int), judged),
-        _guessed(fitted.y.numpy(), fitted, judged.y.numpy(), judged),
-        len(judged),
-    ), []
-
-
-def _attribute(samples: Samples) -> NDArray[np.int64]:
-    assert samples.z is not None
-    found: NDArray[np.int64] = samples.z.numpy()
-    return found
-
-
-def _known_rows(samples: Samples, draw: np.random.Generator) -> Samples:
-    """Return rows whose attribute value is known, at most ``MOST_ROWS``, drawn at random."""
-    rows = np.flatnonzero(_attribute(samples) >= 0)
-    rows = draw.permutation(rows)[:MOST_ROWS]
-    return samples.take(torch.from_numpy(rows))
-
-
-def _read(fitted: Samples, judged: Samples) -> NDArray[np.int64]:
-    """Predict the attribute of some rows by ridge regression on others, (m,)."""
-    from sklearn.linear_model import RidgeClassifier  # takes a second to import
-
-    x = fitted.x.flatten(1).double().numpy()
-    mean, spread = x.mean(axis=0), x.std(axis=0)
-    spread[spread == 0] = 1.0
-    reader = RidgeClassifier(alpha=PENALTY * len(x)).fit((x - mean) / spread, _attribute(fitted))
-    new = (judged.x.flatten(1).double().numpy() - mean) / spread
-    found: NDArray[np.int64] = reader.predict(new)
-    return found
-
-
-def _guessed(
-    place: NDArray[np.int64], fitted: Samples, there: NDArray[np.int64], judged: Samples
-) -> float:
-    """Return the share of hits of the most frequent value of each place."""
-    values, hits = _attribute(fitted), 0
-    for one in np.unique(there):
-        seen = values[place == one]
-        best = np.bincount(seen if len(seen) else values).argmax()
-        hits += int((_attribute(judged)[there == one] == best).sum())
-    return hits / len(judged)
-
-
 def _named(stream: TaskStream, group: GroupSize) -> str:
     if stream.attribute is None:
         return f"class '{group.label}'"
@@ -452,23 +354,6 @@ def _constant_sentence(stream: TaskStream, one: Constant) -> str:
     return (
         f"in {one.where} all training rows have {stream.attribute} '{one.value}': there, values "
         "cannot be compared, and the attribute cannot be told apart from the class"
-    )
-
-
-def _readable_sentence(attribute: str, one: Readability) -> str:
-    """Say what a linear classifier makes of the inputs."""
-    told = (
-        f"a linear classifier is right on {one.accuracy:.0%} of {one.rows:,} held-out rows (95 % "
-        f"interval {one.low:.0%} to {one.high:.0%}), the most frequent value on "
-        f"{one.majority:.0%}, the most frequent of each class on {one.by_class:.0%}"
-    )
-    if one.low <= one.majority:
-        return f"{attribute} cannot be read from the inputs, as far as this can tell: {told}"
-    if one.low <= one.by_class:
-        return f"{attribute} can be read from the inputs, but no better than from the class: {told}"
-    return (
-        f"{attribute} can be read from the inputs, so a model can treat its values differently "
-        f"without being given it: {told}"
     )
 
 
