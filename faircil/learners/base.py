@@ -29,6 +29,7 @@ from faircil.options import (
 from faircil.samples import (
     Samples as Samples,
     concatenate as concatenate,
+    group_counts as group_counts,
     rows_of_groups as rows_of_groups,
     unique_rows as unique_rows,
 )
@@ -197,6 +198,10 @@ class Learner:
         self.old += self.new
         self.new = tuple(sorted(set(train.y.tolist()) - set(self.old)))
         return Material(train, buffer.samples)
+
+    def admitted(self, train: Samples) -> tuple[Samples, tuple[str, ...]]:
+        """Return what is learned of the rows of a task, before anything counts them, and notes."""
+        return train, ()
 
     @property
     def by_attribute(self) -> bool:

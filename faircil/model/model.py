@@ -223,6 +223,7 @@ class Model:
                 after.state.learner.grow(len(after.labels))
             after.state.learner.measure = measure_of(self.config, after.names)
         state = after.state
+        samples, left_out = state.learner.admitted(samples)
         place = next(state.learner.net.parameters()).device
         records: list[EpochRecord] = []
 
@@ -236,15 +237,17 @@ class Model:
         twice = sum(one.rows for one in same) > 0
         with threadpool_limits(1, user_api="blas"), exact_convolutions():
             learn_task(self.config, state, samples.to(place), heard)
+        # A hash of rows tells whether they are those, which noise is to hide.
+        hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(
             at=now(),
             rows=len(samples),
             new_classes=after.names[known:],
             groups=tuple(after.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
-            notes=(LEARNED_TWICE,) * twice + tuple(state.notes[notes:]),
+            notes=(*left_out, *(LEARNED_TWICE,) * twice, *state.notes[notes:]),
             passed=records[-1].passed if records else None,
-            digest=digest,
+            digest="" if hidden else digest,
         )
         state.epochs.clear()
         self._become(after, lesson)
@@ -276,9 +279,11 @@ class Model:
             )
         state = deepcopy(state)
         assert isinstance(state.learner, Moments)
+        samples = state.learner.placed(samples)
         passed = state.learner.forget(samples)
-        for key, count in group_counts(samples).items():
-            state.seen[key] -= count
+        assert state.learner.moments is not None
+        left = state.learner.moments.seen.counts
+        state.seen = {key: left.get(key, 0) for key in {**state.seen, **left}}
         after = replace(self, state=state)
         lesson = Lesson(
             at=now(),
@@ -286,6 +291,7 @@ class Model:
             new_classes=(),
             groups=tuple(self.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
+            notes=passed.notes,
             passed=passed,
             digest=samples.digest(),
         )

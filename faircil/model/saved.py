@@ -39,7 +39,7 @@ from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 3
+FORMAT = 4
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
