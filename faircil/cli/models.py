@@ -40,6 +40,14 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
     )
+    how.add_argument(
+        "--min-cell",
+        type=int,
+        default=0,
+        metavar="K",
+        help="for a model that others may read: no group of a class adds fewer than K rows to its "
+        "sums at once; smaller groups are pooled, smaller classes left out (default: 0, exact)",
+    )
     how.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     how.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     how.add_argument(
@@ -78,7 +86,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         arguments.weighting,
         arguments.measure,
         tuple(arguments.favoured),
-        tuple(arguments.set),
+        (*arguments.set, *[f"min_cell={arguments.min_cell}"] * (arguments.min_cell != 0)),
     )
     if own is None:
         mistakes.append(
@@ -120,6 +128,7 @@ def _report(
     from faircil.model.saved import lesson_document, size_of, summary_of
 
     lesson = model.lessons[-1]
+    notes = [*notes, *_revealing(model)]
     if arguments.json:
         print_json(
             {
@@ -149,6 +158,12 @@ def _report(
         figures = zip(first_metrics(model.config), _values(model, last), strict=True)
         said = ", ".join(f"{name} {value}" for name, value in figures)
         say(f"on {last.rows:,} {last.on}: {said}")
+
+
+def _revealing(model: Model) -> list[str]:
+    """Say what sums of very few people a model has, if it has any."""
+    told = model.revealing("again with `faircil fit --min-cell 10`")
+    return [] if told is None else [told]
 
 
 def _values(model: Model, measured: Measured) -> tuple[str, ...]:
@@ -359,7 +374,7 @@ def _show(arguments: argparse.Namespace) -> None:
             ],
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
-    say_notes(model.notes)
+    say_notes([*model.notes, *_revealing(model)])
     for sentence in _unmeasured(model):
         say(sentence)
     say(

@@ -271,6 +271,10 @@ def settle(
     own = own_data(arguments, mistakes)
     medium = medium_of(arguments.dataset, own)
     arguments.method = arguments.method or (auto.AUTO if arguments.target is None else "moments")
+    if arguments.method == auto.AUTO and auto.protects(arguments.set):
+        arguments.method = auto.MOMENTS.method
+        if not arguments.quiet:
+            say_notes([f"method {auto.MOMENTS.name}, since {auto.KEEPS_ROWS}"])
     configure = partial(
         resolve,
         dataset=arguments.dataset,

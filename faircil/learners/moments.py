@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
 from faircil.compute import free_memory, map_tasks, one_thread
-from faircil.errors import DataError, UsageError
+from faircil.errors import UsageError
 from faircil.learners.base import (
     Count,
     Generators,
@@ -25,7 +25,6 @@ from faircil.learners.base import (
     Positive,
     Samples,
     Share,
-    group_counts,
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
@@ -52,7 +51,7 @@ from faircil.moments.group_moments import GroupMoments, Key, penalties_for
 from faircil.moments.patches import Patches
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
-from faircil.moments.small_cells import Clipped, Noise, pooled, targets_for
+from faircil.moments.small_cells import Clipped, Noise, pooled, remove_rows
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
@@ -240,15 +239,13 @@ class Moments(Learner):
 
         def add(moments: GroupMoments) -> None:
             moments.fade(train, self.settings.decay)
-            if self.noise is None:
-                moments.add(train, self.net.features)
-                return
-            new = replace(self.plan, width=moments.width).moments(moments.device)
+            new = moments
+            if self.noise is not None:
+                new = replace(self.plan, width=moments.width).moments(moments.device)
             new.add(train, self.net.features)
-            # From the system, not from the seed of the run, which is kept with the model: who
-            # knows the noise can subtract it.
-            self.noise.hide(new, np.random.default_rng())
-            moments.merge(new)
+            if self.noise is not None:
+                self.noise.hide(new)
+                moments.merge(new)
 
         return replace(self._change(add), notes=(*told, *self._notes(train)))
 
@@ -268,28 +265,10 @@ class Moments(Learner):
                 "rows cannot be removed from sums with noise: what is subtracted would show in the "
                 "difference of two versions; learn the other rows anew, or without `noise_epsilon`"
             )
-        rows, least, notes = self.placed(rows), self.settings.min_cell, []
-        if any(n < least for n in group_counts(rows).values()):
-            notes.append(
-                f"fewer than {least} rows of a group were forgotten at once: whoever has an "
-                "earlier copy of the model can compute their sums as the difference; replace or "
-                "delete earlier copies"
-            )
+        rows, notes = self.placed(rows), list[str]()
 
         def remove(moments: GroupMoments) -> None:
-            moments.remove(rows, self.net.features)
-            targets = targets_for(moments.seen.counts, least)
-            moments.regroup(targets)
-            if not len(moments):
-                raise DataError(
-                    f"fewer than {least} rows of every class would be left, the least that is kept "
-                    f"with `min_cell={least}`; delete the model, or leave some rows out"
-                )
-            if targets:
-                notes.append(
-                    f"groups that were left with fewer than {least} rows are pooled within their "
-                    f"class, or left out with it (`min_cell={least}`)"
-                )
+            notes.extend(remove_rows(moments, rows, self.net.features, self.settings.min_cell))
 
         return replace(self._change(remove, most=SPENT), notes=tuple(notes))
 

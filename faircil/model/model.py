@@ -46,6 +46,7 @@ class GroupRows:
     rows: int
 
 
+REVEALING = 10  # rows: sums over fewer are said to reveal people
 LEARNED_TWICE = (
     "the same rows were learned before, and count once more now; forget them if that was a mistake"
 )
@@ -168,6 +169,27 @@ class Model:
     def seen(self) -> list[GroupRows]:
         """Rows of every group that were learned and not forgotten."""
         return self.groups_of(self._learned().seen)
+
+    def revealing(self, advice: str = "with the setting `min_cell=10`") -> str | None:
+        """Say that sums are of very few people, and what to do; None if they are not.
+
+        Parameters
+        ----------
+        advice : str
+            How to fit a model without such sums.
+        """
+        learner = self._learned().learner
+        if not isinstance(learner, Moments) or learner.noise is not None:
+            return None
+        group = min((one for one in self.seen if one.rows), key=lambda one: one.rows)
+        if group.rows >= REVEALING:
+            return None
+        rows = "one row" if group.rows == 1 else f"{group.rows} rows"
+        whose = f"class '{group.label}'" + f", '{group.value}'" * (group.value is not None)
+        return (
+            f"the smallest group has {rows} ({whose}), and sums over so few people reveal them to "
+            f"whoever reads the model; keep its files to yourself, or fit it {advice}"
+        )
 
     @property
     def rows_kept(self) -> int:

@@ -122,6 +122,42 @@ def pooled(samples: Samples, least: int) -> Pooled:
     return Pooled(with_keys(samples, new).take(kept), tuple(notes))
 
 
+def remove_rows(
+    moments: GroupMoments, rows: Samples, features: FeatureMap, least: int
+) -> tuple[str, ...]:
+    """Remove rows from their cells, pool what they leave of small ones, and return notes.
+
+    Parameters
+    ----------
+    moments : GroupMoments
+    rows : Samples
+        As :meth:`~faircil.moments.seen_rows.SeenRows.placed` returns them.
+    features : FeatureMap
+    least : int
+    """
+    notes = []
+    if any(n < least for n in group_counts(rows).values()):
+        notes.append(
+            f"fewer than {least} rows of a group were forgotten at once: whoever has an earlier "
+            "copy of the model can compute their sums as the difference; replace or delete earlier "
+            "copies"
+        )
+    moments.remove(rows, features)
+    targets = targets_for(moments.seen.counts, least)
+    moments.regroup(targets)
+    if targets:
+        notes.append(
+            f"groups that were left with fewer than {least} rows are pooled within their class, or "
+            f"left out with it (`min_cell={least}`)"
+        )
+    if not len(moments):
+        raise DataError(
+            f"fewer than {least} rows of every class would be left, the least that is kept with "
+            f"`min_cell={least}`; delete the model, or leave some rows out"
+        )
+    return tuple(notes)
+
+
 class Clipped(FeatureMap):
     """Features of a norm of at most ``norm``, with the constant, which is not scaled.
 
@@ -174,13 +210,15 @@ class Noise:
         """Standard deviation of the noise of each entry."""
         return self.sensitivity * unit_deviation(self.epsilon, self.delta)
 
-    def hide(self, moments: GroupMoments, generator: np.random.Generator) -> None:
+    def hide(self, moments: GroupMoments) -> None:
         """Add noise to exact sums of rows that are new, and forget their check sums.
 
-        What noise makes of S may be no matrix of second moments: its negative eigenvalues become 0.
-        Then the last column is s, and its last entry is scaled to n, which is known.
+        Noise is drawn from the system, not from the seed of a run, which is kept with the model:
+        who knows the noise can subtract it. What it makes of S may be no matrix of second moments:
+        negative eigenvalues become 0. Then the last column is s, scaled so that its last entry is
+        n, which is known.
         """
-        d = moments.width
+        d, generator = moments.width, np.random.default_rng()
         moments.seen = SeenRows()
         for place, flat in enumerate(moments.cells()):
             drawn = np.triu(generator.normal(0, self.deviation, (d, d)))

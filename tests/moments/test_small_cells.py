@@ -168,26 +168,26 @@ def test_noise_has_the_stated_deviation_and_leaves_moments() -> None:
     noise = Noise(2.0, 1e-5, 3.0)
     assert noise.sensitivity == pytest.approx(2**0.5 * 9)
     found = []
-    for seed in range(40):
+    for _ in range(40):
         moments = moments_of(samples)
         # With a large multiple of the identity, no eigenvalue is negative: noise alone is left.
         for flat in moments.cells():
             flat.add_(moments.panels.packed(1e9 * torch.eye(WIDTH, dtype=torch.float64)))
         exact = [moments.panels.unpacked(flat) for flat in moments.cells()]
         moments.count = [float(one[-1, -1]) for one in exact]
-        noise.hide(moments, np.random.default_rng(seed))
+        noise.hide(moments)
         assert len(moments.seen) == 0
         for one, flat in zip(exact, moments.cells(), strict=True):
             away = moments.panels.unpacked(flat) - one
             # Rounding of 1e9, a few times.
             torch.testing.assert_close(away, away.T, rtol=0, atol=1e-5)
             found += away[torch.triu(torch.ones_like(away)).bool()][:-1].tolist()
-    # 40 · 6 · 27 draws: their deviation is known within 1/√(2 · 6480) = .9 %, four times that.
-    assert np.std(found) == pytest.approx(noise.deviation, rel=0.036)
+    # 40 · 6 · 27 draws: their deviation is known within 1/√(2 · 6480) = .9 %, five times that.
+    assert np.std(found) == pytest.approx(noise.deviation, rel=0.045)
 
     moments = moments_of(samples)
     sizes = list(moments.count)
-    noise.hide(moments, np.random.default_rng(0))
+    noise.hide(moments)
     assert moments.count == sizes
     for n, first, flat in zip(moments.count, moments.first, moments.cells(), strict=True):
         second = moments.panels.unpacked(flat)
