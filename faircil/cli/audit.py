@@ -190,25 +190,32 @@ def _write(
     arguments: argparse.Namespace, document: dict[str, Any], markdown: str, gate: Gate | None
 ) -> None:
     from faircil.errors import StorageError
+    from faircil.files import make_private, write_private
 
+    # Pages for others, such as those who look at a build, beside what is kept for oneself.
     files: dict[Path, str] = {}
+    kept: dict[Path, str] = {}
     if arguments.markdown is not None:
         files[arguments.markdown] = markdown
     if arguments.out is not None:
         text = json_text(document) + "\n"
-        files |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
+        kept |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
     if arguments.junit is not None and gate is not None:
         files[arguments.junit] = gate.as_junit()
-    for path, text in files.items():
+    for path, text in (files | kept).items():
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            if path in kept:
+                make_private(path.parent)
+                write_private(path, text)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"
             ) from None
-    if files:
-        say(f"saved: {', '.join(map(str, files))}")
+    if files or kept:
+        say(f"saved: {', '.join(map(str, files | kept))}")
 
 
 EXPLAINED = (

@@ -285,6 +285,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
+    from faircil.files import open_private
     from faircil.model.saved import load_model
     from faircil.model.tables import predict_table
 
@@ -307,9 +308,11 @@ def _predict(arguments: argparse.Namespace) -> None:
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
         if out.suffix == ".csv":
-            table.to_csv(partial, index=False, float_format=DIGITS)
+            with open_private(partial, "w", newline="") as file:
+                table.to_csv(file, index=False, float_format=DIGITS)
         else:
-            table.to_parquet(partial, index=False)
+            with open_private(partial, "wb") as file:
+                table.to_parquet(file, index=False)
         partial.replace(out)
     except ImportError:
         raise UsageError(

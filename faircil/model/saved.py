@@ -29,7 +29,7 @@ from faircil import __version__
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
-from faircil.files import file_digest, write_json
+from faircil.files import file_digest, make_private, open_private, write_json
 from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.model.model import Lesson, Model, now
@@ -75,8 +75,7 @@ def _write(packed: Packed, folder: Path) -> None:
         text, partial_tensors = folder / f".{CONTENT}.partial", folder / ".tensors.partial"
         try:
             with _written(folder):
-                for path in (partial_tensors, text):
-                    path.touch(mode=0o600)
+                open_private(partial_tensors, "w").close()
                 save_file(packed.tensors, partial_tensors)
                 digest = file_digest(partial_tensors)
                 content = packed.document | {"tensors_sha256": digest}
@@ -108,7 +107,7 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with _written(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         lock = FileLock(folder.resolve() / LOCK, is_singleton=True, mode=0o600)
         try:
             lock.acquire(timeout=0)

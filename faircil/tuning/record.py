@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from faircil.data.splits import SHARE
 from faircil.errors import StorageError
+from faircil.files import make_private, write_private
 from faircil.metrics import METRICS
 from faircil.report import format_value, heading
 from faircil.report.plots import COLOURS, save
@@ -256,9 +257,9 @@ def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
     objective = problem_of(tuned.request).objective
     document = json.dumps(as_document(tuned), indent=2, ensure_ascii=False, allow_nan=False)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "tuning.json").write_text(document + "\n", encoding="utf-8")
-        (folder / "tuning.md").write_text(as_page(tuned), encoding="utf-8")
+        make_private(folder)
+        write_private(folder / "tuning.json", document + "\n")
+        write_private(folder / "tuning.md", as_page(tuned))
     except OSError as error:
         raise StorageError(
             f"cannot write to {folder}: {error.strerror or error}; free space, or choose another "
