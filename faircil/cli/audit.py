@@ -177,11 +177,11 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
 
 
 def _markdown(heading: str, tables: Sequence[Table], told: Sequence[str]) -> str:
-    from faircil.report import as_markdown
+    from faircil.report import as_markdown, in_markdown
 
-    parts = [f"# Audit of {heading}\n"]
-    parts.append("\n".join(f"- {line}" for line in told) + "\n")
-    parts += [f"## {table.title}\n\n{as_markdown(table)}" for table in tables]
+    parts = [f"# Audit of {in_markdown(heading)}\n"]
+    parts.append("\n".join(f"- {in_markdown(line)}" for line in told) + "\n")
+    parts += [f"## {in_markdown(table.title)}\n\n{as_markdown(table)}" for table in tables]
     parts.append(EXPLAINED + "\n")
     return "\n".join(parts)
 
@@ -192,19 +192,17 @@ def _write(
     from faircil.errors import StorageError
     from faircil.files import make_private, write_private
 
-    # Pages for others, such as those who look at a build, beside what is kept for oneself.
     files: dict[Path, str] = {}
-    kept: dict[Path, str] = {}
     if arguments.markdown is not None:
         files[arguments.markdown] = markdown
     if arguments.out is not None:
         text = json_text(document) + "\n"
-        kept |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
+        files |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
     if arguments.junit is not None and gate is not None:
         files[arguments.junit] = gate.as_junit()
-    for path, text in (files | kept).items():
+    for path, text in files.items():
         try:
-            if path in kept:
+            if path.parent == arguments.out:  # kept; the others are pages for those who look on
                 make_private(path.parent)
                 write_private(path, text)
             else:
@@ -214,8 +212,8 @@ def _write(
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"
             ) from None
-    if files or kept:
-        say(f"saved: {', '.join(map(str, files | kept))}")
+    if files:
+        say(f"saved: {', '.join(map(str, files))}")
 
 
 EXPLAINED = (

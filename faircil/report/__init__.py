@@ -17,5 +17,6 @@ from faircil.report.table import (
     change_table as change_table,
     format_value as format_value,
     heading as heading,
+    in_markdown as in_markdown,
     legend as legend,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -121,14 +122,27 @@ def legend(table: Table, best: str = "bold") -> str:
 
 def as_markdown(table: Table) -> str:
     """Write a table in Markdown, with the marks that :func:`legend` explains."""
-    lines = ["| " + " | ".join(table.header) + " |", "|" + "---|" * len(table.header)]
+    header = map(in_markdown, table.header)
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(table.header)]
     for row in table.cells:
         lines.append("| " + " | ".join(_marked(cell) for cell in row) + " |")
     return "\n".join(lines) + "\n"
 
 
+def in_markdown(text: str) -> str:
+    r"""Return a text, which may come from data, for Markdown: without tag, link, cell or line.
+
+    Examples
+    --------
+    >>> print(in_markdown("a|b <script> [x](y)"))
+    a\|b &lt;script> \[x\](y)
+    """
+    plain = re.sub(r"[\\|\[\]]", r"\\\g<0>", " ".join(text.splitlines()))
+    return plain.replace("<", "&lt;")
+
+
 def _marked(cell: Cell) -> str:
-    text = cell.text.replace("|", r"\|")
+    text = in_markdown(cell.text)
     bold = replace(cell, text=f"**{text}**" if cell.best else text)
     return bold.marked("")
 

@@ -16,7 +16,7 @@ from faircil.data.splits import SHARE
 from faircil.errors import StorageError
 from faircil.files import make_private, write_private
 from faircil.metrics import METRICS
-from faircil.report import format_value, heading
+from faircil.report import format_value, heading, in_markdown
 from faircil.report.plots import COLOURS, save
 from faircil.results.record import over_seeds, version
 from faircil.sweep.command import data_words, favoured_words, run_line
@@ -193,7 +193,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     """Write the page."""
     request, problem, best = tuned.request, problem_of(tuned.request), best_trial(tuned)
     header, rows = ranking(tuned)
-    lines = [f"# Settings of {title(tuned)}", ""]
+    lines = [f"# Settings of {in_markdown(title(tuned))}", ""]
     if best is None:
         lines += [f"Nothing was chosen. {tuned.problem}" if isinstance(tuned, NotTuned) else ""]
     else:
@@ -209,7 +209,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
         "",
         "| " + " | ".join(header) + " |",
         "|" + "---|" * len(header),
-        *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows),
+        *("| " + " | ".join(in_markdown(cell) for cell in row) + " |" for row in rows),
         "",
     ]
     if any(trial.score is not None for trial in tuned.trials):

@@ -80,3 +80,10 @@ def test_table_that_ranks_nothing_has_no_legend() -> None:
 )
 def test_what_more_evenness_costs_is_said_in_words(price: Price, expected: str) -> None:
     assert price_note(price) == expected
+
+
+def test_names_from_data_are_plain_text_in_markdown() -> None:
+    hostile = "<script>|[x](javascript:y)\\\n# no heading"
+    text = as_markdown(Table("t", (hostile,), ((Cell(hostile),), (Cell(hostile, best=True),))))
+    shown = r"&lt;script>\|\[x\](javascript:y)\\ # no heading"
+    assert text == f"| {shown} |\n|---|\n| {shown} |\n| **{shown}** |\n"
