@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -228,6 +229,8 @@ def _check_version(content: dict[str, Any]) -> None:
 def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
     """Read the tensors of a model, and make sure that they are those of its text."""
     digest = content.get("tensors_sha256")
+    if not re.fullmatch("[0-9a-f]{64}", str(digest)):  # it is a part of a name
+        raise DataError(f"{CONTENT} is damaged: it has no hash of its tensors; {AGAIN}")
     path = folder / _name_of_tensors(digest)
     try:
         if file_digest(path) != digest:
