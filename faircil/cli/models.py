@@ -430,7 +430,7 @@ fit = Parts(
 
 All rows are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
 --test-column, the model is measured on rows that it does not learn. Files of the model are for you
-alone.
+alone. Before others may read it, see --min-cell: sums of small groups reveal people.
 """,
     _add_fit,
     _fit,
@@ -449,7 +449,7 @@ predict = Parts(
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --images new-photos -o predictions.csv
 
-Of images, the path is kept.
+Of images, the path is kept. The file is for you alone.
 """,
     _add_predict,
     _predict,

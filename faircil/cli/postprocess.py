@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="PATH",
-        help="folder of figures and CSV; a file for --pool",
+        help="folder of figures and CSV; a file for --pool; both for you alone",
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     files = parser.add_argument_group("probabilities in files, instead of RUNS")

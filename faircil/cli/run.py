@@ -145,7 +145,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of seeds to run in parallel, as processes with one thread each (default: 1)",
     )
     how.add_argument(
-        "-o", "--out", type=Path, metavar="DIR", help="folder for the runs (default: in runs/)"
+        "-o",
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for the runs, for you alone (default: in runs/)",
     )
     how.add_argument(
         "--force",
