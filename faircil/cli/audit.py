@@ -30,8 +30,8 @@ EPILOG = """examples:
 The folder of a run needs no columns: its predictions after the last task are audited. Intervals are
 of 95 %. "By chance" is what a system without any difference would show at these sizes. A gate fails
 only if the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot
-tell (--cannot-tell pass or fail decides otherwise). Files after --out are for you alone; those after
---markdown and --junit are for others, and follow your umask.
+tell (--cannot-tell pass or fail decides otherwise). Files after --out are for you alone; those
+after --markdown and --junit are for others, and follow your umask.
 """
 MOST_LISTED = 12
 LONGEST = 40  # characters of a name

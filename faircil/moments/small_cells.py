@@ -89,7 +89,7 @@ def pooled(samples: Samples, least: int) -> Pooled:
     DataError
         If no class has as many rows.
     """
-    targets = targets_for(group_counts(samples), least)
+    targets = targets_for(group_counts(samples), least) if least > 0 else {}
     if not targets:
         return Pooled(samples)
     keys, index = unique_rows(samples.keys())

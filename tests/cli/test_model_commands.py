@@ -427,6 +427,10 @@ def test_small_groups_are_told_and_can_be_pooled(cli: Cli, write_table: WriteTab
     forgotten = cli("forget", "pooled", "--data", rare)
     assert forgotten.code == 0, forgotten.err
     assert "whoever has an earlier copy" in forgotten.err
+    roles = ("--data", table, "--label", "job", "--sensitive", "sex")
+    run = cli("run", *roles, "--set", "width=20", "min_cell=10", "-o", "runs")
+    assert "method moments, since other methods keep rows of people" in run.err
+    assert cli("show", "runs/seed-0/model").code == 0
     refused = cli(*FIT, "--data", table, "-o", "other", "--min-cell", "-1")
     assert refused.code == 2
     assert "min_cell=-1 is not allowed" in refused.err
