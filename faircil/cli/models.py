@@ -307,11 +307,12 @@ def _predict(arguments: argparse.Namespace) -> None:
         )
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
+        partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
         if out.suffix == ".csv":
-            with open_private(partial, "w", newline="") as file:
+            with open_private(partial, "x", newline="") as file:
                 table.to_csv(file, index=False, float_format=DIGITS)
         else:
-            with open_private(partial, "wb") as file:
+            with open_private(partial, "xb") as file:
                 table.to_parquet(file, index=False)
         partial.replace(out)
     except ImportError:
