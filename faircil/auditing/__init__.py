@@ -152,6 +152,26 @@ class Audit:
             key = tuple(labels[code] for labels, code in zip(lists, cell, strict=True))
             self._cells[key] = self._cells.get(key, 0) + n
 
+    def add_counted(
+        self,
+        y_true: Sequence[Any],
+        y_pred: Sequence[Any],
+        sensitive_features: Mapping[str, Sequence[Any]],
+        times: Sequence[int],
+    ) -> None:
+        """Count cells, each of so many samples.
+
+        Parameters
+        ----------
+        y_true, y_pred : sequence of labels, length K
+        sensitive_features : mapping from attribute to values, length K; None: unknown
+        times : sequence of int, length K
+        """
+        values = [sensitive_features[name] for name in self.attributes]
+        for *key, n in zip(y_true, y_pred, [0] * len(times), *values, times, strict=True):
+            cell = tuple(key)
+            self._cells[cell] = self._cells.get(cell, 0) + int(n)
+
     def merge(self, *others: Audit) -> Audit:
         """Return the audit of all samples of this one and of others; none of them changes."""
         whole = Audit(self.attributes, favoured=self.favoured, draws=self.draws, seed=self.seed)

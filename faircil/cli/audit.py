@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from faircil.cli.console import json_text, make_console, print_json, say, show_table
-from faircil.errors import shortened
+from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
 
 if TYPE_CHECKING:
-    from faircil.auditing import Audit, Gate, LevelledDown, Report
-    from faircil.auditing.findings import Finding
+    from faircil.auditing import Audit, Gate
     from faircil.report import Table
 
 EPILOG = """examples:
@@ -26,18 +25,17 @@ EPILOG = """examples:
   faircil predict model --data new.csv --keep job sex -o predictions.csv &&
       faircil audit predictions.csv --truth job --prediction prediction --sensitive sex
   faircil audit runs/biased-digits/fsw-eo-1234/seed-0
+  faircil audit model --data test.csv --remember
 
-The folder of a run needs no columns: its predictions after the last task are audited. Intervals are
-of 95 %. "By chance" is what a system without any difference would show at these sizes. A gate fails
-only if the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot
-tell (--cannot-tell pass or fail decides otherwise). Files after --out are for you alone; those
-after --markdown and --junit are for others, and follow your umask.
+The folder of a run needs no columns: its predictions after the last task are audited. Nor does a
+model: it predicts the rows of a table that it has not learned. Intervals are of 95 %.
+"By chance" is what a system without any difference would show at these sizes. A gate fails only if
+the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot tell
+(--cannot-tell pass or fail decides otherwise). Files after --out are for you alone; those after
+--markdown and --junit are for others, and follow your umask.
 """
-MOST_LISTED = 12
-LONGEST = 40  # characters of a name
-CANNOT = "n = {}: cannot tell"
-LEAST_P = 0.001  # smaller ones are written as such
-UNSURE = 0.05  # p-values above leave it open
+
+KNOWN_TO_MODELS = ("truth", "prediction", "sensitive", "task", "favoured")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="table of predictions, or a folder with a predictions.csv, such as that of a run",
+        help="table of predictions, the folder of a run, or that of a model",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help="of a model: rows that it has not learned"
+    )
+    parser.add_argument(
+        "--remember",
+        action="store_true",
+        help="keep what is measured in the model, and in its card",
     )
     parser.add_argument("--truth", metavar="COLUMN", help="the true class")
     parser.add_argument(
@@ -69,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--favoured", nargs="+", metavar="CLASS", help="classes that people want, for eopp"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="FILE", help="an earlier table with the same columns"
+        "--against", type=Path, metavar="FILE", help="an earlier table, run or model of the kind"
     )
     parser.add_argument("--draws", type=int, default=2000, help="of intervals (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
@@ -100,6 +106,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
+    from faircil.auditing.words import (
+        audit_markdown,
+        audit_sentences,
+        audit_tables,
+        before_and_after,
+        gate_sentences,
+        levelling_sentence,
+    )
 
     audits = _audits(arguments)
     report = audits[0].report()
@@ -120,10 +134,14 @@ def command(arguments: argparse.Namespace) -> int:
             "levelled_down": [one.as_dict() for one in levelled],
         },
     }
-    tables = _tables(report) if before is None else [*_tables(report), _changes(before, report)]
-    told = [*_sentences(report), *map(_levelling, levelled), *_gate_lines(gate)]
+    tables = (
+        audit_tables(report)
+        if before is None
+        else [*audit_tables(report), before_and_after(before, report)]
+    )
+    told = [*audit_sentences(report), *map(levelling_sentence, levelled), *gate_sentences(gate)]
     heading = f"{report.n:,} samples of {arguments.file}"
-    _write(arguments, document, _markdown(heading, tables, told), gate)
+    _write(arguments, document, audit_markdown(heading, tables, told), gate)
     if arguments.json:
         print_json(document)
     else:
@@ -134,31 +152,23 @@ def command(arguments: argparse.Namespace) -> int:
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
     """Read the tables; all mistakes of the call and in the tables at once."""
     from faircil.auditing.gate import parse_conditions
-    from faircil.auditing.reading import audit_file
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
-    mistakes: list[str] = []
+    misfits = _misfits(arguments)
+    mistakes = [*misfits]
     with collecting(mistakes):
         parse_conditions(arguments.fail_on)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
     audits: list[Audit] = []
     faults: list[str] = []
+    audited = _audit_model if arguments.data is not None else _audit_predictions
     for path in (arguments.file, arguments.against):
-        if path is None:
+        if path is None or misfits:
             continue
         try:
             with collecting(mistakes):
-                made = audit_file(
-                    path,
-                    truth=arguments.truth,
-                    prediction=arguments.prediction,
-                    sensitive=arguments.sensitive,
-                    task=arguments.task,
-                    favoured=arguments.favoured,
-                    draws=arguments.draws,
-                    seed=arguments.seed,
-                )
+                made = audited(arguments, path)
                 faults += made.mistakes()
                 audits.append(made)
         except DataError as error:
@@ -168,23 +178,69 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
     return audits
 
 
+def _misfits(arguments: argparse.Namespace) -> list[str]:
+    """Say which options do not go with what is audited."""
+    from faircil.model.saved import CONTENT
+
+    if (arguments.file / CONTENT).is_file():
+        given = [name for name in KNOWN_TO_MODELS if getattr(arguments, name)]
+        flags = ", ".join(f"--{name}" for name in given)
+        mistakes = [f"{flags}: the model knows; leave it out"] if given else []
+        if arguments.data is None:
+            mistakes.append(
+                f"{arguments.file} is a model: give rows that it has not learned with --data FILE"
+            )
+        return mistakes
+    given = [f"--{name}" for name in ("data", "remember") if getattr(arguments, name)]
+    said = f"{', '.join(given)}: only a model takes it, and there is none in {arguments.file}"
+    return [said] if given else []
+
+
+def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
+    from faircil.auditing.reading import audit_file
+
+    return audit_file(
+        path,
+        truth=arguments.truth,
+        prediction=arguments.prediction,
+        sensitive=arguments.sensitive,
+        task=arguments.task,
+        favoured=arguments.favoured,
+        draws=arguments.draws,
+        seed=arguments.seed,
+    )
+
+
+def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:
+    """Let a model predict rows that it has not learned, and audit that."""
+    from faircil.cli.progress import learning
+    from faircil.model.card import audit_of
+    from faircil.model.saved import changing, check_there, load_model, save_model
+    from faircil.model.tables import measure_table
+
+    check_there(path)
+    remembered = arguments.remember and path == arguments.file
+    with changing(path) if remembered else nullcontext():
+        model = load_model(path)
+        with learning(str(arguments.data), arguments.json, "predicting") as watcher:
+            measured, notes = measure_table(model, arguments.data, watcher=watcher)
+        if not arguments.json:
+            say_notes(notes)
+        made = audit_of(model, measured, arguments.draws, arguments.seed)
+        if remembered:
+            save_model(model, path)
+    return made
+
+
 def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
+    from faircil.auditing.words import EXPLAINED
+
     console = make_console()
     console.print(Text(heading, style="bold"))
     for table in tables:
         show_table(table)
     for line in (*told, EXPLAINED):
         console.print(Text(line), soft_wrap=True)
-
-
-def _markdown(heading: str, tables: Sequence[Table], told: Sequence[str]) -> str:
-    from faircil.report import as_markdown, in_markdown
-
-    parts = [f"# Audit of {in_markdown(heading)}\n"]
-    parts.append("\n".join(f"- {in_markdown(line)}" for line in told) + "\n")
-    parts += [f"## {in_markdown(table.title)}\n\n{as_markdown(table)}" for table in tables]
-    parts.append(EXPLAINED + "\n")
-    return "\n".join(parts)
 
 
 def _write(
@@ -215,184 +271,3 @@ def _write(
             ) from None
     if files:
         say(f"saved: {', '.join(map(str, files))}")
-
-
-EXPLAINED = (
-    "Interval: of 95 %, for the true value. By chance: what no difference at all would show at "
-    "these sizes, on average and, in brackets, at most in 95 % of cases. Beyond chance: observed "
-    "less by chance, which corrects for the number and the sizes of groups. p: of the permutation "
-    "test of no difference, after Holm over all tests of this audit."
-)
-HEADER = ("measure", "observed", "95 % interval", "by chance", "beyond chance", "p", "widest gap")
-
-
-def _tables(report: Report) -> list[Table]:
-    """Return a table of measures for each scope, and one of its groups."""
-    from faircil.auditing.disparities import MEASURES
-    from faircil.report import format_value
-
-    tables = []
-    for scope in dict.fromkeys(finding.scope for finding in report.findings):
-        rows = [
-            (
-                f"{one.measure} ({MEASURES[one.measure]})",
-                "cannot tell" if one.value is None else format_value(one.value),
-                _interval(one.low, one.high),
-                _chance(one),
-                format_value(one.excess),
-                _probability(one.p_adjusted),
-                _widest(one),
-            )
-            for one in report.findings
-            if one.scope == scope
-        ]
-        tables.append(_table(f"by {_name(scope)}" if scope else "all samples", HEADER, rows))
-        groups = [rate for rate in report.rates if rate.scope == scope]
-        if groups:
-            lines = [
-                (
-                    _name(one.label),
-                    *([_name(one.attribute)] if scope else []),
-                    f"{one.n:,}",
-                    format_value(one.accuracy) if one.low is not None else "–",
-                    _interval(one.low, one.high) if one.low is not None else CANNOT.format(one.n),
-                )
-                for one in sorted(groups, key=lambda one: (one.low is None, one.accuracy))
-            ]
-            title = f"accuracy by class{f' and {_name(scope)}' if scope else ''}, worst first"
-            if len(lines) > MOST_LISTED:
-                title += f" ({MOST_LISTED} of {len(lines)}; all are in the JSON document)"
-            value = [_name(scope)] if scope else []
-            header = ("class", *value, "samples", "accuracy", "95 % interval")
-            tables.append(_table(title, header, lines[:MOST_LISTED]))
-    return tables
-
-
-def _changes(before: Report, after: Report) -> Table:
-    """Return what became of each measure."""
-    from faircil.report import format_value
-
-    old = {(one.measure, one.scope): one for one in before.findings}
-    rows = []
-    for new in after.findings:
-        one = old.get((new.measure, new.scope))
-        if one is None:
-            continue
-        rows.append(
-            (
-                new.measure + (f" by {_name(new.scope)}" if new.scope else ""),
-                *(f"{format_value(x.value)} ({_interval(x.low, x.high)})" for x in (one, new)),
-                _change(one, new),
-            )
-        )
-    return _table("before and after", ("measure", "before", "after", "change"), rows)
-
-
-def _change(old: Finding, new: Finding) -> str:
-    """Say whether the intervals are apart; if they are, so are the true values."""
-    if old.low is None or old.high is None or new.low is None or new.high is None:
-        return "cannot tell"
-    if new.low > old.high:
-        return "higher"
-    return "lower" if new.high < old.low else "cannot tell: the intervals overlap"
-
-
-def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    from faircil.report import Cell, Table
-
-    return Table(title, tuple(header), tuple(tuple(map(Cell, row)) for row in rows))
-
-
-def _sentences(report: Report) -> list[str]:
-    """Say in plain words what was found."""
-    told = []
-    for scope in dict.fromkeys(rate.scope for rate in report.rates):
-        about = _name(scope) if scope else "classes"
-        findings = [one for one in report.findings if one.scope == scope]
-        differing = [one for one in findings if one.differs]
-        if differing:
-            names = ", ".join(one.measure for one in differing)
-            told.append(
-                f"{about}: groups are treated differently, more than chance explains "
-                f"({names}); {_widest(differing[0])}"
-            )
-        else:
-            told.append(
-                f"{about}: no difference is shown that chance would not explain; that is "
-                "no proof of fairness, see how wide the intervals are"
-            )
-        small = [rate for rate in report.rates if rate.scope == scope and rate.low is None]
-        if small:
-            groups = [(x.label, x.attribute) if scope else (x.label,) for x in small]
-            listed = [
-                f"{', '.join(map(_name, group))} (n = {one.n})"
-                for group, one in zip(groups, small, strict=True)
-            ]
-            told.append(f"{about}: cannot tell for {shortened(listed, MOST_LISTED)}")
-    return told + [f"note: {note}" for note in report.notes]
-
-
-def _levelling(one: LevelledDown) -> str:
-    from faircil.report import format_value
-
-    numbers = (one.gap_before, one.gap_after, one.better_before, one.better_after)
-    gap, gap_now, better, better_now = map(format_value, numbers)
-    worse, worse_now = map(format_value, (one.worse_before, one.worse_after))
-    explains = "does not explain" if one.p_value <= UNSURE else "may explain"
-    return (
-        f"levelled down: in class {_name(one.label)} the gap by {_name(one.scope)} closed from "
-        f"{gap} to {gap_now} because the better group {_name(one.better)} fell from {better} to "
-        f"{better_now} ({_name(one.worse)}: {worse} to {worse_now}); chance {explains} the fall "
-        f"(p {_probability(one.p_value)})"
-    )
-
-
-def _gate_lines(gate: Gate | None) -> list[str]:
-    if gate is None:
-        return []
-    told = [f"{check.verdict.words}: {check.sentence}" for check in gate.checks]
-    return [*told, f"the gate {gate.decision.words}"]
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    from faircil.report import format_value
-
-    return "–" if low is None else f"{format_value(low)} to {format_value(high)}"
-
-
-def _chance(one: Finding) -> str:
-    from faircil.report import format_value
-
-    if one.floor is None:
-        return "–"
-    return f"{format_value(one.floor)} ({format_value(one.floor_high)})"
-
-
-def _probability(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "< .001" if value < LEAST_P else f"{value:.3f}".removeprefix("0")
-
-
-def _widest(one: Finding) -> str:
-    """Name the two that are furthest apart."""
-    from faircil.report import format_value
-
-    worst = one.worst
-    if worst is None:
-        return "–"
-    low = f"{_name(worst.low)} {format_value(worst.low_rate)}"
-    high = f"{_name(worst.high)} {format_value(worst.high_rate)}"
-    share = one.measure.startswith("dp")
-    where = (
-        "" if worst.label is None else f"{'predicted' * share or 'class'} {_name(worst.label)}: "
-    )
-    return f"{where}{low}, {high}"
-
-
-def _name(label: Any) -> str:
-    """Write a label, or the values of several attributes, on one line and not too long."""
-    if isinstance(label, tuple):
-        return " × ".join(map(_name, label))
-    text = " ".join(str(label).split()) or "(empty)"
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

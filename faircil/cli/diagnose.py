@@ -151,12 +151,12 @@ def _forecast(arguments: argparse.Namespace) -> None:
 
 def _show_forecast(found: ModelForecast) -> None:
     header: tuple[str, ...] = ("class", "group", "rows", "loss now")
-    header += ("change", "crowding", "slope") * found.forgets
+    header += ("fall", "crowding", "slope") * found.forgets
     rows: list[tuple[str, ...]] = []
     for one in found.groups:
         cells: tuple[str, ...] = (one.label, one.value or "all", f"{one.rows:,}", f"{one.loss:.3f}")
         if found.forgets:
-            cells += tuple(map(_signed, (one.change, one.crowding, one.slope)))
+            cells += tuple(map(_signed, (one.fall, one.crowding, one.slope)))
         rows.append(cells)
     new = f", new: {', '.join(found.new_classes)}" if found.new_classes else ""
     show_columns(f"{found.method} and {found.rows:,} new rows{new}", header, rows)

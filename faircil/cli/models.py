@@ -21,7 +21,8 @@ from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shorte
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 
 if TYPE_CHECKING:
-    from faircil.model.model import GroupRows, Measured, Model
+    from faircil.model.history import GroupRows, Measured
+    from faircil.model.model import Model
     from faircil.model.tables import Gaps
 
 
@@ -125,7 +126,8 @@ def _report(
 ) -> None:
     """Say what a model has just learned, all of it or last, or forgotten; maybe as JSON."""
     from faircil.cli.progress import first_metrics
-    from faircil.model.saved import lesson_document, size_of, summary_of
+    from faircil.model.card import lesson_document, summary_of
+    from faircil.model.saved import size_of
 
     lesson = model.lessons[-1]
     notes = [*notes, *_revealing(model)]
@@ -348,12 +350,14 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 
 def _show(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import first_metrics
-    from faircil.model.saved import load_model, size_of, summary_of
+    from faircil.model.card import summary_of, unmeasured
+    from faircil.model.saved import altered_cards, load_model, size_of
 
     model = load_model(arguments.model)
     size = size_of(arguments.model)
+    altered = altered_cards(arguments.model)
     if arguments.json:
-        print_json({**summary_of(model), "bytes": size})
+        print_json({**summary_of(model), "bytes": size, "altered_cards": altered})
         return
     rows = [
         (
@@ -379,7 +383,10 @@ def _show(arguments: argparse.Namespace) -> None:
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
     say_notes([*model.notes, *_revealing(model)])
-    for sentence in _unmeasured(model):
+    if altered:
+        which = " and ".join(altered)
+        say_notes([f"{which}: missing, or not what was written with the model; do not go by it"])
+    for sentence in unmeasured(model):
         say(sentence)
     say(
         f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
@@ -409,16 +416,6 @@ def _show_groups(model: Model, attribute: str) -> None:
 
     header = ("class", attribute, "rows") + ("measured on", "accuracy") * (measured is not None)
     show_columns("From whom", header, [cells(group) for group in model.seen])
-
-
-def _unmeasured(model: Model) -> list[str]:
-    """Say what no measurement is about."""
-    last = max((one.lessons for one in model.measured), default=0)
-    if last == 0:
-        return ["the model is not measured; `faircil fit --holdout 0.2` measures one"]
-    since = model.lessons[last:]
-    rows = sum(abs(one.rows) for one in since)
-    return [f"not measured since it learned or forgot {rows:,} more rows"] if since else []
 
 
 fit = Parts(

@@ -14,7 +14,8 @@ from faircil.errors import UsageError, collecting, raise_all, shortened
 from faircil.learners import LEARNERS
 from faircil.media import MediaOptions
 from faircil.metrics import METRICS
-from faircil.model.model import Floats32, Measured, Model, now
+from faircil.model.history import Measured, now
+from faircil.model.model import Floats32, Model
 from faircil.results.record import over_seeds
 from faircil.runs.config import Part, RunConfig, medium_of, resolve
 from faircil.samples import unique_rows

@@ -1,9 +1,11 @@
 """Which groups a model would hurt by learning further rows: a forecast, and a rehearsal.
 
 The forecasts of :mod:`faircil.weighting.forecast` need one pass. A *rehearsal* costs two epochs: a
-copy of the model learns the new rows for one epoch with half of its buffer, and the change of loss
-is measured on the other half, which it does not replay; then the halves change places. Rows that
-are replayed are remembered whatever happens to their group, so they tell nothing.
+copy of the model learns the new rows for one epoch with half of its buffer, and the probability
+that it gives to the own class is measured on the other half, which it does not replay; then the
+halves change places. Rows that are replayed are remembered whatever happens to their group, so they
+tell nothing. A group has few rows in a buffer, and a probability is bounded: of losses, a single
+row could decide the mean. More epochs, or more than two parts, rank no better.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
 from faircil.learners.moments import Moments
-from faircil.model.model import GroupRows, Model
+from faircil.model.history import GroupRows
+from faircil.model.model import Model
 from faircil.model.tables import NO_GAPS, UNWATCHED, Gaps, Watcher, rows_for
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import learn_task
@@ -44,8 +46,10 @@ class GroupForecast:
         In the buffer; for a method that keeps none, rows learned.
     loss : float
         Their mean loss now.
-    change : float or None
-        Of this loss in the rehearsal, on rows that were not replayed.
+    probability : float or None
+        That the model gives to their class, on average, now.
+    fall : float or None
+        Of this probability in the rehearsal, on rows that were not replayed.
     crowding, slope : float or None
         See :class:`faircil.weighting.forecast.Forecast`.
     """
@@ -54,7 +58,8 @@ class GroupForecast:
     value: str | None
     rows: int
     loss: float
-    change: float | None = None
+    probability: float | None = None
+    fall: float | None = None
     crowding: float | None = None
     slope: float | None = None
 
@@ -115,19 +120,20 @@ def forecast_table(
         raise DataError("the buffer of the model is empty, so there are no old groups")
     current = current.to(memory.y.device)
     found = forecast(state.learner.net, current, memory)
-    change = group_means(rehearse(model.config, state, current), memory)
+    now, fall = (group_means(one, memory) for one in rehearse(model.config, state, current))
     groups = [
         GroupForecast(
             *_names(known, key),
             int(found.groups.size[place]),
             float(found.losses[place]),
-            change[key],
+            now[key],
+            fall[key],
             None if np.isnan(found.crowding[place]) else float(found.crowding[place]),
             float(found.slopes[place]),
         )
         for place, key in enumerate(_keys(found.groups, memory))
     ]
-    groups.sort(key=lambda one: -(one.change or 0.0))
+    groups.sort(key=lambda one: -(one.fall or 0.0))
     return ModelForecast(
         model.config.label,
         True,
@@ -141,8 +147,8 @@ def forecast_table(
 
 def rehearse(
     config: RunConfig, state: RunState, current: Samples, memory: Samples | None = None
-) -> Tensor:
-    """Return the change of the loss of old rows by one epoch on a task, (m,).
+) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of old rows' own classes, and their falls by one epoch, (m,) each.
 
     Parameters
     ----------
@@ -160,7 +166,8 @@ def rehearse(
     brief = config.model_copy(update={"settings": short})
     rows = state.buffer.samples if memory is None else memory
     assert rows is not None  # the caller's
-    change = torch.empty(len(rows), dtype=torch.float64, device=rows.y.device)
+    now = _probabilities(state, rows)
+    fall = torch.empty_like(now)
     for measured in (
         _halves(rows) if memory is None else [torch.ones_like(rows.y, dtype=torch.bool)]
     ):
@@ -168,10 +175,9 @@ def rehearse(
         if memory is None:
             copied.buffer = replace(copied.buffer, samples=rows.take(~measured))
         held = rows.take(measured)
-        before = _losses(copied, held)
         learn_task(brief, copied, current)
-        change[measured] = _losses(copied, held) - before
-    return change
+        fall[measured] = now[measured] - _probabilities(copied, held)
+    return now, fall
 
 
 def _halves(samples: Samples) -> list[Tensor]:
@@ -183,9 +189,10 @@ def _halves(samples: Samples) -> list[Tensor]:
     return [first, ~first]
 
 
-def _losses(state: RunState, samples: Samples) -> Tensor:
-    scores = state.learner.scores(samples.x).double()
-    return cross_entropy(scores, samples.y, reduction="none")
+def _probabilities(state: RunState, samples: Samples) -> Tensor:
+    """Return the probability that the learner gives to the class of each sample, (n,)."""
+    probabilities = state.learner.scores(samples.x).double().softmax(dim=1)
+    return probabilities.gather(1, samples.y[:, None])[:, 0]
 
 
 def group_means(values: Tensor, samples: Samples) -> dict[tuple[int, ...], float]:
@@ -214,13 +221,14 @@ def _said(group: GroupForecast | GroupRows) -> str:
 
 def _sentences(groups: list[GroupForecast]) -> list[str]:
     """Say who is hurt, and how far to trust that."""
-    hurt = [one for one in groups if (one.change or 0.0) > 0]
+    hurt = [one for one in groups if (one.fall or 0.0) > 0]
     sentences = [f"of {len(groups)} known groups, {len(hurt)} lose by these rows in the rehearsal"]
     if hurt:
         worst = hurt[0]
         sentences.append(
-            f"most of all {_said(worst)}: in one epoch the loss of rows that are not replayed "
-            f"changes by {worst.change:+.2f}, from {worst.loss:.2f}"
+            f"most of all {_said(worst)}: of rows that are not replayed, the probability that the "
+            f"model gives to their class falls by {worst.fall:.2f} in one epoch, from "
+            f"{worst.probability:.2f}"
         )
     sentences.append("this ranks groups, by few rows of each; it is no measurement")
     return sentences

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,10 @@ from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
 from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
-from faircil.learners.base import PassRecord
 from faircil.learners.moments import Moments
 from faircil.metrics import TaskMetrics, evaluate
-from faircil.results.record import EpochRecord, GroupResult, Names, group_results
+from faircil.model.history import GroupRows, Lesson, Measured, PredictedRows, now
+from faircil.results.record import EpochRecord, Names, group_results
 from faircil.runs.config import RunConfig, has_attribute
 from faircil.runs.experiment import learn_task
 from faircil.runs.state import DataShape, RunState, measure_of, new_state
@@ -37,78 +36,10 @@ Floats32 = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class GroupRows:
-    """Rows of a class with one attribute value; the value is None where it is unknown."""
-
-    label: str
-    value: str | None
-    rows: int
-
-
 REVEALING = 10  # rows: sums over fewer are said to reveal people
 LEARNED_TWICE = (
     "the same rows were learned before, and count once more now; forget them if that was a mistake"
 )
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """What a model learned, or forgot, at once.
-
-    Parameters
-    ----------
-    at : str
-        When, in UTC.
-    rows : int
-        Negative if they were forgotten.
-    new_classes : tuple of str
-    groups : tuple of GroupRows
-        What the rows were.
-    seconds : float
-    notes : tuple of str
-    passed : PassRecord or None
-        Weights and losses of all groups afterwards, of a method that learns in one pass.
-    digest : str
-        Of the rows, to tell whether the same come again.
-    """
-
-    at: str
-    rows: int
-    new_classes: tuple[str, ...]
-    groups: tuple[GroupRows, ...]
-    seconds: float
-    notes: tuple[str, ...] = ()
-    passed: PassRecord | None = None
-    digest: str = ""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """How a model did on rows that it had not learned.
-
-    Parameters
-    ----------
-    at : str
-        When, in UTC.
-    on : str
-        Which rows, in plain words.
-    rows : int
-    lessons : int
-        Those that the model had had; what it learned later is not measured. 0: the rows are those
-        that its method was chosen by, with models of it that learned a part of the others.
-    metrics : dict
-        All of :data:`faircil.metrics.METRICS`; None where one is undefined.
-    groups : tuple of GroupResult
-        Accuracy of each group; empty with 0 lessons.
-    """
-
-    at: str
-    on: str
-    rows: int
-    lessons: int
-    metrics: dict[str, float | None]
-    groups: tuple[GroupResult, ...] = ()
 
 
 @dataclass
@@ -339,22 +270,52 @@ class Model:
         """
         self._check_known(labels, "predictions of them cannot be right; leave these rows out")
         samples = self.samples_of(x, labels, values)
+        y_true, y_pred = samples.y.numpy(), self.predict(x)
+        sensitive = None if samples.z is None else samples.z.numpy()
         metrics = evaluate(
-            samples.y.numpy(),
-            self.predict(x),
+            y_true,
+            y_pred,
             task=np.zeros(len(samples), dtype=np.int64),
-            sensitive=None if samples.z is None else samples.z.numpy(),
+            sensitive=sensitive,
             favoured=self.learner.measure.favoured,
         )
-        return self.remember(metrics, len(samples), on)
+        return self.remember(metrics, y_true, y_pred, sensitive, on)
 
-    def remember(self, metrics: TaskMetrics, rows: int, on: str) -> Measured:
-        """Remember metrics of the model as it is now."""
+    def remember(
+        self,
+        metrics: TaskMetrics,
+        y_true: Integers,
+        y_pred: Integers,
+        sensitive: Integers | None,
+        on: str,
+    ) -> Measured:
+        """Remember how the model, as it is now, predicts rows that it has not learned.
+
+        Parameters
+        ----------
+        metrics : TaskMetrics
+            Of these predictions.
+        y_true, y_pred : ndarray of int, shape (n,)
+            Classes by number.
+        sensitive : ndarray of int, shape (n,), or None
+            Attribute values by number; negative: unknown.
+        on : str
+            Which rows these are, in plain words.
+        """
         names = Names(self.names, attribute_values=tuple(self.values))
+        z = np.full(len(y_true), -1) if sensitive is None else sensitive
+        cells, rows = np.unique(np.stack([y_true, z, y_pred], axis=1), axis=0, return_counts=True)
+        predicted = tuple(
+            PredictedRows(self.names[y], self.values[z] if z >= 0 else None, self.names[found], n)
+            for (y, z, found), n in zip(cells.tolist(), rows.tolist(), strict=True)
+        )
         groups = tuple(group_results(metrics, names))
-        found = Measured(now(), on, rows, len(self.lessons), dict(metrics.values), groups)
-        self.measured.append(found)
-        return found
+        lessons = len(self.lessons)
+        measured = Measured(
+            now(), on, len(y_true), lessons, dict(metrics.values), groups, predicted
+        )
+        self.measured.append(measured)
+        return measured
 
     def probabilities(self, x: Floats32) -> Floats64:
         """Return the probability of each class, (n, classes), of inputs (n, d)."""
@@ -444,8 +405,3 @@ def _order(label: Any) -> tuple[str, Any]:
     """Return a key that sorts labels of any types."""
     number = isinstance(label, int | float | np.number)
     return ("", label) if number else (type(label).__name__, str(label))
-
-
-def now() -> str:
-    """Return the time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,34 +32,52 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.files import file_digest, make_private, open_private, write_json
 from faircil.learners import LEARNERS
-from faircil.metrics import TaskMetrics, evaluate
-from faircil.model.model import Lesson, Model, now
+from faircil.metrics import evaluate
+from faircil.model.card import card_of, summary_of
+from faircil.model.history import Lesson, now
+from faircil.model.model import Model
 from faircil.packing import Packed, name_of, pack, told, unpack
 from faircil.registry import implementation
 from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 4
+FORMAT = 5
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
+CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
 SUM = "sha256"  # key of the hash of all the rest of the text
 AGAIN = "use a copy of the model, or make it again"
 
 
+@dataclass(frozen=True)
+class Files:
+    """What is written of a model.
+
+    Parameters
+    ----------
+    packed : Packed
+        Its tensors, and the text but for the hashes.
+    card : dict
+        See :func:`faircil.model.card.card_of`.
+    """
+
+    packed: Packed
+    card: dict[str, Any]
+
+
 def save_model(model: Model, folder: Path) -> None:
-    """Write a model to a folder, whole or not at all.
+    """Write a model to a folder, whole or not at all, and its card.
 
     A model that is there is replaced; anything else that is there is left alone, and an error.
     Files are for the owner alone: they hold sums over people, and with replay rows of them.
     """
     check_place(folder)
-    _write(_packed(model), folder)
+    _write(_files(model), folder)
 
 
-def _packed(model: Model) -> Packed:
-    """Return a model as tensors, and as the text of its file but for the hashes."""
+def _files(model: Model) -> Files:
     packed = pack(model)
     content = {
         "format": FORMAT,
@@ -67,10 +85,11 @@ def _packed(model: Model) -> Packed:
         "summary": summary_of(model),
         "content": packed.document,
     }
-    return replace(packed, document=content)
+    return Files(replace(packed, document=content), card_of(model))
 
 
-def _write(packed: Packed, folder: Path) -> None:
+def _write(files: Files, folder: Path) -> None:
+    packed = files.packed
     with changing(folder):
         before = set(folder.glob(TENSORS))
         text, partial_tensors = folder / f".{CONTENT}.partial", folder / ".tensors.partial"
@@ -79,16 +98,50 @@ def _write(packed: Packed, folder: Path) -> None:
                 open_private(partial_tensors, "w").close()
                 save_file(packed.tensors, partial_tensors)
                 digest = file_digest(partial_tensors)
+                cards = _card_texts(files.card, digest)
                 content = packed.document | {"tensors_sha256": digest}
+                content["cards_sha256"] = {name: _text_digest(cards[name]) for name in cards}
                 write_json(text, content | {SUM: digest_of(content)})
                 tensors = folder / _name_of_tensors(digest)
                 partial_tensors.replace(tensors)
                 text.replace(folder / CONTENT)  # here the model is the new one
+                for name, text_of_card in cards.items():
+                    _write_card(folder, name, text_of_card)
         finally:
             for path in (partial_tensors, text):
                 path.unlink(missing_ok=True)
         for path in before - {tensors}:
             path.unlink(missing_ok=True)
+
+
+def _card_texts(card: dict[str, Any], digest: str) -> dict[str, str]:
+    """Return the card as a document and as a page; both name the tensors that they are about."""
+    document = {name: value for name, value in card.items() if name != "page"}
+    document["tensors_sha256"] = digest
+    page = f"{card['page']}\nThis card is about `{_name_of_tensors(digest)}`.\n"
+    return {CARD: json.dumps(document, indent=2, ensure_ascii=False) + "\n", CARD_PAGE: page}
+
+
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_card(folder: Path, name: str, text: str) -> None:
+    partial = folder / f".{name}.partial"
+    with open_private(partial, "w", newline="\n") as file:
+        file.write(text)
+    partial.replace(folder / name)
+
+
+def altered_cards(folder: Path) -> list[str]:
+    """Name the cards of a model that are missing, or not what was written with it."""
+    content, _ = _read_content(folder)
+    written = content.get("cards_sha256", {})
+    return [
+        name
+        for name in (CARD, CARD_PAGE)
+        if not (folder / name).is_file() or file_digest(folder / name) != written.get(name)
+    ]
 
 
 def _name_of_tensors(digest: object) -> str:
@@ -149,7 +202,7 @@ def check_place(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder for the model")
-    own = {folder / CONTENT, *folder.glob(TENSORS)}
+    own = _own_files(folder)
     others = sorted(
         path.name
         for path in folder.iterdir()
@@ -271,36 +324,13 @@ def _registered(name: str) -> type | None:
     return next((kind for kind in kinds if name_of(kind) == name), None)
 
 
-def summary_of(model: Model) -> dict[str, Any]:
-    """Return what people want to know of a model without loading it, as JSON."""
-    return {
-        "method": model.config.label,
-        "measure": model.config.measure,
-        "classes": list(model.names),
-        "attribute": " × ".join(model.config.own.sensitive) if model.config.own else None,
-        "attribute_values": model.values,
-        "inputs": model.inputs,
-        "groups": [vars(group) for group in model.seen],
-        "rows_kept": model.rows_kept,
-        "lessons": [lesson_document(one) for one in model.lessons],
-        "measured": [asdict(one) for one in model.measured],
-        "notes": list(model.notes),
-    }
-
-
-def lesson_document(lesson: Lesson) -> dict[str, Any]:
-    """Return what was learned, or forgotten, at once, as JSON."""
-    return {
-        "at": lesson.at,
-        "rows": lesson.rows,
-        "new_classes": list(lesson.new_classes),
-        "seconds": lesson.seconds,
-    }
-
-
 def size_of(folder: Path) -> int:
     """Return the bytes of a model's files."""
-    return sum(path.stat().st_size for path in (folder / CONTENT, *folder.glob(TENSORS)))
+    return sum(path.stat().st_size for path in _own_files(folder) if path.is_file())
+
+
+def _own_files(folder: Path) -> set[Path]:
+    return {*(folder / name for name in (CONTENT, CARD, CARD_PAGE)), *folder.glob(TENSORS)}
 
 
 def keep_model(
@@ -322,7 +352,7 @@ def keep_model(
     FaircilError
         If it cannot be kept.
     """
-    return partial(_write, _packed(model_of_run(config, seed, stream, state)))
+    return partial(_write, _files(model_of_run(config, seed, stream, state)))
 
 
 def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunState) -> Model:
@@ -338,13 +368,21 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
             f"the model takes embeddings by the encoder '{config.text.encoder}', standardised as "
             "the run did, and no texts"
         )
-    metrics = state.per_task[-1]
+    last, metrics = state.predictions[-1], state.per_task[-1]
     if config.postprocess != "none":
         notes.append(
             f"the run's predictions were post-processed by {config.postprocess}; those of the "
             "model are not"
         )
-        metrics = _without_postprocessing(state)
+        found = state.probabilities[-1]
+        last = replace(last, y_pred=found.classes[np.argmax(found.test, axis=1)])
+        metrics = evaluate(
+            last.y_true,
+            last.y_pred,
+            task=last.task,
+            sensitive=last.sensitive,
+            favoured=state.learner.measure.favoured,
+        )
     plain = {"postprocess": "none", "epsilon": None, "held_out": 0}
     own = None if config.own is None else replace(config.own, path="")
     model = Model(
@@ -362,7 +400,7 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
         notes=notes,
     )
     model.lessons += _lessons_of_run(config, seed, stream, state, model)
-    model.remember(metrics, len(state.predictions[-1].y_true), "test rows of its run")
+    model.remember(metrics, last.y_true, last.y_pred, last.sensitive, "test rows of its run")
     return model
 
 
@@ -382,15 +420,3 @@ def _lessons_of_run(
             seconds=spent.gradient + spent.lp + spent.train,
             passed=epochs[-1].passed,
         )
-
-
-def _without_postprocessing(state: RunState) -> TaskMetrics:
-    """Return the metrics after the last task of what the net itself predicts."""
-    last, found = state.predictions[-1], state.probabilities[-1]
-    return evaluate(
-        last.y_true,
-        found.classes[np.argmax(found.test, axis=1)],
-        task=last.task,
-        sensitive=last.sensitive,
-        favoured=state.learner.measure.favoured,
-    )

@@ -22,7 +22,8 @@ from faircil.data.tables import PATH, read_table
 from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
 from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
-from faircil.model.model import Floats32, Lesson, Model
+from faircil.model.history import Lesson, Measured
+from faircil.model.model import Floats32, Model
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 
@@ -228,6 +229,18 @@ def update_table(
     if test.any():
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
+
+
+def measure_table(
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+) -> tuple[Measured, list[str]]:
+    """Measure a model on the rows of a table; the model remembers it. Notes are on the rows.
+
+    Rows that the test column of the model marks, if the table has any, are meant; else all are.
+    """
+    every, _, test, notes = rows_for(model, path, gaps, watcher)
+    rows = test if test.any() else np.ones_like(test)
+    return model.measure(*every.take(rows), on=f"rows of {path.name}"), notes
 
 
 def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -135,6 +135,39 @@ def test_fairlearn_agrees_on_two_classes() -> None:
     assert report.unfair == (("sex",),)
 
 
+# The example of fairlearn's user guide, "Common fairness metrics" and "Intersecting groups".
+GUIDE_TRUE = [0, 1, 1, 1, 1, 0, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+GUIDE_PREDICTED = [0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0]
+GUIDE_FEATURES = pd.DataFrame({"SF 0": [*"bbabbcccaacabccbcc"], "SF 1": [*"868888666866668666"]})
+
+
+def test_fairlearns_example_has_too_few_samples_and_ten_times_as_many_agree() -> None:
+    few = audit(GUIDE_TRUE, GUIDE_PREDICTED, sensitive_features=GUIDE_FEATURES["SF 0"]).report()
+    assert all(one.value is None for one in few.findings if one.measure.startswith(("eo", "dp")))
+    many = audit(
+        GUIDE_TRUE * 10,
+        GUIDE_PREDICTED * 10,
+        sensitive_features=pd.concat([GUIDE_FEATURES] * 10, ignore_index=True),
+    ).report()
+    for scope in (("SF 0",), ("SF 1",)):
+        found = {one.measure: one.value for one in many.findings if one.scope == scope}
+        rows = {"sensitive_features": GUIDE_FEATURES[list(scope)]}
+        odds = equalized_odds_difference(GUIDE_TRUE, GUIDE_PREDICTED, **rows)
+        parity = demographic_parity_difference(GUIDE_TRUE, GUIDE_PREDICTED, **rows)
+        assert found["eo_worst"] == pytest.approx(odds, abs=ROUNDING)
+        assert found["dp_worst"] == pytest.approx(parity, abs=ROUNDING)
+    frame = MetricFrame(
+        metrics=accuracy_score,
+        y_true=GUIDE_TRUE,
+        y_pred=GUIDE_PREDICTED,
+        sensitive_features=GUIDE_FEATURES,
+    )
+    (crossed,) = [
+        one for one in many.findings if len(one.scope) == 2 and one.measure == "accuracy_gap"
+    ]
+    assert crossed.value == pytest.approx(frame.difference(), abs=ROUNDING)
+
+
 def test_permutations_are_those_of_all_orders() -> None:
     """Seven samples: every way to deal out the values, against hypergeometric draws."""
     hits, values = [1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1, 1]

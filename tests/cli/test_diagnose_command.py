@@ -54,8 +54,9 @@ def test_a_replay_model_ranks_its_groups_and_is_left_as_it_was(
     document = json.loads(outcome.out)
     assert document["new_classes"] == ["z"]
     assert len(document["groups"]) == 6
-    changes = [one["change"] for one in document["groups"]]
-    assert changes == sorted(changes, reverse=True)
+    falls = [one["fall"] for one in document["groups"]]
+    assert falls == sorted(falls, reverse=True)
+    assert all(-1 <= one["probability"] - one["fall"] <= 1 for one in document["groups"])
     assert cli("show", model, "--json").out == before
     assert "known groups" in cli("diagnose", model, "--data", new).out
 

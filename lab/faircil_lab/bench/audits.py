@@ -11,12 +11,9 @@ without a gap it is 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -25,11 +22,10 @@ from scipy.special import ndtr
 from faircil.auditing.disparities import FAMILIES, LEVELS, value_of
 from faircil.auditing.findings import report_of
 from faircil.counts import Counts, Floats, Integers, count
-from faircil.errors import FaircilError
 from faircil.metrics import METRICS
 from faircil.report import Table
 from faircil_lab.bench.benchmark import Benchmark, items, sections, table_of
-from faircil_lab.bench.measuring import Circumstances
+from faircil_lab.bench.measuring import Circumstances, in_processes
 
 SIZES = (30, 100, 1000)
 GROUPS = (2, 5)
@@ -152,28 +148,17 @@ def measure_coverage(
 ) -> Iterator[tuple[Coverage, ...]]:
     """Audit every system many times; yields the coverage of each measure, by system.
 
-    Every system has a seed of its own, so that the number of processes, ``jobs``, changes no
-    figure.
+    Every system has a seed of its own.
     """
-    seeds = [(seed, number) for number in range(len(audited))]
-    measured = partial(coverage_of, audits=audits, draws=draws)
-    if jobs == 1:
-        yield from map(measured, audited, seeds)
-        return
-    with ProcessPoolExecutor(min(jobs, len(audited)), get_context("spawn")) as pool:
-        try:
-            yield from pool.map(measured, audited, seeds)
-        except BrokenProcessPool:
-            raise FaircilError(
-                "a process died before it had audited its system; if memory ran out, use fewer "
-                "`jobs`"
-            ) from None
+    cases = [(system, (seed, number)) for number, system in enumerate(audited)]
+    return in_processes(partial(coverage_of, audits=audits, draws=draws), cases, jobs)
 
 
 def coverage_of(
-    system: System, seed: Sequence[int], audits: int, draws: int
+    case: tuple[System, Sequence[int]], audits: int, draws: int
 ) -> tuple[Coverage, ...]:
-    """Audit a system many times; return the coverage of each measure."""
+    """Audit a system many times, from a seed; return the coverage of each measure."""
+    system, seed = case
     rng = np.random.default_rng(seed)
     truth = system.truth()
     limits: dict[str, list[tuple[float, float]]] = {name: [] for name in truth}

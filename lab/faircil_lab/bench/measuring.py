@@ -6,13 +6,21 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+from faircil.errors import FaircilError
+
+Case = TypeVar("Case")
+Found = TypeVar("Found")
 
 CPU_INFO = Path("/proc/cpuinfo")
 BUSY = 0.75  # of the cores
@@ -75,6 +83,26 @@ def medians(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict
         for _ in range(repeats + 1)
     ]
     return {name: median(seconds[name] for seconds in rounds[1:]) for name in functions}
+
+
+def in_processes(
+    measured: Callable[[Case], Found], cases: Sequence[Case], jobs: int
+) -> Iterator[Found]:
+    """Measure cases that have nothing in common, ``jobs`` at a time, in their order.
+
+    A case has its own seed, so that the number of processes changes no figure.
+    """
+    if jobs == 1:
+        yield from map(measured, cases)
+        return
+    with ProcessPoolExecutor(min(jobs, len(cases)), get_context("spawn")) as pool:
+        try:
+            yield from pool.map(measured, cases)
+        except BrokenProcessPool:
+            raise FaircilError(
+                "a process died before it had measured its case; if memory ran out, use fewer "
+                "`jobs`"
+            ) from None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from faircil_lab.cli.benching import Action, add_sizes, begin, below_one, record
+from faircil_lab.cli.benching import Action, add_jobs, add_sizes, begin, below_one, record
 
 MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
 they fit in 2 GiB, exact: time, and peak memory of the process. Then rows are removed, against
@@ -146,13 +146,7 @@ def _audit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", type=int, default=2, help="classes (default: 2)")
     parser.add_argument("--draws", type=int, default=300, help="of every audit (default: 300)")
     parser.add_argument("--seed", type=int, default=0, help="of samples and draws (default: 0)")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes; the figures are the same with any number (default: 1)",
-    )
+    add_jobs(parser)
 
 
 def _audit(arguments: argparse.Namespace) -> None:

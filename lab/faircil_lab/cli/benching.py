@@ -54,6 +54,17 @@ def add_sizes(parser: argparse.ArgumentParser, sizes: Mapping[str, tuple[int, st
         )
 
 
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Declare the number of processes, of a benchmark that measures no time."""
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes; the figures are the same with any number (default: 1)",
+    )
+
+
 def add_methods(parser: argparse.ArgumentParser, methods: str, repeated: str, times: int) -> None:
     """Declare which methods are run on which data, with which settings, and how often."""
     parser.add_argument(

@@ -15,9 +15,10 @@ def test_forecasts_are_scored_and_written(cli: Cli, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     with (tmp_path / "bench" / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 6
+    assert len(rows) == 8
     # Two old groups: they are ranked rightly or the other way round.
     assert all(abs(float(row["end"])) == pytest.approx(1) for row in rows)
+    assert "| toy | the same training again |" in (tmp_path / "bench" / "page.md").read_text()
     assert "| toy | rehearsal |" in (tmp_path / "bench" / "page.md").read_text()
 
 
