@@ -152,3 +152,23 @@ def test_a_method_that_keeps_rows_is_no_choice_then() -> None:
     assert "keep rows of people" in model.model_.notes[0]
     with pytest.raises(ValueError, match="min_cell"):
         FairIncrementalClassifier("er", settings={"min_cell": 10}).fit(DIGITS, LABELS)
+
+
+def test_no_hash_of_forgotten_people_is_left() -> None:
+    model = FairIncrementalClassifier("moments", settings={"width": 50})
+    model.fit(DIGITS[:300], LABELS[:300])
+    one = (DIGITS[300:301], LABELS[300:301])
+    for _ in range(2):
+        model.partial_fit(*one)
+    known = model.model_.lessons[1].digest
+    model.forget(*one)
+    assert [lesson.digest == known for lesson in model.model_.lessons] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    model.forget(*one)
+    assert known not in {lesson.digest for lesson in model.model_.lessons}
+    model.partial_fit(*one)
+    assert model.model_.lessons[-1].notes == ()
