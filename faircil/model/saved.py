@@ -411,7 +411,7 @@ def _lessons_of_run(
     for number, task in enumerate(stream.tasks, start=1):
         epochs = [epoch for epoch in state.epochs if epoch.task == number]
         spent = replace(state, epochs=epochs).seconds()
-        train, _ = hold_out(task.train, config.held_out, seed)
+        train, _ = state.learner.admitted(hold_out(task.train, config.held_out, seed)[0])
         yield Lesson(
             at=now(),
             rows=len(train),

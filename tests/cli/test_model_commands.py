@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cli_outcome import Cli, WriteTable
+from faircil.model.saved import load_model
 
 FIT = ("fit", "--label", "job", "--sensitive", "sex", "--method", "moments", "--set", "width=40")
 
@@ -431,7 +432,10 @@ def test_small_groups_are_told_and_can_be_pooled(cli: Cli, write_table: WriteTab
     roles = ("--data", table, "--label", "job", "--sensitive", "sex")
     run = cli("run", *roles, "--set", "width=20", "min_cell=10", "-o", "runs")
     assert "method moments, since other methods keep rows of people" in run.err
-    assert cli("show", "runs/seed-0/model").code == 0
+    content = json.loads(Path("runs/seed-0/model/card.json").read_text())
+    assert content["summary"]["small_groups"] == {"groups": 0, "rows": 0}
+    lessons = load_model(Path("runs/seed-0/model")).lessons
+    assert min(group.rows for lesson in lessons for group in lesson.groups) >= 10
     refused = cli(*FIT, "--data", table, "-o", "other", "--min-cell", "-1")
     assert refused.code == 2
     assert "min_cell=-1 is not allowed" in refused.err
