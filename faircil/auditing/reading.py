@@ -20,7 +20,7 @@ from faircil.labels import NEVER_MISSING, as_labels
 from faircil.metrics import read_predictions
 
 PREDICTIONS = "predictions.csv"  # of a run
-RUN_ATTRIBUTE = "attribute"  # what a run calls it, whatever it is
+RUN_ATTRIBUTE = "attribute"  # its column in the predictions of a run
 
 
 def audit_file(
@@ -33,6 +33,7 @@ def audit_file(
     favoured: Collection[Any] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
+    run_attribute: str = RUN_ATTRIBUTE,
 ) -> Audit:
     """Audit the predictions in a table, or those of a run after its last task.
 
@@ -45,6 +46,8 @@ def audit_file(
         Columns; without ``sensitive`` only classes are compared.
     favoured, draws, seed
         See :class:`~faircil.auditing.Audit`.
+    run_attribute : str
+        What the attribute of a run is called.
 
     Raises
     ------
@@ -56,7 +59,7 @@ def audit_file(
     path = _file_of(path)
     named = [name for name in (truth, prediction, task, *sensitive) if name]
     if path.name == PREDICTIONS and not named:
-        return _audit_run(path, favoured, draws, seed)
+        return _audit_run(path, favoured, draws, seed, run_attribute)
     columns = {"truth": truth, "prediction": prediction}
     mistakes = [
         f"`{part}` is missing; name the column of {path}"
@@ -92,7 +95,9 @@ def _file_of(path: Path) -> Path:
     raise DataError(f"the folder {path} has no {PREDICTIONS}; {hint}")
 
 
-def _audit_run(path: Path, favoured: Collection[Any] | None, draws: int, seed: int) -> Audit:
+def _audit_run(
+    path: Path, favoured: Collection[Any] | None, draws: int, seed: int, attribute: str
+) -> Audit:
     """Audit what a run predicted after its last task."""
     try:
         last = read_predictions(path)[-1]
@@ -100,7 +105,7 @@ def _audit_run(path: Path, favoured: Collection[Any] | None, draws: int, seed: i
         raise DataError(
             f"{error}; of any other table, name the columns: `truth`, `prediction` and `sensitive`"
         ) from None
-    features = {RUN_ATTRIBUTE: last["sensitive"]} if "sensitive" in last else {}
+    features = {attribute: last["sensitive"]} if "sensitive" in last else {}
     made = Audit(list(features), favoured=favoured, draws=draws, seed=seed)
     return made.update(
         last["y_true"], last["y_pred"], sensitive_features=features, task=last.get("task")

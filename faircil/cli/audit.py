@@ -197,7 +197,7 @@ def _misfits(arguments: argparse.Namespace) -> list[str]:
 
 
 def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
-    from faircil.auditing.reading import audit_file
+    from faircil.auditing.reading import RUN_ATTRIBUTE, audit_file
 
     return audit_file(
         path,
@@ -208,7 +208,18 @@ def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
         favoured=arguments.favoured,
         draws=arguments.draws,
         seed=arguments.seed,
+        run_attribute=RUN_ATTRIBUTE if arguments.truth else _run_attribute(path),
     )
+
+
+def _run_attribute(path: Path) -> str:
+    """Return what the attribute of a run is called, if it is a run that says so."""
+    from faircil.auditing.reading import RUN_ATTRIBUTE
+    from faircil.results.folder import read_names
+
+    run = path if path.is_dir() else path.parent
+    names = read_names(run) if (run / "summary.json").is_file() else None
+    return (names.attribute if names else None) or RUN_ATTRIBUTE
 
 
 def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:

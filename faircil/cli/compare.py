@@ -115,9 +115,14 @@ def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
                 one.floor,
                 _verdict(one),
             )
-            for one in audit_file(Path(run.dir)).report().findings
+            for one in audit_file(Path(run.dir), run_attribute=_attribute(run)).report().findings
         ]
     return found
+
+
+def _attribute(run: RunSummary) -> str:
+    """Return what the attribute of a run is called; runs of earlier versions do not say it."""
+    return (run.names.attribute if run.names else None) or "attribute"
 
 
 def _verdict(finding: Finding) -> str:

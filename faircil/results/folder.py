@@ -138,19 +138,28 @@ def read_epochs(folder: Path) -> list[EpochRecord]:
         raise damaged(path) from None
 
 
-def read_names(folder: Path) -> Names:
-    """Read what the classes and attribute values of the run in ``folder`` are called.
+_NAMES = TypeAdapter(Names)
 
-    After the last task all are there: by class, then by attribute value.
+
+def read_names(folder: Path) -> Names:
+    """Read what the classes and attribute values of the run in ``folder`` are called, by number.
+
+    Runs of earlier versions do not say it. After their last task all are there: by class, then by
+    value, where the first class has to have every value for their numbers to be right.
     """
     path = folder / "metrics.jsonl"
     try:
+        names = read_json(folder / "summary.json").get("names")
+        if names is not None:
+            return _NAMES.validate_python(names)
         rows = list(read_rows(path))
         rows = [row for row in rows if row["task"] == rows[-1]["task"]]
         classes = [row["class"] for row in rows if row["metric"] == "class_accuracy"]
         values = [row["attribute"] for row in rows if row["metric"] == "group_accuracy"]
     except (LookupError, TypeError):
         raise damaged(path) from None
+    except (ValidationError, AttributeError):
+        raise damaged(folder / "summary.json") from None
     return Names(tuple(classes), attribute_values=tuple(dict.fromkeys(values)))
 
 

@@ -281,7 +281,7 @@ class RunSummary:
     ``metrics`` are the metrics over all tasks (see :func:`averages`), ``per_task`` the metrics
     after each task, ``steps`` the updates of the net, ``seconds`` the split of the wall time,
     ``code`` the hash of the code that made it. ``groups`` are those of the test data after the last
-    task; None in runs of earlier versions, which may also lack newer metrics.
+    task; None in runs of earlier versions, which may also lack newer metrics and their ``names``.
     """
 
     label: str
@@ -295,6 +295,7 @@ class RunSummary:
     notes: Sequence[str]
     dir: str
     groups: Sequence[GroupResult] | None = None
+    names: Names | None = None
 
     def value(self, metric: str) -> float | None:
         """Return a metric of the whole run; None where the run lacks it.
@@ -332,6 +333,7 @@ def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
         notes=list(result.notes),
         dir=str(folder),
         groups=group_results(result.per_task[-1], result.names),
+        names=result.names,
     )
 
 

@@ -192,7 +192,7 @@ def test_a_predicted_table_and_a_run(cli: Cli, tmp_path: Path) -> None:
     assert "the folder runs has no predictions.csv; name one of runs/seed-0, runs/seed-1" in (
         outcome.err
     )
-    assert "by attribute" in cli("audit", "runs/seed-0").out
+    assert "by sex" in cli("audit", "runs/seed-0").out
     predicted = cli("predict", "runs/seed-0/model", "--data", "people.csv", "--keep", "y", "sex",
                     "-o", "predictions.csv", "--quiet")  # fmt: skip
     assert predicted.code == 0, predicted.err
