@@ -26,6 +26,8 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit -q -c pyproject.toml -r faircil lab .ci
+	$(BIN)/python .ci/audit_dependencies.py
 	$(BIN)/pytest -q tests/test_docs.py
 
 # Three reports of finished runs, for docs/report.md; obesity needs its file, see `faircil data`.

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
 from faircil.errors import StorageError
-from faircil.files import expanded
+from faircil.files import expanded, make_private, open_private
 
 Keys = NDArray[np.bytes_]
 Rows = NDArray[np.float32]
@@ -78,7 +78,7 @@ def write_shard(parent: Path, keys: Keys, rows: Rows) -> None:
     name = uuid4().hex
     partial = parent / f"{PARTIAL}{name}"
     try:
-        partial.mkdir(parents=True)
+        make_private(partial)
         checksums = {
             file: _write(partial / file, _as_npy(array))
             for file, array in ((KEY_FILE, keys), (ROW_FILE, rows))
@@ -133,7 +133,7 @@ def _as_npy(array: Keys | Rows) -> bytes:
 
 def _write(path: Path, content: bytes) -> int:
     """Write a file, flush it to disk, and return its checksum."""
-    with path.open("xb") as file:
+    with open_private(path, "xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -333,9 +333,9 @@ class EmbeddingStore:
         The lock is released when its process ends, in any way. Partial shards found under the lock
         are therefore those of dead processes, and are removed.
         """
-        lock = FileLock(self.folder / ".lock")
+        lock = FileLock(self.folder / ".lock", mode=0o600)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
             try:
                 lock.acquire(timeout=0)
             except Timeout:

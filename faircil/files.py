@@ -1,12 +1,17 @@
-"""File helpers: user paths, checksums, JSON, and the tables shipped with faircil.
+"""File helpers: user paths, private files, checksums, JSON, and the tables shipped with faircil.
 
-The format is that of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks them as well.
+What tells of people (runs, predictions, models, states, embeddings, audits) is written for its
+owner alone, through :func:`make_private` and :func:`open_private`. Pages and pictures that are made
+to be handed on follow the user's umask.
+
+Checksums have the format of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks them as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,7 +20,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from faircil.errors import DataError, StorageError, UsageError
 
@@ -90,17 +95,43 @@ def applies(row: Row, key: Mapping[str, Any]) -> bool:
     return all(key[name] in row[name] for name in key if name in row)
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone.
+
+    A folder that is there keeps its permissions: they are the user's choice.
+    """
+    for path in reversed(folder.parents):
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_private(path: Path, mode: str, newline: str | None = None) -> IO[Any]:
+    """Open a file to write; if it is new, for its owner alone. Text is UTF-8."""
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    encoding = None if "b" in mode else "utf-8"
+    return open(path, mode, encoding=encoding, newline=newline, opener=opened)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a text file; if it is new, for its owner alone."""
+    with open_private(path, "w") as file:
+        file.write(text)
+
+
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON document."""
-    path.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    """Write a JSON document, for its owner alone."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_private(path, text + "\n")
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as lines of JSON."""
+    """Write rows as lines of JSON, for their owner alone."""
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_private(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_json(path: Path) -> Any:
@@ -139,7 +170,7 @@ def write_checksums(folder: Path) -> None:
     """Write the sums of all files in a folder."""
     files = (path for path in sorted(folder.iterdir()) if path.is_file())
     lines = [f"{file_digest(path)}  {path.name}\n" for path in files]
-    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+    write_private(folder / SUMS, "".join(lines))
 
 
 def read_checksums(folder: Path) -> dict[str, str]:
@@ -165,9 +196,12 @@ def check_checksums(folder: Path, names: Collection[str]) -> None:
 
 
 def claim(folder: Path) -> None:
-    """Create a folder and check that it can be written: better before a long run than after."""
+    """Create a folder and check that it can be written: better before a long run than after.
+
+    A new folder is for its owner alone.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

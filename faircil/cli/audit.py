@@ -31,7 +31,8 @@ The folder of a run needs no columns: its predictions after the last task are au
 model: it predicts the rows of a table that it has not learned. Intervals are of 95 %.
 "By chance" is what a system without any difference would show at these sizes. A gate fails only if
 the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot tell
-(--cannot-tell pass or fail decides otherwise).
+(--cannot-tell pass or fail decides otherwise). Files after --out are for you alone; those after
+--markdown and --junit are for others, and follow your umask.
 """
 
 KNOWN_TO_MODELS = ("truth", "prediction", "sensitive", "task", "favoured")
@@ -257,6 +258,7 @@ def _write(
     arguments: argparse.Namespace, document: dict[str, Any], markdown: str, gate: Gate | None
 ) -> None:
     from faircil.errors import StorageError
+    from faircil.files import make_private, write_private
 
     files: dict[Path, str] = {}
     if arguments.markdown is not None:
@@ -268,8 +270,12 @@ def _write(
         files[arguments.junit] = gate.as_junit()
     for path, text in files.items():
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            if path.parent == arguments.out:  # kept; the others are pages for those who look on
+                make_private(path.parent)
+                write_private(path, text)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"

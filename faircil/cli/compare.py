@@ -23,14 +23,15 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 def _table(arguments: argparse.Namespace) -> None:
     """Print one table for all runs that can be compared."""
-    from faircil.report import as_markdown, compare, legend
+    from faircil.report import as_markdown, compare, in_markdown, legend
     from faircil.results.folder import find_runs
 
     for found in compare(find_runs(arguments.runs)):
         if arguments.markdown:
             # A line of its own in Markdown is a paragraph.
-            explained = "".join(f"\n{line}\n" for line in legend(found).splitlines())
-            print(f"### {found.title}\n\n{as_markdown(found)}{explained}")  # noqa: T201
+            lines = map(in_markdown, legend(found).splitlines())
+            explained = "".join(f"\n{line}\n" for line in lines)
+            print(f"### {in_markdown(found.title)}\n\n{as_markdown(found)}{explained}")  # noqa: T201
         else:
             show_table(found)
 

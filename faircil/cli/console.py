@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console as RichConsole, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 220  # where no terminal sets the width, tables are not squeezed
 EDGE, BETWEEN = 1, 3  # characters of a table's frame: at its left, and per column
 BEST = "*"
+# Control characters but line ends and tabs: a terminal obeys what they begin.
+CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+class Console(RichConsole):
+    """A console on which names from files are text, whatever they hold."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the parts of what is printed; controls are those of the console itself."""
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=part.text.translate(CONTROLS))
 
 
 def make_console(stderr: bool = False) -> Console:
@@ -56,11 +70,11 @@ def show_table(table: Table) -> None:
     console = make_console()
     for part, columns in enumerate(_fitting(table, console.width)):
         rich = RichTable(
-            title=None if part else table.title, title_justify="left", title_style="bold"
+            title=None if part else Text(table.title), title_justify="left", title_style="bold"
         )
         for column in columns:
             rich.add_column(
-                table.header[column], justify="right" if column else "left", no_wrap=True
+                Text(table.header[column]), justify="right" if column else "left", no_wrap=True
             )
         for row in table.cells:
             rich.add_row(
@@ -73,9 +87,9 @@ def show_table(table: Table) -> None:
 
 def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a plain table of text on stdout."""
-    rich = RichTable(title=title, title_justify="left", title_style="bold")
+    rich = RichTable(title=Text(title), title_justify="left", title_style="bold")
     for name in header:
-        rich.add_column(name, overflow="fold")
+        rich.add_column(Text(name), overflow="fold")
     for row in rows:
         rich.add_row(*(Text(cell) for cell in row))
     make_console().print(rich)

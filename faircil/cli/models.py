@@ -41,6 +41,14 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
     )
+    how.add_argument(
+        "--min-cell",
+        type=int,
+        default=0,
+        metavar="K",
+        help="for a model that others may read: no group of a class adds fewer than K rows to its "
+        "sums at once; smaller groups are pooled, smaller classes left out (default: 0, exact)",
+    )
     how.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     how.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     how.add_argument(
@@ -79,7 +87,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         arguments.weighting,
         arguments.measure,
         tuple(arguments.favoured),
-        tuple(arguments.set),
+        (*arguments.set, *[f"min_cell={arguments.min_cell}"] * (arguments.min_cell != 0)),
     )
     if own is None:
         mistakes.append(
@@ -122,6 +130,7 @@ def _report(
     from faircil.model.saved import size_of
 
     lesson = model.lessons[-1]
+    notes = [*notes, *_revealing(model)]
     if arguments.json:
         print_json(
             {
@@ -151,6 +160,12 @@ def _report(
         figures = zip(first_metrics(model.config), _values(model, last), strict=True)
         said = ", ".join(f"{name} {value}" for name, value in figures)
         say(f"on {last.rows:,} {last.on}: {said}")
+
+
+def _revealing(model: Model) -> list[str]:
+    """Say what sums of very few people a model has, if it has any."""
+    told = model.revealing("again with `faircil fit --min-cell 10`")
+    return [] if told is None else [told]
 
 
 def _values(model: Model, measured: Measured) -> tuple[str, ...]:
@@ -272,6 +287,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
+    from faircil.files import open_private
     from faircil.model.saved import load_model
     from faircil.model.tables import predict_table
 
@@ -293,10 +309,13 @@ def _predict(arguments: argparse.Namespace) -> None:
         )
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
+        partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
         if out.suffix == ".csv":
-            table.to_csv(partial, index=False, float_format=DIGITS)
+            with open_private(partial, "x", newline="") as file:
+                table.to_csv(file, index=False, float_format=DIGITS)
         else:
-            table.to_parquet(partial, index=False)
+            with open_private(partial, "xb") as file:
+                table.to_parquet(file, index=False)
         partial.replace(out)
     except ImportError:
         raise UsageError(
@@ -363,7 +382,7 @@ def _show(arguments: argparse.Namespace) -> None:
             ],
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
-    say_notes(model.notes)
+    say_notes([*model.notes, *_revealing(model)])
     if altered:
         which = " and ".join(altered)
         say_notes([f"{which}: missing, or not what was written with the model; do not go by it"])
@@ -409,7 +428,7 @@ fit = Parts(
 
 All rows are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
 --test-column, the model is measured on rows that it does not learn. Files of the model are for you
-alone.
+alone. Before others may read it, see --min-cell: sums of small groups reveal people.
 """,
     _add_fit,
     _fit,
@@ -428,7 +447,7 @@ predict = Parts(
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --images new-photos -o predictions.csv
 
-Of images, the path is kept.
+Of images, the path is kept. The file is for you alone.
 """,
     _add_predict,
     _predict,

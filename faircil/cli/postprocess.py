@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="PATH",
-        help="folder of figures and CSV; a file for --pool",
+        help="folder of figures and CSV; a file for --pool; both for you alone",
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     files = parser.add_argument_group("probabilities in files, instead of RUNS")
@@ -100,7 +100,7 @@ def _apply_to_table(arguments: argparse.Namespace, mistakes: list[str]) -> None:
 
 def _process_runs(arguments: argparse.Namespace) -> None:
     from faircil.cli.processing import Processed, cost_table, draw_curves, write_rows
-    from faircil.report import as_markdown, group_runs
+    from faircil.report import as_markdown, group_runs, in_markdown
     from faircil.results.folder import find_runs
     from faircil.results.processed import process_run
 
@@ -116,7 +116,7 @@ def _process_runs(arguments: argparse.Namespace) -> None:
     for row, runs in processed:
         table = cost_table(row, runs)
         if arguments.markdown:
-            print(f"### {table.title}\n\n{as_markdown(table)}")  # noqa: T201
+            print(f"### {in_markdown(table.title)}\n\n{as_markdown(table)}")  # noqa: T201
         else:
             show_table(table)
     every = [run for _, runs in processed for series in runs for run in series]

@@ -17,6 +17,7 @@ from pandas.api.types import is_numeric_dtype
 from faircil.data.encode import code_values, cross_all
 from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
+from faircil.files import make_private, open_private
 from faircil.metrics import METRICS
 from faircil.postprocess import EpsilonFair
 from faircil.postprocess.pool import probability_mistakes
@@ -140,8 +141,9 @@ def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
         )
     table[PREDICTION] = np.array(job.probabilities)[chosen]
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(out, sep=SEPARATORS[out.suffix], index=False)
+        make_private(out.parent)
+        with open_private(out, "w", newline="") as file:
+            table.to_csv(file, sep=SEPARATORS[out.suffix], index=False)
     except OSError as error:
         raise FaircilError(f"cannot write {out}: {error.strerror or error}") from None
 
@@ -181,8 +183,8 @@ def write_rows(processed: Processed, folder: Path) -> Path:
     """Write all metrics of all runs as ``postprocess.csv``, one row per run and ε."""
     path = folder / "postprocess.csv"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="", encoding="utf-8") as file:
+        make_private(folder)
+        with open_private(path, "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("dataset", "method", "seed", "epsilon", "largest_gap", *METRICS))
             for row, runs in processed:

@@ -145,7 +145,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of seeds to run in parallel, as processes with one thread each (default: 1)",
     )
     how.add_argument(
-        "-o", "--out", type=Path, metavar="DIR", help="folder for the runs (default: in runs/)"
+        "-o",
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for the runs, for you alone (default: in runs/)",
     )
     how.add_argument(
         "--force",
@@ -271,6 +275,10 @@ def settle(
     own = own_data(arguments, mistakes)
     medium = medium_of(arguments.dataset, own)
     arguments.method = arguments.method or (auto.AUTO if arguments.target is None else "moments")
+    if arguments.method == auto.AUTO and auto.protects(arguments.set):
+        arguments.method = auto.MOMENTS.method
+        if not arguments.quiet:
+            say_notes([f"method {auto.MOMENTS.name}, since {auto.KEEPS_ROWS}"])
     configure = partial(
         resolve,
         dataset=arguments.dataset,

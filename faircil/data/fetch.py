@@ -10,7 +10,7 @@ import gzip
 import io
 import os
 import shutil
-import subprocess
+import subprocess  # package tools of the system, without a shell  # nosec B404
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -92,7 +92,7 @@ def _run(tool: str, *arguments: str, folder: Path, seconds: float) -> bytes:
     if program is None:
         raise DataError(f"{tool} is not installed")
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # names and arguments are those of this file  # nosec B603
             [program, *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,

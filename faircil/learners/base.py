@@ -198,6 +198,10 @@ class Learner:
         self.new = tuple(sorted(set(train.y.tolist()) - set(self.old)))
         return Material(train, buffer.samples)
 
+    def admitted(self, train: Samples) -> tuple[Samples, tuple[str, ...]]:
+        """Return what is learned of the rows of a task, before anything counts them, and notes."""
+        return train, ()
+
     @property
     def by_attribute(self) -> bool:
         """Whether the groups of the run's measure are split by the attribute."""

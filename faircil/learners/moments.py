@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
@@ -51,6 +51,7 @@ from faircil.moments.group_moments import GroupMoments, Key, penalties_for
 from faircil.moments.patches import Patches
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
+from faircil.moments.small_cells import Clipped, Noise, pooled, remove_rows
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
@@ -103,6 +104,18 @@ class MomentsOptions(Options):
     """what earlier rows of a group count, by what they did, once a task brings as many new ones;
     with fewer, they lose less. For classes that come back changed; rows of such groups cannot be
     removed then"""
+    min_cell: Annotated[int, Field(ge=0)] = 0
+    """least number of rows that are added at once to the sums of a class and group: smaller groups
+    are pooled within their class, smaller classes left out; 0: all sums are exact, and those of one
+    row are that row"""
+    noise_epsilon: Positive | Literal["none"] = "none"
+    """ε of Gaussian noise on the sums of each group, for differential privacy of a row's features;
+    rows cannot be removed then"""
+    noise_delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """δ of that noise"""
+    clip_norm: Annotated[float, Field(gt=1, allow_inf_nan=False)] | Literal["auto"] = "auto"
+    """largest norm of the features of a row, with noise: its deviation grows with the square; auto:
+    the root of their number"""
 
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod
@@ -168,6 +181,9 @@ class Moments(Learner):
                 return f"it chooses no weights with classifier={settings.classifier}"
             fixed = f"its weights are fixed with group_weights={settings.group_weights}"
             return None if settings.group_weights == "fair" else fixed
+        if name in ("noise_delta", "clip_norm"):
+            noised = settings.noise_epsilon != "none"
+            return None if noised else "there is no noise with noise_epsilon=none"
         if name == "width":
             raw = "features=raw are as many as the inputs"
             return raw if settings.features == "raw" else None
@@ -192,12 +208,30 @@ class Moments(Learner):
         moments.learn(samples)
         return moments
 
+    @property
+    def noise(self) -> Noise | None:
+        """Noise on the sums of new rows, if there is any."""
+        epsilon, norm = self.settings.noise_epsilon, self.settings.clip_norm
+        if epsilon == "none":
+            return None
+        return Noise(
+            epsilon, self.settings.noise_delta, self.plan.width**0.5 if norm == "auto" else norm
+        )
+
+    def admitted(self, train: Samples) -> tuple[Samples, tuple[str, ...]]:
+        """Return what is learned of a task: no group with fewer rows than `min_cell`."""
+        found = pooled(train, self.settings.min_cell)
+        return found.samples, found.notes
+
     def _begin(self, features: FeatureMap, device: torch.device) -> None:
+        if self.noise is not None:
+            features = Clipped(features, self.noise.norm)
         self.net = FeatureNet(features, self.classes).to(device)
         self.moments = replace(self.plan, width=features.width).moments(device)
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
+        train, told = self.admitted(train)
         if self.moments is None:
             self.plan = self._planned(train)
             with torch.no_grad():
@@ -205,16 +239,38 @@ class Moments(Learner):
 
         def add(moments: GroupMoments) -> None:
             moments.fade(train, self.settings.decay)
-            moments.add(train, self.net.features)
+            new = moments
+            if self.noise is not None:
+                new = replace(self.plan, width=moments.width).moments(moments.device)
+            new.add(train, self.net.features)
+            if self.noise is not None:
+                self.noise.hide(new)
+                moments.merge(new)
 
-        return replace(self._change(add), notes=self._notes(train))
+        return replace(self._change(add), notes=(*told, *self._notes(train)))
+
+    def placed(self, rows: Samples) -> Samples:
+        """Return rows that were learned with the attribute values that they count by."""
+        if self.moments is None or self.settings.min_cell == 0:
+            return rows
+        return self.moments.seen.placed(rows)
 
     def forget(self, rows: Samples) -> PassRecord:
         """Remove rows that were learned: the solution is then the one that never saw them.
 
         Weights begin with the present ones, and few solutions are spent on better ones.
         """
-        return self._change(lambda moments: moments.remove(rows, self.net.features), most=SPENT)
+        if self.noise is not None:
+            raise UsageError(
+                "rows cannot be removed from sums with noise: what is subtracted would show in the "
+                "difference of two versions; learn the other rows anew, or without `noise_epsilon`"
+            )
+        rows, notes = self.placed(rows), list[str]()
+
+        def remove(moments: GroupMoments) -> None:
+            notes.extend(remove_rows(moments, rows, self.net.features, self.settings.min_cell))
+
+        return replace(self._change(remove, most=SPENT), notes=tuple(notes))
 
     def review(self, last: PassRecord) -> PassRecord:
         """Add a proven bound, and what more evenness would cost, found with a smaller lam."""
@@ -370,7 +426,7 @@ class Moments(Learner):
                 "while its copy is there, so left-out losses of groups with many copies are too "
                 "small; remove copies from the data if they are no rows of their own"
             )
-        far = self.net.features.far(train.x)
+        far = 0.0 if self.noise is not None else self.net.features.far(train.x)
         if far > ANOTHER_SCALE:
             notes.append(
                 f"{far:.0%} of the input values are further from those of the first task than "
@@ -406,6 +462,12 @@ class Moments(Learner):
             beside = {"both": inputs, "trained": last_linear(self.net).in_features}.get(kind, 0)
             width = min(max(len(train), NARROWEST), WIDEST) + beside
         plan = Plan(width, self.classes * len(values), getattr(torch, self.settings.arithmetic))
-        return plan.made_to_fit(
-            self.settings.rank, free_memory(train.x.device), fixed=wanted is not None
-        )
+        rank = self.settings.rank
+        if self.settings.noise_epsilon != "none":
+            if rank not in ("auto", "full"):
+                raise UsageError(
+                    f"`rank={rank}` compresses sums, and noise is for exact ones; choose "
+                    "`rank='full'`, and a smaller `width` if they do not fit"
+                )
+            rank = "full"
+        return plan.made_to_fit(rank, free_memory(train.x.device), fixed=wanted is not None)

@@ -141,7 +141,13 @@ def privacy(model: Model) -> list[str]:
     """Say what a model holds of people."""
     smallest = min((one.rows for one in model.seen if one.rows), default=0)
     told = [f"rows of data that it holds: {model.rows_kept:,}"]
-    if isinstance(model.learner, Moments):
+    if isinstance(model.learner, Moments) and (noise := model.learner.noise) is not None:
+        told.append(
+            f"it holds sums over the rows of each group, with noise for ε = {noise.epsilon:g} and "
+            f"δ = {noise.delta:g}, for rows with features of a norm of at most {noise.norm:.4g}"
+        )
+    elif isinstance(model.learner, Moments):
+        told.append("it holds check sums, which tell whether a given row was learned")
         told.append(
             "it holds sums over the rows of each group; the smallest group has "
             f"{smallest:,} row(s), and the sums of very few rows tell about each of them"

@@ -138,6 +138,8 @@ def choose_config(
     wish.check(own)
     if wish.method != auto.AUTO:
         return Settled(wish.config(own))
+    if auto.protects(wish.overrides):
+        return Settled(wish.config(own, auto.MOMENTS), [f"method moments, since {auto.KEEPS_ROWS}"])
     told = auto.partly_used(wish.overrides, medium=medium_of(None, own))
     stream, why = None, None
     if values is not None and None in values:  # replay cannot learn unknown groups

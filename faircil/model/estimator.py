@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from faircil.model.saved import load_model, save_model
 from faircil.model.tables import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
 
+logger = logging.getLogger(__name__)
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
 
 
@@ -159,9 +161,15 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write what was learned to a folder, without pickle; :meth:`load` reads it."""
+        """Write what was learned to a folder, without pickle; :meth:`load` reads it.
+
+        Its files are for you alone. A warning is logged if they have sums of very few people.
+        """
         check_is_fitted(self, "model_")
         save_model(self.model_, Path(path))
+        revealing = self.model_.revealing("with `settings={'min_cell': 10}`")
+        if revealing is not None:
+            logger.warning("%s: %s", path, revealing)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> Self:

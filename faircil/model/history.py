@@ -36,7 +36,8 @@ class Lesson:
     passed : PassRecord or None
         Weights and losses of all groups afterwards, of a method that learns in one pass.
     digest : str
-        Of the rows, to tell whether the same come again.
+        Of the rows, to tell whether the same come again; empty once they are forgotten, and where
+        noise hides rows.
     """
 
     at: str

@@ -36,6 +36,7 @@ Floats32 = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
 
 
+REVEALING = 10  # rows: sums over fewer are said to reveal people
 LEARNED_TWICE = (
     "the same rows were learned before, and count once more now; forget them if that was a mistake"
 )
@@ -100,6 +101,27 @@ class Model:
         """Rows of every group that were learned and not forgotten."""
         return self.groups_of(self._learned().seen)
 
+    def revealing(self, advice: str = "with the setting `min_cell=10`") -> str | None:
+        """Say that sums are of very few people, and what to do; None if they are not.
+
+        Parameters
+        ----------
+        advice : str
+            How to fit a model without such sums.
+        """
+        learner = self._learned().learner
+        if not isinstance(learner, Moments) or learner.noise is not None:
+            return None
+        group = min((one for one in self.seen if one.rows), key=lambda one: one.rows)
+        if group.rows >= REVEALING:
+            return None
+        rows = "one row" if group.rows == 1 else f"{group.rows} rows"
+        whose = f"class '{group.label}'" + f", '{group.value}'" * (group.value is not None)
+        return (
+            f"the smallest group has {rows} ({whose}), and sums over so few people reveal them to "
+            f"whoever reads the model; keep its files to yourself, or fit it {advice}"
+        )
+
     @property
     def rows_kept(self) -> int:
         """Rows of data that the model holds: those of the replay buffer."""
@@ -154,6 +176,7 @@ class Model:
                 after.state.learner.grow(len(after.labels))
             after.state.learner.measure = measure_of(self.config, after.names)
         state = after.state
+        samples, left_out = state.learner.admitted(samples)
         place = next(state.learner.net.parameters()).device
         records: list[EpochRecord] = []
 
@@ -163,19 +186,20 @@ class Model:
                 listener(event)
 
         digest, notes = samples.digest(), len(state.notes)
-        same = [one for one in self.lessons if one.digest == digest]
-        twice = sum(one.rows for one in same) > 0
+        twice = any(one.digest == digest for one in self.lessons)
         with threadpool_limits(1, user_api="blas"), exact_convolutions():
             learn_task(self.config, state, samples.to(place), heard)
+        # A hash of rows tells whether they are those, which noise is to hide.
+        hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(
             at=now(),
             rows=len(samples),
             new_classes=after.names[known:],
             groups=tuple(after.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
-            notes=(LEARNED_TWICE,) * twice + tuple(state.notes[notes:]),
+            notes=(*left_out, *(LEARNED_TWICE,) * twice, *state.notes[notes:]),
             passed=records[-1].passed if records else None,
-            digest=digest,
+            digest="" if hidden else digest,
         )
         state.epochs.clear()
         self._become(after, lesson)
@@ -207,9 +231,11 @@ class Model:
             )
         state = deepcopy(state)
         assert isinstance(state.learner, Moments)
+        samples = state.learner.placed(samples)
         passed = state.learner.forget(samples)
-        for key, count in group_counts(samples).items():
-            state.seen[key] -= count
+        assert state.learner.moments is not None
+        left = state.learner.moments.seen.counts
+        state.seen = {key: left.get(key, 0) for key in {**state.seen, **left}}
         after = replace(self, state=state)
         lesson = Lesson(
             at=now(),
@@ -217,9 +243,14 @@ class Model:
             new_classes=(),
             groups=tuple(self.groups_of(group_counts(samples))),
             seconds=time.perf_counter() - start,
+            notes=passed.notes,
             passed=passed,
-            digest=samples.digest(),
         )
+        # No hash of rows that are gone: it would tell whether somebody was there.
+        digest = samples.digest()
+        same = [place for place, one in enumerate(self.lessons) if one.digest == digest]
+        if same:
+            self.lessons[same[-1]] = replace(self.lessons[same[-1]], digest="")
         self._become(after, lesson)
         return lesson
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from faircil import __version__
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
-from faircil.files import file_digest, write_json
+from faircil.files import file_digest, make_private, open_private, write_json
 from faircil.learners import LEARNERS
 from faircil.metrics import evaluate
 from faircil.model.card import card_of, summary_of
@@ -41,7 +42,7 @@ from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 4
+FORMAT = 5
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
@@ -94,8 +95,7 @@ def _write(files: Files, folder: Path) -> None:
         text, partial_tensors = folder / f".{CONTENT}.partial", folder / ".tensors.partial"
         try:
             with _written(folder):
-                for path in (partial_tensors, text):
-                    path.touch(mode=0o600)
+                open_private(partial_tensors, "w").close()
                 save_file(packed.tensors, partial_tensors)
                 digest = file_digest(partial_tensors)
                 cards = _card_texts(files.card, digest)
@@ -128,8 +128,8 @@ def _text_digest(text: str) -> str:
 
 def _write_card(folder: Path, name: str, text: str) -> None:
     partial = folder / f".{name}.partial"
-    partial.touch(mode=0o600)
-    partial.write_text(text, encoding="utf-8", newline="\n")
+    with open_private(partial, "w", newline="\n") as file:
+        file.write(text)
     partial.replace(folder / name)
 
 
@@ -161,7 +161,7 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with _written(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         lock = FileLock(folder.resolve() / LOCK, is_singleton=True, mode=0o600)
         try:
             lock.acquire(timeout=0)
@@ -282,6 +282,8 @@ def _check_version(content: dict[str, Any]) -> None:
 def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
     """Read the tensors of a model, and make sure that they are those of its text."""
     digest = content.get("tensors_sha256")
+    if not re.fullmatch("[0-9a-f]{64}", str(digest)):  # it is a part of a name
+        raise DataError(f"{CONTENT} is damaged: it has no hash of its tensors; {AGAIN}")
     path = folder / _name_of_tensors(digest)
     try:
         if file_digest(path) != digest:
@@ -409,7 +411,7 @@ def _lessons_of_run(
     for number, task in enumerate(stream.tasks, start=1):
         epochs = [epoch for epoch in state.epochs if epoch.task == number]
         spent = replace(state, epochs=epochs).seconds()
-        train, _ = hold_out(task.train, config.held_out, seed)
+        train, _ = state.learner.admitted(hold_out(task.train, config.held_out, seed)[0])
         yield Lesson(
             at=now(),
             rows=len(train),

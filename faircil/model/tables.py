@@ -173,7 +173,8 @@ def fit_table(
     )
     watcher.start(model.config, len(parts))
     for rows in parts:
-        model.learn(*learned.take(rows), device=device, listener=watcher)
+        lesson = model.learn(*learned.take(rows), device=device, listener=watcher)
+        model.notes += lesson.notes
     if measured:
         model.measure(*every.take(test), on="rows held out of fitting")
     return model
@@ -258,7 +259,7 @@ def forget_table(
 ) -> list[str]:
     """Let a model forget the rows of a table, which it has learned before; return notes on them."""
     _, learned, test, notes = rows_for(model, path, gaps, watcher)
-    model.forget(*learned.take(~test))
+    notes += model.forget(*learned.take(~test)).notes
     if test.any():
         notes.append(f"rows that are marked for the test, which were never learned: {test.sum():,}")
     return notes

@@ -5,6 +5,8 @@
 does so in less memory, :mod:`~faircil.moments.ridge` gives the solution for any group weights with
 the loss of every group, and probabilities, :mod:`~faircil.moments.criterion` says what the weights
 minimise, and :mod:`~faircil.moments.evening` chooses them.
+:mod:`~faircil.moments.seen_rows` knows which rows may be removed, and
+:mod:`~faircil.moments.small_cells` keeps sums from being those of very few people.
 :mod:`~faircil.moments.classifiers` makes other classifiers of the same sums, for comparison. Here
 is what a run keeps of it.
 """

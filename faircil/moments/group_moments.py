@@ -15,7 +15,7 @@ are then weighted sums, and n is no whole number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -23,10 +23,10 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from faircil.compute import chunks_of, map_chunks, map_tasks, share_tasks
-from faircil.errors import DataError, UsageError, shortened
+from faircil.compute import chunks_of, map_tasks, share_tasks
+from faircil.errors import UsageError
+from faircil.moments.seen_rows import Key as Key, SeenRows
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256
@@ -34,7 +34,6 @@ THREADED = 512  # features from which threads share a pass over the sums
 SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
 ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-Key = tuple[int, ...]  # class and attribute values
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
 
@@ -207,6 +206,30 @@ class GroupMoments:
             self.count[place] += other.count[theirs]
             self.first[place] += other.first[theirs].to(self.device)
 
+    def regroup(self, targets: Mapping[Key, Key | None]) -> None:
+        """Add the sums of some cells to others.
+
+        Parameters
+        ----------
+        targets : mapping
+            Of each cell that is to go, the one that its rows count in then, which stays; None: they
+            count in none any more.
+        """
+        new = {key for key in targets.values() if key is not None} - {*self.keys}
+        self._open(sorted(new))
+        for key, target in targets.items():
+            own = self.keys.index(key)
+            if target is not None:
+                place = self.keys.index(target)
+                self._merge_second(place, self, own)
+                self.count[place] += self.count[own]
+                self.first[place] += self.first[own]
+                self.faded |= {target} if key in self.faded else set()
+            self.seen.move(key, target)
+            self.count[own] = 0
+        self.faded -= targets.keys()
+        self._close()
+
     def combined(self, weights: Tensor) -> Tensor:
         """Return ``Σ weights_c S_c`` over the cells, (d, d)."""
         total = torch.zeros(self.panels.size, dtype=self.dtype, device=self.device)
@@ -241,7 +264,7 @@ class GroupMoments:
             ):
                 self.panels.add_products(out, block, x)
             return found
-        flats = self._cells()
+        flats = self.cells()
         share_tasks(
             lambda place: self.panels.add_products(found[place], flats[chosen[place]], x),
             range(len(chosen)),
@@ -249,7 +272,7 @@ class GroupMoments:
         )
         return found
 
-    def _cells(self) -> list[Tensor]:
+    def cells(self) -> list[Tensor]:
         """Return views of the flat arrays, one per cell."""
         return [flat for block in self.second for flat in block]
 
@@ -269,16 +292,16 @@ class GroupMoments:
 
     def _add_second(self, cell: int, phi: Tensor, sign: int) -> None:
         """Add ``sign · φᵀφ`` of features φ, (m, d), to a cell, before n and s change."""
-        for columns, panel in self.panels.of(self._cells()[cell]):
+        for columns, panel in self.panels.of(self.cells()[cell]):
             panel.addmm_(phi[:, columns].T, phi[:, columns.start :], alpha=sign)
 
     def _merge_second(self, cell: int, other: GroupMoments, theirs: int) -> None:
         """Add the second moments of another cell, before n and s change."""
-        self._cells()[cell].add_(other._cells()[theirs].to(self.device))
+        self.cells()[cell].add_(other.cells()[theirs].to(self.device))
 
     def _fade_second(self, cell: int, factor: float) -> None:
         """Multiply the second moments of a cell."""
-        self._cells()[cell].mul_(factor)
+        self.cells()[cell].mul_(factor)
 
     def _close(self) -> None:
         """Drop cells without rows."""
@@ -319,73 +342,3 @@ def penalties_for(moments: GroupMoments) -> list[float]:
     """
     rounding = torch.finfo(moments.dtype).eps * moments.width
     return [penalty for penalty in PENALTIES if penalty > rounding]
-
-
-class SeenRows:
-    """Check sums of the rows that were added, to refuse the removal of others.
-
-    A row's check sum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, class and
-    attribute values, with fixed odd random factors m: two different rows share one with a chance
-    of about 2⁻⁶³. It tells whether a given row was added; it does not tell the row.
-    """
-
-    def __init__(self) -> None:
-        self.sums = torch.zeros(0, dtype=torch.int64)  # sorted; a row added twice occurs twice
-
-    def __len__(self) -> int:
-        return len(self.sums)
-
-    @property
-    def copies(self) -> float:
-        """Share of the rows that equal an earlier one."""
-        return float((self.sums[1:] == self.sums[:-1]).sum()) / max(len(self), 1)
-
-    def add(self, samples: Samples) -> None:
-        """Take note of rows."""
-        self.sums = torch.cat([self.sums, row_sums(samples)]).sort().values
-
-    def merge(self, other: SeenRows) -> None:
-        """Take note of the rows of another."""
-        self.sums = torch.cat([self.sums, other.sums]).sort().values
-
-    def remove(self, samples: Samples) -> None:
-        """Strike rows out; raise a DataError, and change nothing, if some were never added."""
-        known, there = _counted(self.sums)
-        gone, times = _counted(row_sums(samples))
-        place = torch.searchsorted(known, gone).clamp(max=max(len(known) - 1, 0))
-        found = (known[place] == gone) if len(known) else torch.zeros_like(gone, dtype=torch.bool)
-        unknown = int((times * ~found).sum())
-        again = int((times - there[place])[found].clamp(min=0).sum()) if len(known) else 0
-        if unknown or again:
-            rows = torch.isin(row_sums(samples), gone[~found]).nonzero()[:, 0].tolist()
-            which = f" (row {shortened([str(row + 1) for row in rows])})" if rows else ""
-            raise DataError(
-                f"{unknown + again:,} of {len(samples):,} rows to remove{which} were not added, or "
-                "not so often, with this class and these attribute values; give rows exactly as "
-                "they were learned. Nothing was removed"
-            )
-        there = there.index_add(0, place, -times)
-        self.sums = torch.repeat_interleave(known, there)
-
-
-def row_sums(samples: Samples) -> Tensor:
-    """Return the check sum of each row, int64, (n,), on the CPU."""
-    x, keys = samples.x.detach().flatten(1).float(), samples.keys()
-    generator = torch.Generator().manual_seed(2718281828)
-    words = -(-x.shape[1] // 2)
-    factors = torch.randint(-(2**62), 2**62, (words + keys.shape[1],), generator=generator) * 2 + 1
-    factors = factors.to(x.device)
-
-    def summed(rows: slice) -> Tensor:
-        # Two numbers are one word of 64 bits; an odd number of them is filled up.
-        bits = pad(x[rows], (0, 2 * words - x.shape[1])).view(torch.int64)
-        own = (bits * factors[:words]).sum(dim=1)
-        return own + (keys[rows] * factors[words:]).sum(dim=1)
-
-    parts = map_chunks(summed, len(x), ROWS, threads=not x.is_cuda)
-    return (torch.cat(parts) if parts else factors[:0]).cpu()
-
-
-def _counted(sums: Tensor) -> tuple[Tensor, Tensor]:
-    distinct, counts = torch.unique(sums, return_counts=True)
-    return distinct, counts

@@ -137,7 +137,8 @@ def in_markdown(text: str) -> str:
     >>> print(in_markdown("a|b <script> [x](y)"))
     a\|b &lt;script> \[x\](y)
     """
-    plain = re.sub(r"[\\|\[\]]", r"\\\g<0>", " ".join(text.splitlines()))
+    plain = re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", " ".join(text.splitlines()))
+    plain = re.sub(r"[\\|\[\]]", r"\\\g<0>", plain)
     return plain.replace("<", "&lt;")
 
 

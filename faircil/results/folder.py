@@ -6,7 +6,8 @@
 validation data has no predictions. ``model``, where it is kept, is the final model. It is not among
 the checksums: it may go on learning, or be removed, and the run is what it was; its own files check
 each other.
-A folder appears whole or not at all: it is written under a hidden name and renamed at the end.
+A folder appears whole or not at all: it is written under a hidden name and renamed at the end. It
+is for its owner alone: predictions are about people.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import (
     check_checksums,
     damaged,
+    make_private,
+    open_private,
     read_checksums,
     read_json,
     read_rows,
@@ -175,7 +178,7 @@ def write_probabilities(folder: Path, result: RunResult) -> None:
     for number, (probabilities, predictions) in enumerate(pairs, start=1):
         arrays |= {f"{number}/{name}": getattr(probabilities, name) for name in PARTS}
         arrays |= {f"{number}/{name}": getattr(predictions, name) for name in LABELS}
-    with (folder / PROBABILITIES).open("wb") as file:
+    with open_private(folder / PROBABILITIES, "wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
@@ -230,7 +233,7 @@ def write_run(
     summary = summarise_run(result, folder, code)
     try:
         _remove(partial)
-        partial.mkdir(parents=True)
+        make_private(partial)
         write_json(partial / "config.json", identity(result.config, result.seed, code))
         write_json(partial / "environment.json", environment)
         write_json(partial / "summary.json", asdict(summary))
@@ -391,7 +394,7 @@ def _old(folder: Path) -> Path:
 
 
 def _write_predictions(folder: Path, result: RunResult) -> None:
-    with (folder / "predictions.csv").open("w", newline="", encoding="utf-8") as file:
+    with open_private(folder / "predictions.csv", "w", newline="") as file:
         csv.writer(file).writerows(prediction_rows(result))
     if result.probabilities:
         write_probabilities(folder, result)

@@ -149,6 +149,8 @@ class RunState:
 
     def begin_task(self, train: Samples, memory_batch_size: int) -> TaskInProgress:
         """Count what is seen, and let the learner say what it trains on."""
+        train, notes = self.learner.admitted(train)
+        self.notes += [f"task {self.tasks + 1}: {note}" for note in notes]
         for key, count in group_counts(train).items():
             self.seen[key] = self.seen.get(key, 0) + count
         material = self.learner.begin_task(train, self.buffer)

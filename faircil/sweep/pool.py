@@ -5,7 +5,7 @@ A process that dies costs one run, not the sweep.
 
 from __future__ import annotations
 
-import pickle
+import pickle  # over pipes to processes of our own, never a file  # nosec B403
 import signal
 import sys
 import threading
@@ -158,7 +158,7 @@ def _receive_pieces(sent: Sent) -> str | None:
     """Register what was sent; say what cannot be found, if something cannot."""
     for (kind, name), pickled in sent.items():
         try:
-            register(kind, name, pickle.loads(pickled))
+            register(kind, name, pickle.loads(pickled))  # from our parent process  # nosec B301
         except Exception as error:  # whatever the import of a user's module raises
             return f"{_unsent(kind, name, 'cannot be imported')} ({type(error).__name__}: {error})"
     return None

@@ -202,7 +202,7 @@ def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> R
 @contextmanager
 def _locked(folder: Path, seed: int) -> Iterator[bool]:
     """Hold the lock of a seed, if it is free; it is released when its process ends."""
-    lock = FileLock(_lock(folder, seed))
+    lock = FileLock(_lock(folder, seed), mode=0o600)
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -45,6 +45,8 @@ ENOUGH_TO_FIT, SHARE_TO_FIT = 1000, 1 / 6
 MOST_SEEDS = 5
 CHANCE = 0.05
 PLAIN = "group_weights=group"
+PROTECTING = ("min_cell", "noise_epsilon")  # settings of moments, about what sums reveal
+KEEPS_ROWS = "other methods keep rows of people, which `min_cell` and `noise_epsilon` are to hide"
 
 
 @dataclass(frozen=True)
@@ -365,6 +367,18 @@ def settings_for(
     mine = used(candidate)
     others = {text for one in CANDIDATES for text in used(one)}
     return [*candidate.overrides, *(text for text in given if text in mine or text not in others)]
+
+
+def protects(given: Sequence[str]) -> bool:
+    """Whether settings of the user hide people in sums: methods that keep rows are no choice then.
+
+    Examples
+    --------
+    >>> protects(["min_cell=10"]), protects(["min_cell=0", "width=20"])
+    (True, False)
+    """
+    pairs = (text.partition("=") for text in given)
+    return any(name in PROTECTING and value not in ("0", "none") for name, _, value in pairs)
 
 
 def partly_used(given: Sequence[str], *, medium: Medium | None = None) -> list[str]:

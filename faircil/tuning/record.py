@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from faircil.data.splits import SHARE
 from faircil.errors import StorageError
+from faircil.files import make_private, write_private
 from faircil.metrics import METRICS
-from faircil.report import format_value, heading
+from faircil.report import format_value, heading, in_markdown
 from faircil.report.plots import COLOURS, save
 from faircil.results.record import over_seeds, version
 from faircil.sweep.command import data_words, favoured_words, run_line
@@ -192,7 +193,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     """Write the page."""
     request, problem, best = tuned.request, problem_of(tuned.request), best_trial(tuned)
     header, rows = ranking(tuned)
-    lines = [f"# Settings of {title(tuned)}", ""]
+    lines = [f"# Settings of {in_markdown(title(tuned))}", ""]
     if best is None:
         lines += [f"Nothing was chosen. {tuned.problem}" if isinstance(tuned, NotTuned) else ""]
     else:
@@ -208,7 +209,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
         "",
         "| " + " | ".join(header) + " |",
         "|" + "---|" * len(header),
-        *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows),
+        *("| " + " | ".join(in_markdown(cell) for cell in row) + " |" for row in rows),
         "",
     ]
     if any(trial.score is not None for trial in tuned.trials):
@@ -256,9 +257,9 @@ def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
     objective = problem_of(tuned.request).objective
     document = json.dumps(as_document(tuned), indent=2, ensure_ascii=False, allow_nan=False)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "tuning.json").write_text(document + "\n", encoding="utf-8")
-        (folder / "tuning.md").write_text(as_page(tuned), encoding="utf-8")
+        make_private(folder)
+        write_private(folder / "tuning.json", document + "\n")
+        write_private(folder / "tuning.md", as_page(tuned))
     except OSError as error:
         raise StorageError(
             f"cannot write to {folder}: {error.strerror or error}; free space, or choose another "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from pickle import UnpicklingError
+from pickle import UnpicklingError  # the error of torch.load(weights_only=True)  # nosec B403
 from typing import Any
 
 import torch

@@ -119,3 +119,15 @@ def test_parameters_in_messages_become_options(message: str, shown: str) -> None
 )
 def test_a_command_has_only_its_own_options(command: str, message: str, shown: str) -> None:
     assert with_flags(message, flags_of(parse(command.split()).parser)) == shown
+
+
+def test_names_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b]52;c;eA==\x07[red]b\x9b31m"
+    say(hostile)
+    show_columns(hostile, (hostile,), [(hostile,)])
+    show_table(Table(hostile, (hostile,), ((Cell(hostile),),)))
+    captured = capsys.readouterr()
+    assert captured.err == "a\ufffd]52;c;eA==[red]b\ufffd31m\n"  # rich drops the bell itself
+    assert "\x1b" not in captured.out
+    assert "\x9b" not in captured.out
+    assert captured.out.count("[red]b") == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from cli_outcome import Cli, WriteTable
+from faircil.model.saved import load_model
 
 FIT = ("fit", "--label", "job", "--sensitive", "sex", "--method", "moments", "--set", "width=40")
 
@@ -181,7 +183,7 @@ def test_a_run_keeps_a_model_that_predicts_learns_and_forgets(
     known = write_table("known.csv", lambda row: row if row["job"] != "z" else None)
     outcome = cli(*RUN, "--data", known, "-o", "runs", "--json")
     assert outcome.code == 0, outcome.err
-    assert "model of seed 0: 0.1 MB in runs/seed-0/model" in outcome.err
+    assert re.search(r"model of seed 0: 0\.\d MB in runs/seed-0/model", outcome.err)
     (run,) = json.loads(outcome.out)["runs"]
     assert run["model"] == "runs/seed-0/model"
     shown = json.loads(cli("show", run["model"], "--json").out)
@@ -398,3 +400,42 @@ def test_rows_with_gaps_can_be_learned_later(cli: Cli, write_table: WriteTable, 
     infinite = write_table("infinite.csv", lambda row: row | {"a": "inf"})
     refused = cli("predict", model, "--data", infinite, "-o", "out.csv")
     assert "column 'a' has 240 value(s) that are infinite" in refused.err
+
+
+def test_small_groups_are_told_and_can_be_pooled(cli: Cli, write_table: WriteTable) -> None:
+    count = {"rare": 0}
+
+    def with_few(row: dict[str, str]) -> dict[str, str]:
+        count["rare"] += row["job"] == "w"
+        return row | {"sex": "x"} if row["job"] == "w" and count["rare"] <= 3 else row
+
+    table = write_table("people.csv", with_few)
+    outcome = cli(*FIT, "--data", table, "-o", "exact")
+    said = "the smallest group has 3 rows (class 'w', 'x')"
+    assert said in outcome.err
+    assert "fit it again with `faircil fit --min-cell 10`" in outcome.err
+    assert said in cli("show", "exact").err
+    fit = cli(*FIT, "--data", table, "-o", "pooled", "--min-cell", "10", "--json")
+    assert fit.code == 0, fit.err
+    document = json.loads(fit.out)
+    assert min(group["rows"] for group in document["summary"]["groups"]) >= 10
+    assert any(note.startswith("3 rows of groups") for note in document["notes"])
+    lines = Path(table).read_text().splitlines(keepends=True)
+    rare = Path("one.csv")
+    rare.write_text("".join([lines[0], next(line for line in lines if ",x" in line)]))
+    update = cli("update", "pooled", "--data", rare)
+    assert update.code == 1
+    assert "none of the classes has 10 rows here" in update.err
+    forgotten = cli("forget", "pooled", "--data", rare)
+    assert forgotten.code == 0, forgotten.err
+    assert "whoever has an earlier copy" in forgotten.err
+    roles = ("--data", table, "--label", "job", "--sensitive", "sex")
+    run = cli("run", *roles, "--set", "width=20", "min_cell=10", "-o", "runs")
+    assert "method moments, since other methods keep rows of people" in run.err
+    content = json.loads(Path("runs/seed-0/model/card.json").read_text())
+    assert content["summary"]["small_groups"] == {"groups": 0, "rows": 0}
+    lessons = load_model(Path("runs/seed-0/model")).lessons
+    assert min(group.rows for lesson in lessons for group in lesson.groups) >= 10
+    refused = cli(*FIT, "--data", table, "-o", "other", "--min-cell", "-1")
+    assert refused.code == 2
+    assert "min_cell=-1 is not allowed" in refused.err

@@ -352,3 +352,10 @@ def test_any_value_for_another_leads_to_a_model_or_a_line(
     at[key] = value
     rewrite(folder, content)
     is_read(folder)
+
+
+@pytest.mark.parametrize("digest", ["../../x", "/etc/passwd", "", None, 3, "A" * 64])
+def test_the_name_of_the_tensors_never_leads_elsewhere(folder: Path, digest: object) -> None:
+    content = json.loads((folder / CONTENT).read_text())
+    rewrite(folder, content | {"tensors_sha256": digest})
+    assert "has no hash of its tensors" in refusal(folder)

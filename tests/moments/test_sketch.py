@@ -50,7 +50,7 @@ def test_what_a_cell_loses_is_within_the_known_bound(rank: int, merged: bool) ->
     if merged:
         sketch = sketch_of(rank, *parts[:2])
         sketch.merge(sketch_of(rank, *parts[2:]))
-        assert torch.equal(sketch.seen.sums, exact.seen.sums)
+        assert sketch.seen.counts == exact.seen.counts
     assert all(len(rows) <= rank for rows in sketch.rows)
     right, found = matrices(exact), matrices(sketch)
     order = sorted(range(len(sketch)), key=lambda cell: sketch.keys[cell])

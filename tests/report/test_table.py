@@ -83,7 +83,7 @@ def test_what_more_evenness_costs_is_said_in_words(price: Price, expected: str) 
 
 
 def test_names_from_data_are_plain_text_in_markdown() -> None:
-    hostile = "<script>|[x](javascript:y)\\\n# no heading"
+    hostile = "<script>|[x](javascript:y)\\\n# no heading\x1b[31m"
     text = as_markdown(Table("t", (hostile,), ((Cell(hostile),), (Cell(hostile, best=True),))))
-    shown = r"&lt;script>\|\[x\](javascript:y)\\ # no heading"
+    shown = "&lt;script>\\|\\[x\\](javascript:y)\\\\ # no heading\ufffd\\[31m"
     assert text == f"| {shown} |\n|---|\n| {shown} |\n| **{shown}** |\n"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -81,21 +82,22 @@ def test_old_run_is_replaced_without_leftovers(tmp_path: Path) -> None:
     assert not (tmp_path / "seed-0" / "old").exists()
 
 
-@pytest.mark.parametrize("failing", ["write_text", "open", "rename"])
+@pytest.mark.parametrize(("module", "failing"), [(os, "open"), (Path, "open"), (Path, "rename")])
 def test_old_run_survives_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, failing: str
 ) -> None:
     write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
     before = contents(tmp_path)
-    original = getattr(Path, failing)
+    original = getattr(module, failing)
 
-    def fail(path: Path, *arguments: Any, **options: Any) -> Any:
+    def fail(path: str | Path, *arguments: Any, **options: Any) -> Any:
         # The disk is full for the new run; the old one can still be moved about.
-        if "partial" in str(path) and path.name != "config.json":
+        writes = module is not os or arguments[0] & os.O_CREAT  # to remove, folders are opened
+        if writes and "partial" in str(path) and Path(path).name != "config.json":
             raise OSError(28, "No space left on device")
         return original(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, failing, fail)
+    monkeypatch.setattr(module, failing, fail)
     with pytest.raises(FaircilError, match=r"No space left on device; free space.*folder"):
         write_run(tmp_path / "seed-0", make_result(measure="dp"), ENVIRONMENT)
     monkeypatch.undo()

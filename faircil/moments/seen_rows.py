@@ -1,0 +1,146 @@
+"""Check sums of the rows in each cell: what was never added cannot be removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from faircil.compute import map_chunks
+from faircil.errors import DataError, shortened
+from faircil.samples import Samples, rows_of_groups, unique_rows
+
+ROWS = 4096  # whose check sums are computed together
+Key = tuple[int, ...]  # class and attribute values
+
+
+class SeenRows:
+    """Check sums of the rows that were added to each cell, to refuse the removal of others.
+
+    A row's check sum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, with fixed odd
+    random factors m: two different rows share one with a chance of about 2⁻⁶³. It tells whether a
+    given row was added; it does not tell the row.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[Key, Tensor] = {}  # sorted; a row added twice occurs twice
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sums.values()))
+
+    @property
+    def counts(self) -> dict[Key, int]:
+        """Rows of each cell."""
+        return {key: len(sums) for key, sums in self.sums.items()}
+
+    @property
+    def copies(self) -> float:
+        """Share of the rows that equal an earlier one of their cell."""
+        again = sum(int((sums[1:] == sums[:-1]).sum()) for sums in self.sums.values())
+        return again / max(len(self), 1)
+
+    def add(self, samples: Samples) -> None:
+        """Take note of rows."""
+        for key, sums in _sums_by_cell(samples).items():
+            self._take(key, sums)
+
+    def merge(self, other: SeenRows) -> None:
+        """Take note of the rows of another."""
+        for key, sums in other.sums.items():
+            self._take(key, sums)
+
+    def move(self, key: Key, target: Key | None) -> None:
+        """Count the rows of a cell in another one; None: in none any more."""
+        sums = self.sums.pop(key)
+        if target is not None:
+            self._take(target, sums)
+
+    def remove(self, samples: Samples) -> None:
+        """Strike rows out; raise a DataError, and change nothing, if some were never added."""
+        left, refused = {}, 0
+        wrong = torch.zeros(len(samples), dtype=torch.bool)
+        every = row_sums(samples.x)
+        for key, rows in _rows_by_cell(samples).items():
+            known, there = _counted(self.sums.get(key, every[:0]))
+            gone, times = _counted(every[rows])
+            place = torch.searchsorted(known, gone)
+            found = torch.isin(gone, known)
+            missing = times.clone()
+            missing[found] -= there[place[found]]
+            refused += int(missing.clamp(min=0).sum())
+            wrong[rows] = torch.isin(every[rows], gone[~found])
+            there = there.index_add(0, place[found], -times[found])
+            left[key] = torch.repeat_interleave(known, there.clamp(min=0))
+        if refused:
+            numbers = [str(row + 1) for row in wrong.nonzero()[:, 0].tolist()]
+            which = f" (row {shortened(numbers)})" if numbers else ""
+            raise DataError(
+                f"{refused:,} of {len(samples):,} rows to remove{which} were not added, or "
+                "not so often, with this class and these attribute values; give rows exactly as "
+                "they were learned. Nothing was removed"
+            )
+        self.sums = {key: sums for key, sums in (self.sums | left).items() if len(sums)}
+
+    def placed(self, samples: Samples) -> Samples:
+        """Return rows with the attribute values of the cells in which they are counted.
+
+        A row counts in its own cell or, where that was too small, in another one of its class. Rows
+        that are in none keep their values.
+        """
+        keys = samples.keys()
+        there: dict[Key, Counter[int]] = {}
+        for number, found in enumerate(row_sums(samples.x).tolist()):
+            own = tuple(keys[number].tolist())
+            for key in (own, *(key for key in self.sums if key[0] == own[0] and key != own)):
+                if key not in there:
+                    there[key] = Counter(self.sums[key].tolist() if key in self.sums else ())
+                if there[key][found] > 0:
+                    there[key][found] -= 1
+                    keys[number] = torch.tensor(key)
+                    break
+        return with_keys(samples, keys)
+
+    def _take(self, key: Key, sums: Tensor) -> None:
+        before = self.sums.get(key, sums[:0])
+        self.sums[key] = torch.cat([before, sums]).sort().values
+
+
+def with_keys(samples: Samples, keys: Tensor) -> Samples:
+    """Return samples with other group keys, (n, 1 + attributes), of the same classes."""
+    z = None if samples.z is None else keys[:, 1:].reshape(samples.z.shape)
+    return Samples(samples.x, samples.y, z)
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """Return the check sum of each row of inputs (n, ...), int64, (n,), on the CPU."""
+    x = x.detach().flatten(1).float()
+    generator = torch.Generator().manual_seed(2718281828)
+    words = -(-x.shape[1] // 2)
+    factors = torch.randint(-(2**62), 2**62, (words,), generator=generator) * 2 + 1
+    factors = factors.to(x.device)
+
+    def summed(rows: slice) -> Tensor:
+        # Two numbers are one word of 64 bits; an odd number of them is filled up.
+        bits = pad(x[rows], (0, 2 * words - x.shape[1])).view(torch.int64)
+        return (bits * factors).sum(dim=1)
+
+    parts = map_chunks(summed, len(x), ROWS, threads=not x.is_cuda)
+    return (torch.cat(parts) if parts else factors[:0]).cpu()
+
+
+def _sums_by_cell(samples: Samples) -> dict[Key, Tensor]:
+    sums = row_sums(samples.x)
+    return {key: sums[rows] for key, rows in _rows_by_cell(samples).items()}
+
+
+def _rows_by_cell(samples: Samples) -> dict[Key, Tensor]:
+    keys, index = unique_rows(samples.keys().cpu())
+    rows = rows_of_groups(index, len(keys))
+    return {tuple(key): own for key, own in zip(keys.tolist(), rows, strict=True)}
+
+
+def _counted(sums: Tensor) -> tuple[Tensor, Tensor]:
+    distinct, counts = torch.unique(sums, return_counts=True)
+    return distinct, counts
