@@ -88,7 +88,7 @@ def last_measured(model: Model) -> Measured | None:
 
 def unmeasured(model: Model) -> list[str]:
     """Say what no measurement is about, and how to measure it."""
-    how = "`faircil audit MODEL --data FILE --remember` measures it on rows that it has not learned"
+    how = "`faircil audit` measures it on rows that it has not learned, and lets it remember that"
     last = last_measured(model)
     if last is None:
         return [f"the model is not measured; {how}"]
