@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from faircil.errors import DataError, StorageError, UsageError
+
+MOST_LETTERS = 50  # of a name that is made of a text: 200 bytes at most, of 255
 
 
 def expanded(path: str | Path, what: str) -> Path:
@@ -35,6 +39,33 @@ def expanded(path: str | Path, what: str) -> Path:
         raise UsageError(
             f"{what} is '{path}', and there is no such home folder; write the whole path"
         ) from None
+
+
+def file_name(text: str) -> str:
+    """Return a text as the name of a file or folder, which never leads elsewhere.
+
+    Most names stay. What means something to a file system is left out, and a hash tells such names
+    apart.
+
+    Examples
+    --------
+    >>> file_name("biased-mnist"), file_name("../x")
+    ('biased-mnist', '_x-d6b96a97')
+    """
+    plain = re.sub(r'[\x00-\x1f/\\:*?"<>|]+', "_", text).lstrip(".")[:MOST_LETTERS]
+    if plain and plain == text:
+        return plain
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{plain}-{digest[:8]}"
+
+
+def refuse_input(out: Path, *inputs: Path) -> None:
+    """Refuse to write to a file that is read, by whatever name."""
+    if any(
+        out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path))
+        for path in inputs
+    ):
+        raise UsageError(f"{out} is a file that is read; choose another name to write to")
 
 
 def in_package(module: str, inside: str) -> Path | None:
@@ -90,17 +121,39 @@ def applies(row: Row, key: Mapping[str, Any]) -> bool:
     return all(key[name] in row[name] for name in key if name in row)
 
 
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON.
+
+    JSON has no infinite numbers, and a result that has one is not lost for that: they are texts,
+    which whoever reads them as numbers gets back.
+
+    Examples
+    --------
+    >>> as_json({"bound": float("inf")})
+    '{"bound": "inf"}'
+    """
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON document."""
-    path.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    path.write_text(as_json(value, indent=2) + "\n", encoding="utf-8")
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write rows as lines of JSON."""
-    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{as_json(row)}\n" for row in rows), encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from faircil.compute import chunk_size, chunks_of
+from faircil.compute import chunk_size, chunks_of, free_memory
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.samples import Inputs, rows_of
 
 FILTERS = (32, 64)  # of the convolutions
 SMALLEST = 8  # side of an image: two poolings leave 2 × 2 places
+FLOAT, MANY = 4, 2**26  # bytes of a parameter; parameters that may be too many for a machine
 IN_CACHE, AT_ONCE = 64, 4096  # images that pass through convolutions together, on CPU and GPU
 
 
@@ -81,6 +82,7 @@ class MLP(nn.Module):
     def __init__(self, n_inputs: int, n_classes: int, hidden: Sequence[int] = (256, 256)) -> None:
         super().__init__()
         widths = [n_inputs, *hidden]
+        _check_size(sum(before * after for before, after in pairwise((*widths, n_classes))))
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]
@@ -91,6 +93,16 @@ class MLP(nn.Module):
         """Return logits, (n, classes), for inputs (n, ...)."""
         logits: Tensor = self.head(self.features(x.flatten(1)))
         return logits
+
+
+def _check_size(parameters: int) -> None:
+    """Raise a MemoryError if so many parameters do not fit: the system might end the process."""
+    free = free_memory(torch.device("cpu")) if parameters >= MANY else None
+    if free is not None and FLOAT * parameters > free:
+        raise MemoryError(
+            f"a net of {parameters:,} parameters takes {FLOAT * parameters / 2**30:,.1f} GiB, and "
+            f"{free / 2**30:,.1f} GiB are free"
+        )
 
 
 class ConvNet(nn.Module):

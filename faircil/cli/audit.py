@@ -11,6 +11,7 @@ from rich.text import Text
 
 from faircil.cli.console import json_text, make_console, print_json, say, show_table
 from faircil.errors import shortened
+from faircil.files import refuse_input
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit, Gate, LevelledDown, Report
@@ -100,6 +101,9 @@ def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
 
+    read = [path for path in (arguments.file, arguments.against) if path is not None]
+    for path in _files(arguments):
+        refuse_input(path, *read)
     audits = _audits(arguments)
     report = audits[0].report()
     gate = None
@@ -186,23 +190,31 @@ def _markdown(heading: str, tables: Sequence[Table], told: Sequence[str]) -> str
     return "\n".join(parts)
 
 
+def _files(arguments: argparse.Namespace) -> dict[Path, str]:
+    """Return the files to write, and what is in them."""
+    files: dict[Path, str] = {}
+    if arguments.markdown is not None:
+        files[arguments.markdown] = "markdown"
+    if arguments.out is not None:
+        files |= {arguments.out / "audit.json": "json", arguments.out / "audit.md": "markdown"}
+    if arguments.junit is not None:
+        files[arguments.junit] = "junit"
+    return files
+
+
 def _write(
     arguments: argparse.Namespace, document: dict[str, Any], markdown: str, gate: Gate | None
 ) -> None:
     from faircil.errors import StorageError
 
-    files: dict[Path, str] = {}
-    if arguments.markdown is not None:
-        files[arguments.markdown] = markdown
-    if arguments.out is not None:
-        text = json_text(document) + "\n"
-        files |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
-    if arguments.junit is not None and gate is not None:
-        files[arguments.junit] = gate.as_junit()
-    for path, text in files.items():
+    texts = {"markdown": markdown, "json": json_text(document) + "\n"}
+    if gate is not None:
+        texts["junit"] = gate.as_junit()
+    files = _files(arguments)
+    for path, kind in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(texts[kind], encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"

@@ -17,6 +17,7 @@ from faircil.cli.own_options import (
     own_data,
 )
 from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
+from faircil.files import refuse_input
 
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 
@@ -280,6 +281,8 @@ def _predict(arguments: argparse.Namespace) -> None:
     if out.exists() and not arguments.force:
         mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
     raise_all(mistakes)
+    if arguments.data is not None:
+        refuse_input(out, arguments.data)
     model = load_model(arguments.model)
     with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:
         table, notes = predict_table(

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from faircil.errors import DataError, StorageError, raise_all
-from faircil.files import claim, read_json, write_json
+from faircil.files import claim, file_name, read_json, write_json
 from faircil.results.folder import (
     check_replaceable,
     read_identity,
@@ -42,7 +42,7 @@ def default_folder(config: Mapping[str, Any], label: str, code: str, root: Path 
     short = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
     part = "-validation" if config.get("evaluate_on") == "validation" else ""
     name = f"{label}-{config['measure']}{part}-{short}-{code}"
-    return root / str(config["dataset"]) / name
+    return root / file_name(str(config["dataset"])) / name
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,12 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--set", "lr=-1"], "setting lr=-1 is not allowed: it should be greater than 0"),
         ([*TOY, "--set", "lr=nan"], "lr=nan is not allowed: it should be a finite number"),
         ([*TOY, "--set", "epochs=1.5"], "epochs=1.5 is not allowed: it should be a valid integer"),
+        ([*TOY, "--set", "lam=1e308"], "lam=1e308 is not allowed: it should be less than or equal"),
+        ([*TOY, "--set", "alpha=1e308"], "alpha=1e308 is not allowed"),
+        ([*TOY, "--set", "hidden=8,99999999999"], "hidden=8,99999999999 is not allowed"),
+        ([*TOY, "--set", "batch_size=99999999999999999999"], "less than or equal to 1000000000"),
+        ([*TOY, "--method", "ocs", "--set", "warm_up=99999999999999999999"], "warm_up=9999"),
+        ([*MOMENTS, "--set", "width=99999999999999999999"], "width=9999"),
         ([*TOY, "--set", "alpha=x"], "it should be a valid number or 'auto'"),
         ([*TOY, "--set", "hidden=8,x"], "hidden=8,x is not allowed: it should be a valid integer"),
         ([*TOY, "--set", "floor=maybe"], "it should be a valid boolean"),
@@ -115,6 +121,19 @@ def test_wrong_calls(cli: Cli, write_table: WriteTable, arguments: list[str], me
     assert outcome.err.startswith("error:")
     assert message in outcome.err
     assert outcome.out == ""
+
+
+def test_a_net_that_does_not_fit_is_refused_before_it_is_made(cli: Cli) -> None:
+    outcome = cli(*TOY, "--set", "hidden=1000000000,1000000000")
+    assert outcome.code == 1
+    assert "not enough memory: a net of 1,000,000," in outcome.err
+    assert "with --set, choose fewer or narrower hidden layers" in outcome.err
+
+
+def test_a_name_that_is_too_long(cli: Cli) -> None:
+    outcome = cli(*TOY, "--out", "x" * 300)
+    assert outcome.code == 1
+    assert "File name too long; check the name" in outcome.err
 
 
 def test_cuda_where_there_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
