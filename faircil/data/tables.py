@@ -273,8 +273,8 @@ def _read_text(
         told = ["row number" if numbered else names[0], *names[1:]]
         raise_all(_name_mistakes(path, told, columns), DataError)
         texts = {name for name in (*kinds.labels, *kinds.texts) if name in (columns or names)}
-        types = dict.fromkeys(texts, str)
-        table: pd.DataFrame = pd.read_csv(path, usecols=columns, dtype=types, **options)
+        options |= {"usecols": columns, "dtype": dict.fromkeys(texts, str)}
+        table: pd.DataFrame = pd.read_csv(path, **options)
         table = table.assign(**{n: _labels(table[n]) for n in texts.difference(kinds.texts)})
         if mark == ";" and (written := _with_commas(table, kinds.texts)):
             table = table.assign(**written)
