@@ -162,6 +162,29 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
+SEAL = "sha256"  # key of the hash of all the rest of a document
+
+
+def seal_of(document: Mapping[str, Any]) -> str:
+    """Return the hash of a document but for its seal, however it is laid out."""
+    rest = {name: value for name, value in document.items() if name != SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document with its hash in it."""
+    write_json(path, {**document, SEAL: seal_of(document)})
+
+
+def is_intact(text: str, document: Any) -> bool:
+    """Whether a document is what :func:`write_sealed` wrote, to the byte, given its text."""
+    return (
+        isinstance(document, dict)
+        and document.get(SEAL) == seal_of(document)
+        and text == as_json(document, indent=2) + "\n"
+    )
+
+
 def read_rows(path: Path) -> Iterator[Any]:
     """Yield rows from lines of JSON."""
     with _readable(path), path.open(encoding="utf-8") as file:
@@ -186,6 +209,7 @@ def damaged(path: Path) -> DataError:
 
 
 SUMS = "SHA256SUMS"
+AGAIN = "run it again, or remove its folder"
 
 
 def write_checksums(folder: Path) -> None:
@@ -215,6 +239,21 @@ def check_checksums(folder: Path, names: Collection[str]) -> None:
     problems += [f"lacks {', '.join(gone)}"] * bool(gone)
     if problems:
         raise DataError(f"{folder} {' and '.join(problems)}")
+
+
+def check_file(path: Path) -> None:
+    """Raise if a file of a finished run has changed since, or is gone."""
+    try:
+        check_checksums(path.parent, [path.name])
+    except DataError as error:
+        raise DataError(f"{error}; {AGAIN}") from None
+
+
+def check_listed(path: Path) -> None:
+    """Raise if a file of a finished run has changed since; of any other file nothing is known."""
+    folder = path.parent
+    if path.is_file() and ((folder / SUMS).exists() or (folder / "summary.json").exists()):
+        check_file(path)
 
 
 def claim(folder: Path) -> None:

@@ -9,7 +9,6 @@ it makes objects of faircil alone, and what does not fit together is refused all
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +28,7 @@ from faircil import __version__
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
-from faircil.files import file_digest, write_json
+from faircil.files import SEAL, file_digest, is_intact, write_sealed
 from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.model.model import Lesson, Model, now
@@ -43,7 +42,6 @@ FORMAT = 3
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
-SUM = "sha256"  # key of the hash of all the rest of the text
 AGAIN = "use a copy of the model, or make it again"
 
 
@@ -80,7 +78,7 @@ def _write(packed: Packed, folder: Path) -> None:
                 save_file(packed.tensors, partial_tensors)
                 digest = file_digest(partial_tensors)
                 content = packed.document | {"tensors_sha256": digest}
-                write_json(text, content | {SUM: digest_of(content)})
+                write_sealed(text, content)
                 tensors = folder / _name_of_tensors(digest)
                 partial_tensors.replace(tensors)
                 text.replace(folder / CONTENT)  # here the model is the new one
@@ -124,12 +122,6 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
                 (folder / LOCK).unlink(missing_ok=True)
                 for path in new:
                     path.rmdir()
-
-
-def digest_of(content: dict[str, Any]) -> str:
-    """Return the hash of the text of a model, however it is laid out."""
-    rest = {name: value for name, value in content.items() if name != SUM}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -196,17 +188,18 @@ def _read(folder: Path) -> Packed:
         try:
             return Packed(content.get("content"), _read_tensors(folder, content))
         except DataError:
-            if before == content[SUM]:
+            if before == content[SEAL]:
                 raise
-            before = content[SUM]
+            before = content[SEAL]
 
 
 def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
     """Read the text of a model; the second is whether it is what was written."""
     try:
-        content = json.loads((folder / CONTENT).read_text(encoding="utf-8"))
+        text = (folder / CONTENT).read_bytes().decode("utf-8")
+        content = json.loads(text)
         if isinstance(content, dict):
-            return content, content.get(SUM) == digest_of(content)
+            return content, is_intact(text, content)
     except OSError as error:
         raise DataError(f"{CONTENT} cannot be read ({error.strerror}); {AGAIN}") from None
     except (ValueError, RecursionError):  # neither JSON nor UTF-8, or nested without end

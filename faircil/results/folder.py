@@ -26,7 +26,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import (
+    AGAIN,
     check_checksums,
+    check_file,
     damaged,
     read_checksums,
     read_json,
@@ -113,7 +115,7 @@ class FinalPredictions:
 def read_final_predictions(folder: Path) -> FinalPredictions:
     """Read the predictions of the run in ``folder`` after its last task."""
     path = folder / "predictions.csv"
-    check_checksums(folder, [path.name])
+    check_file(path)
     try:
         rows = predictions_by_task(path)[-1]
         found = arguments_of(rows)
@@ -324,7 +326,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
             run = read_run(folder)
             _check_original(run, runs)
         except DataError as error:
-            mistakes.append(f"{error}; run it again, or remove its folder")
+            mistakes.append(f"{error}; {AGAIN}")
     raise_all(mistakes, DataError)
     return list(runs.values())
 
