@@ -218,8 +218,7 @@ def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
     from faircil.model.saved import check_place, check_there, load_model
 
     check_there(arguments.model)
-    if arguments.out is not None:
-        check_place(arguments.out)
+    check_place(arguments.out or arguments.model)
     with _alone(arguments, arguments.out or arguments.model):
         yield load_model(arguments.model)
 
@@ -271,13 +270,15 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.saved import load_model
+    from faircil.model.saved import CONTENT, load_model
     from faircil.model.tables import predict_table
 
     out: Path = arguments.out
     mistakes = []
     if out.suffix not in (".csv", ".parquet"):
         mistakes.append(f"--out is {out}; expected a name that ends in .csv or .parquet")
+    if (out.parent / CONTENT).exists():
+        mistakes.append(f"{out} would be among the files of a model; choose another place")
     if out.exists() and not arguments.force:
         mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
     raise_all(mistakes)
@@ -288,12 +289,13 @@ def _predict(arguments: argparse.Namespace) -> None:
         table, notes = predict_table(
             model,
             arguments.data,
-            arguments.keep,
+            list(dict.fromkeys(arguments.keep)),
             probabilities=arguments.probabilities,
             watcher=watcher,
         )
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".csv":
             table.to_csv(partial, index=False, float_format=DIGITS)
         else:

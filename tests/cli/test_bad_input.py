@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,6 +211,18 @@ def test_files_that_cannot_be_read(
     outcome = cli(*RUN, "--data", name, "--label", "job")
     assert outcome.code == 1
     assert message in outcome.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("command", ["run", "fit", "diagnose", "tune"])
+def test_a_pipe_is_no_table(cli: Cli, tmp_path: Path, command: str) -> None:
+    """Reading one would wait without end."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    out = ["--out", "model"] if command == "fit" else []
+    method = [] if command == "diagnose" else ["--method", "er"]
+    outcome = cli(command, "--data", "pipe.csv", "--label", "job", *method, *out)
+    assert outcome.code == 1
+    assert "pipe.csv is a device or a pipe" in outcome.err
 
 
 def test_missing_data_file_says_how_to_get_it(cli: Cli) -> None:
