@@ -100,10 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
+    from faircil.auditing.reading import PREDICTIONS
 
-    read = [path for path in (arguments.file, arguments.against) if path is not None]
+    given = [path for path in (arguments.file, arguments.against) if path is not None]
     for path in _files(arguments):
-        refuse_input(path, *read)
+        refuse_input(path, *given, *(folder / PREDICTIONS for folder in given))
     audits = _audits(arguments)
     report = audits[0].report()
     gate = None
