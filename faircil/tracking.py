@@ -236,7 +236,7 @@ def new_trackers(wishes: Sequence[str]) -> list[Tracker]:
         except ImportError as error:
             mistakes.append(
                 f"tracker '{name}' needs the {name} package ({error}): "
-                f"pip install 'faircil[{name}]', or choose another"
+                f"pip install {name}, or choose another"
             )
     raise_all(mistakes, UsageError)
     return found

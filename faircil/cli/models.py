@@ -303,7 +303,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         partial.replace(out)
     except ImportError:
         raise UsageError(
-            "a .parquet file needs the pyarrow package: pip install 'faircil[text]', or write .csv"
+            "a .parquet file needs the pyarrow package: pip install pyarrow, or write .csv"
         ) from None
     except OSError as error:
         raise UsageError(
