@@ -58,7 +58,7 @@ class FSWPlugin(SupervisedPlugin or object):  # type: ignore[misc]
         seed: int = 0,
     ) -> None:
         if SupervisedPlugin is None:
-            raise UsageError("Avalanche is not installed; run: pip install 'faircil[avalanche]'")
+            raise UsageError("Avalanche is not installed; run: pip install avalanche-lib")
         super().__init__()
         self.weigh = FairSampleWeights() if weigh is None else weigh
         self.buffer = ReplayBuffer(quota)  # its inputs are rows of all experiences so far

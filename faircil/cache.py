@@ -83,7 +83,7 @@ def write_shard(parent: Path, keys: Keys, rows: Rows) -> None:
             file: _write(partial / file, _as_npy(array))
             for file, array in ((KEY_FILE, keys), (ROW_FILE, rows))
         }
-        _write(partial / CHECKSUM_FILE, json.dumps({"crc32": checksums}).encode())
+        _write(partial / CHECKSUM_FILE, _as_checksums(checksums))
         _sync_folder(partial)
         partial.rename(parent / f"{SHARD}{name}")
         _sync_folder(parent)
@@ -96,7 +96,10 @@ def write_shard(parent: Path, keys: Keys, rows: Rows) -> None:
 def open_shard(folder: Path, width: int) -> Shard:
     """Open a shard and check its keys; the rows are checked when they are read."""
     try:
-        checksums = json.loads((folder / CHECKSUM_FILE).read_bytes())["crc32"]
+        told = (folder / CHECKSUM_FILE).read_bytes()
+        checksums = json.loads(told)["crc32"]
+        if told != _as_checksums(checksums):
+            raise DamagedShardError(f"{CHECKSUM_FILE} was altered")
         content = (folder / KEY_FILE).read_bytes()
         if zlib.crc32(content) != checksums[KEY_FILE]:
             raise DamagedShardError(f"the checksum of {KEY_FILE} is another one")
@@ -122,6 +125,10 @@ def cannot_write(folder: Path, error: OSError) -> StorageError:
         "rights there, or set FAIRCIL_CACHE to another folder. Those kept so far stay, and the "
         "next call goes on from them"
     )
+
+
+def _as_checksums(checksums: object) -> bytes:
+    return json.dumps({"crc32": checksums}).encode()
 
 
 def _as_npy(array: Keys | Rows) -> bytes:

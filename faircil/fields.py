@@ -11,10 +11,13 @@ from pydantic_core import PydanticCustomError
 
 from faircil.errors import unknown_name
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# Beyond these, products of settings and data leave what float64 and 64-bit integers hold.
+LARGEST, MOST = 1e30, 10**9
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Natural = Annotated[int, Field(ge=0, le=MOST)]
 
 # Shared by all classes of settings. The docstring below a field is its help text.
 SETTINGS = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

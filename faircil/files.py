@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,6 +25,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from faircil.errors import DataError, StorageError, UsageError
+
+MOST_LETTERS = 50  # of a name that is made of a text: 200 bytes at most, of 255
 
 
 def expanded(path: str | Path, what: str) -> Path:
@@ -40,6 +44,33 @@ def expanded(path: str | Path, what: str) -> Path:
         raise UsageError(
             f"{what} is '{path}', and there is no such home folder; write the whole path"
         ) from None
+
+
+def file_name(text: str) -> str:
+    """Return a text as the name of a file or folder, which never leads elsewhere.
+
+    Most names stay. What means something to a file system is left out, and a hash tells such names
+    apart.
+
+    Examples
+    --------
+    >>> file_name("biased-mnist"), file_name("../x")
+    ('biased-mnist', '_x-d6b96a97')
+    """
+    plain = re.sub(r'[\x00-\x1f/\\:*?"<>|]+', "_", text).lstrip(".")[:MOST_LETTERS]
+    if plain and plain == text:
+        return plain
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{plain}-{digest[:8]}"
+
+
+def refuse_input(out: Path, *inputs: Path) -> None:
+    """Refuse to write to a file that is read, by whatever name."""
+    if any(
+        out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path))
+        for path in inputs
+    ):
+        raise UsageError(f"{out} is a file that is read; choose another name to write to")
 
 
 def in_package(module: str, inside: str) -> Path | None:
@@ -122,22 +153,68 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON.
+
+    JSON has no infinite numbers, and a result that has one is not lost for that: they are texts,
+    which whoever reads them as numbers gets back.
+
+    Examples
+    --------
+    >>> as_json({"bound": float("inf")})
+    '{"bound": "inf"}'
+    """
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON document, for its owner alone."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_private(path, text + "\n")
+    write_private(path, as_json(value, indent=2) + "\n")
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write rows as lines of JSON, for their owner alone."""
-    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-    write_private(path, "".join(f"{line}\n" for line in lines))
+    write_private(path, "".join(f"{as_json(row)}\n" for row in rows))
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON document."""
     with _readable(path):
         return json.loads(path.read_text(encoding="utf-8"))
+
+
+SEAL = "sha256"  # key of the hash of all the rest of a document
+
+
+def seal_of(document: Mapping[str, Any]) -> str:
+    """Return the hash of a document but for its seal, however it is laid out."""
+    rest = {name: value for name, value in document.items() if name != SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document with its hash in it."""
+    write_json(path, {**document, SEAL: seal_of(document)})
+
+
+def is_intact(text: str, document: Any) -> bool:
+    """Whether a document is what :func:`write_sealed` wrote, to the byte, given its text."""
+    return (
+        isinstance(document, dict)
+        and document.get(SEAL) == seal_of(document)
+        and text == as_json(document, indent=2) + "\n"
+    )
 
 
 def read_rows(path: Path) -> Iterator[Any]:
@@ -164,6 +241,7 @@ def damaged(path: Path) -> DataError:
 
 
 SUMS = "SHA256SUMS"
+AGAIN = "run it again, or remove its folder"
 
 
 def write_checksums(folder: Path) -> None:
@@ -193,6 +271,21 @@ def check_checksums(folder: Path, names: Collection[str]) -> None:
     problems += [f"lacks {', '.join(gone)}"] * bool(gone)
     if problems:
         raise DataError(f"{folder} {' and '.join(problems)}")
+
+
+def check_file(path: Path) -> None:
+    """Raise if a file of a finished run has changed since, or is gone."""
+    try:
+        check_checksums(path.parent, [path.name])
+    except DataError as error:
+        raise DataError(f"{error}; {AGAIN}") from None
+
+
+def check_listed(path: Path) -> None:
+    """Raise if a file of a finished run has changed since; of any other file nothing is known."""
+    folder = path.parent
+    if path.is_file() and ((folder / SUMS).exists() or (folder / "summary.json").exists()):
+        check_file(path)
 
 
 def claim(folder: Path) -> None:

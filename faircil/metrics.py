@@ -23,6 +23,7 @@ from faircil.counts import (
     count,
 )
 from faircil.errors import DataError
+from faircil.files import check_listed
 from faircil.formulas import (
     accuracy as accuracy,
     accuracy_of,
@@ -362,6 +363,7 @@ def predictions_by_task(path: str | Path) -> list[list[dict[str, str]]]:
     """Read a table of predictions as its rows after each task; see :func:`read_predictions`."""
     file = Path(path)
     file = file / "predictions.csv" if file.is_dir() else file
+    check_listed(file)
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             rows = list(csv.DictReader(lines))

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from faircil.compute import chunk_size, chunks_of
-from faircil.errors import UsageError
+from faircil.compute import chunk_size, chunks_of, free_memory
+from faircil.errors import DataError, FaircilError, UsageError
 from faircil.samples import Inputs, rows_of
 
 FILTERS = (32, 64)  # of the convolutions
 SMALLEST = 8  # side of an image: two poolings leave 2 × 2 places
+FLOAT, MANY = 4, 2**26  # bytes of a parameter; parameters that may be too many for a machine
 IN_CACHE, AT_ONCE = 64, 4096  # images that pass through convolutions together, on CPU and GPU
 
 
@@ -80,6 +82,7 @@ class MLP(nn.Module):
     def __init__(self, n_inputs: int, n_classes: int, hidden: Sequence[int] = (256, 256)) -> None:
         super().__init__()
         widths = [n_inputs, *hidden]
+        _check_size(sum(before * after for before, after in pairwise((*widths, n_classes))))
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]
@@ -90,6 +93,16 @@ class MLP(nn.Module):
         """Return logits, (n, classes), for inputs (n, ...)."""
         logits: Tensor = self.head(self.features(x.flatten(1)))
         return logits
+
+
+def _check_size(parameters: int) -> None:
+    """Raise a MemoryError if so many parameters do not fit: the system might end the process."""
+    free = free_memory(torch.device("cpu")) if parameters >= MANY else None
+    if free is not None and FLOAT * parameters > free:
+        raise MemoryError(
+            f"a net of {parameters:,} parameters takes {FLOAT * parameters / 2**30:,.1f} GiB, and "
+            f"{free / 2**30:,.1f} GiB are free"
+        )
 
 
 class ConvNet(nn.Module):
@@ -236,24 +249,76 @@ def find_head(
         Whether the output of a layer, and the net's, are the same; by default one tensor.
     """
     head = layer_named(net, head) if isinstance(head, str) else head
-    outputs: list[tuple[nn.Linear, Tensor]] = []
+    # With how often each output had been changed: an activation that works in place, after the
+    # layer, returns the same tensor with other numbers.
+    outputs: list[tuple[nn.Linear, Tensor, int]] = []
+
+    def record(layer: nn.Module, _: object, output: Tensor) -> None:
+        assert isinstance(layer, nn.Linear)
+        outputs.append((layer, output, output._version))
+
     layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
-    hooks = [
-        layer.register_forward_hook(lambda layer, _, output: outputs.append((layer, output)))
-        for layer in layers
-    ]
+    hooks = [layer.register_forward_hook(record) for layer in layers]
     try:
-        with evaluating(net):
-            logits = net(rows_of(x, slice(1)))
+        logits = first_output(net, x)
     finally:
         for hook in hooks:
             hook.remove()
-    matching = [layer for layer, output in outputs if same(output, logits)]
+    matching = [
+        layer
+        for layer, output, version in outputs
+        if output._version == version and same(output, logits)
+    ]
     found = matching[-1] if matching else None
     if found is None or (head is not None and head is not found):
         which = "its last" if head is None else "the given"
         raise not_the_head(f"the output of {name_of(net)} is not the output of {which}")
     return found
+
+
+def first_output(net: nn.Module, x: Inputs) -> Any:
+    """Return what a net returns for the first of its inputs, in eval mode, without gradients.
+
+    Tensors made here count their changes, in ``torch.inference_mode`` too.
+
+    Parameters
+    ----------
+    net : Module
+    x : Tensor, shape (n, ...), or inputs of several parts
+
+    Raises
+    ------
+    DataError
+        If the net cannot take it, or its layers mix the rows of a batch.
+    """
+    for name, module in net.named_modules():
+        if isinstance(module, _BatchNorm) and module.running_mean is None:
+            raise DataError(
+                f"layer '{name}' of {name_of(net)} keeps no statistics (track_running_stats=False),"
+                " so that what the net says of a sample depends on the others in its batch; keep "
+                "statistics, or normalise within a sample (LayerNorm, GroupNorm)"
+            )
+    try:
+        with torch.inference_mode(False), evaluating(net):
+            return net(rows_of(x, slice(1)))
+    except (FaircilError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # whatever a net of the user's does with inputs that do not fit
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        parameter = next(net.parameters(), torch.empty(0))
+        raise DataError(
+            f"{name_of(net)} cannot take {_told(x)}: {first:.200}; its parameters are "
+            f"{parameter.dtype} on {parameter.device}: give it inputs of the type, device and "
+            "shape that it is made for"
+        ) from error
+
+
+def _told(x: Inputs) -> str:
+    """Return what inputs are, for messages."""
+    if isinstance(x, Tensor):
+        sparse = "" if x.layout is torch.strided else f" and layout {x.layout}"
+        return f"inputs of {x.dtype} and shape {tuple(x.shape)}{sparse} on {x.device}"
+    return f"inputs that are a {type(x).__name__} of {len(x)} parts"
 
 
 def name_of(net: nn.Module) -> str:

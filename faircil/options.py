@@ -10,6 +10,7 @@ from faircil.buffer import RULES
 from faircil.fields import (
     SETTINGS,
     Count as Count,
+    Natural as Natural,
     NonNegative as NonNegative,
     Positive as Positive,
     Share as Share,

@@ -98,6 +98,8 @@ class Samples:
                 f"y has shape {tuple(self.y.shape)} and type {self.y.dtype}, "
                 "expected (n,) and torch.int64"
             )
+        if self.x.layout is not torch.strided:
+            mistakes.append(f"x has the layout {self.x.layout}, expected a dense one: x.to_dense()")
         if self.x.shape[:1] != self.y.shape[:1]:
             mistakes.append(self._unequal("x", self.x))
         if self.z is not None:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from faircil.cache import EmbeddingProgress
 from faircil.errors import UsageError, raise_all, unknown_name
+from faircil.files import file_name
 from faircil.metrics import TaskMetrics
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
@@ -51,7 +52,7 @@ class TensorBoard:
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
         """Open a folder, with the settings as a text."""
-        self._writer = self._new_writer(str(self._place / name))
+        self._writer = self._new_writer(str(self._place / file_name(name)))
         lines = [f"    {key}={value}" for key, value in settings.items()]
         self._writer.add_text("settings", "\n".join(lines))
 
@@ -235,7 +236,7 @@ def new_trackers(wishes: Sequence[str]) -> list[Tracker]:
         except ImportError as error:
             mistakes.append(
                 f"tracker '{name}' needs the {name} package ({error}): "
-                f"pip install 'faircil[{name}]', or choose another"
+                f"pip install {name}, or choose another"
             )
     raise_all(mistakes, UsageError)
     return found

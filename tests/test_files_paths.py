@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faircil.errors import UsageError
-from faircil.files import expanded
+from faircil.files import as_json, expanded, file_name, refuse_input
 
 
 def test_the_home_folder_takes_the_place_of_its_sign() -> None:
@@ -16,3 +16,35 @@ def test_the_home_folder_takes_the_place_of_its_sign() -> None:
 def test_a_home_folder_that_is_not_there_is_named_with_what_it_is_for() -> None:
     with pytest.raises(UsageError, match="FAIRCIL_CACHE is '~nobody-at-all/x', and there is no"):
         expanded("~nobody-at-all/x", "FAIRCIL_CACHE")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ".", "..", "../x", "/etc/x", "a\0b", "..\\x", "a:b", "x" * 999, "ü" * 400, "\udc80"],
+)
+def test_any_text_becomes_the_name_of_one_file_below(text: str, tmp_path: Path) -> None:
+    name = file_name(text)
+    (tmp_path / name).touch()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert not name.startswith(".")
+    assert file_name(f"{text}!") != name
+
+
+@pytest.mark.parametrize("text", ["biased-mnist", "people of 2020", "a$^$b", "שם"])
+def test_plain_names_stay(text: str) -> None:
+    assert file_name(text) == text
+
+
+def test_a_file_that_is_read_is_not_written_by_any_name(tmp_path: Path) -> None:
+    read, link = tmp_path / "read.csv", tmp_path / "link.csv"
+    read.touch()
+    link.symlink_to(read)
+    for out in (read, link, tmp_path / "none" / ".." / "read.csv"):
+        with pytest.raises(UsageError, match="is a file that is read"):
+            refuse_input(out, tmp_path / "other.csv", read)
+    refuse_input(tmp_path / "new.csv", read)
+
+
+def test_numbers_that_json_does_not_have_are_texts() -> None:
+    value = {"a": [1.0, float("nan"), (float("-inf"),)], "b": "x"}
+    assert as_json(value) == '{"a": [1.0, "nan", ["-inf"]], "b": "x"}'

@@ -16,6 +16,7 @@ from faircil.auditing.findings import DRAWS
 from faircil.data.arrow import Coded
 from faircil.data.tables import read_coded
 from faircil.errors import DataError, raise_all, shortened
+from faircil.files import check_listed
 from faircil.labels import NEVER_MISSING, as_labels
 from faircil.metrics import read_predictions
 
@@ -57,6 +58,7 @@ def audit_file(
         If the table cannot be read or counted; all mistakes in its columns at once.
     """
     path = _file_of(path)
+    check_listed(path)
     named = [name for name in (truth, prediction, task, *sensitive) if name]
     if path.name == PREDICTIONS and not named:
         return _audit_run(path, favoured, draws, seed, run_attribute)

@@ -15,7 +15,7 @@ from importlib import import_module, metadata
 from typing import Any, NoReturn
 
 from faircil import __version__
-from faircil.cli.console import say
+from faircil.cli.console import say, silence
 from faircil.errors import FaircilError, UsageError, raise_all, unknown_name
 from faircil.registry import load_reference
 
@@ -266,7 +266,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     A command with codes of its own, such as a gate, returns them.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
     arguments: argparse.Namespace | None = None
@@ -283,8 +286,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has stopped. Python would complain when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a device that is full or gone, a name that is too long
+        if error.filename is None:
+            silence(sys.stdout)
+        if not isinstance(error, BrokenPipeError):  # else whoever read our output has stopped
+            what = "the output" if error.filename is None else repr(str(error.filename))
+            say(
+                f"error: {what:.200} cannot be read or written: {error.strerror or error}; "
+                "check the name, your rights there and the free space"
+            )
+        return ERROR
+    except MemoryError as error:
+        say(f"error: not enough memory: {error}; use fewer rows or columns, or another machine")
         return ERROR
     return DONE if code is None else code

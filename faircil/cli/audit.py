@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
+from faircil.files import refuse_input
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit, Gate
@@ -106,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
+    from faircil.auditing.reading import PREDICTIONS
     from faircil.auditing.words import (
         audit_markdown,
         audit_sentences,
@@ -115,6 +117,9 @@ def command(arguments: argparse.Namespace) -> int:
         levelling_sentence,
     )
 
+    given = [path for path in (arguments.file, arguments.against) if path is not None]
+    for path in _files(arguments):
+        refuse_input(path, *given, *(folder / PREDICTIONS for folder in given))
     audits = _audits(arguments)
     report = audits[0].report()
     gate = None
@@ -254,28 +259,36 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
+def _files(arguments: argparse.Namespace) -> dict[Path, str]:
+    """Return the files to write, and what is in them."""
+    files: dict[Path, str] = {}
+    if arguments.markdown is not None:
+        files[arguments.markdown] = "markdown"
+    if arguments.out is not None:
+        files |= {arguments.out / "audit.json": "json", arguments.out / "audit.md": "markdown"}
+    if arguments.junit is not None:
+        files[arguments.junit] = "junit"
+    return files
+
+
 def _write(
     arguments: argparse.Namespace, document: dict[str, Any], markdown: str, gate: Gate | None
 ) -> None:
     from faircil.errors import StorageError
     from faircil.files import make_private, write_private
 
-    files: dict[Path, str] = {}
-    if arguments.markdown is not None:
-        files[arguments.markdown] = markdown
-    if arguments.out is not None:
-        text = json_text(document) + "\n"
-        files |= {arguments.out / "audit.json": text, arguments.out / "audit.md": markdown}
-    if arguments.junit is not None and gate is not None:
-        files[arguments.junit] = gate.as_junit()
-    for path, text in files.items():
+    texts = {"markdown": markdown, "json": json_text(document) + "\n"}
+    if gate is not None:
+        texts["junit"] = gate.as_junit()
+    files = _files(arguments)
+    for path, kind in files.items():
         try:
             if path.parent == arguments.out:  # kept; the others are pages for those who look on
                 make_private(path.parent)
-                write_private(path, text)
+                write_private(path, texts[kind])
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+                path.write_text(texts[kind], encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from faircil.cli import Parts
 from faircil.cli.console import say, show_table
+from faircil.errors import UsageError
 
 if TYPE_CHECKING:
     from faircil.auditing.findings import Finding
     from faircil.report.sections import AuditRow
     from faircil.results.record import RunSummary
+
+
+PAGES = (".html", ".htm")  # what a page may end in: nothing else is replaced by one
 
 
 def _add_table(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +56,10 @@ def _report(arguments: argparse.Namespace) -> None:
     """Write the page, and say where it is."""
     from faircil.results.folder import find_runs
 
+    if arguments.out.suffix.lower() not in PAGES:
+        raise UsageError(
+            f"--out is {arguments.out}; expected a name that ends in {' or '.join(PAGES)}"
+        )
     size = write_report(find_runs(arguments.runs), arguments.out, arguments.typed)
     say_report(arguments.out, size)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console as RichConsole, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
+
+from faircil.files import as_json
 
 if TYPE_CHECKING:
     from faircil.report import Cell, Table
@@ -32,11 +36,43 @@ class Console(RichConsole):
             yield part if part.control else part._replace(text=part.text.translate(CONTROLS))
 
 
+class Messages:
+    """The stream of messages, stderr. What cannot be written there is dropped.
+
+    A full device, or a reader that has gone, must not cost a run.
+    """
+
+    def write(self, text: str) -> int:
+        """Write, or go silent."""
+        try:
+            return sys.stderr.write(text)
+        except OSError:
+            silence(sys.stderr)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or go silent."""
+        try:
+            sys.stderr.flush()
+        except OSError:
+            silence(sys.stderr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def silence(stream: TextIO) -> None:
+    """Send what is still written to a stream nowhere, so that Python does not stumble over it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def make_console(stderr: bool = False) -> Console:
     """Return a console on stdout or stderr that does not squeeze output into files."""
-    console = Console(stderr=stderr, highlight=False)
+    file = cast(IO[str], Messages()) if stderr else None
+    console = Console(file=file, highlight=False)
     if not console.is_terminal:
-        console = Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH, soft_wrap=True)
+        console = Console(file=file, highlight=False, width=PLAIN_WIDTH, soft_wrap=True)
     return console
 
 
@@ -103,7 +139,7 @@ def say_notes(notes: Iterable[str]) -> None:
 
 def json_text(document: dict[str, Any]) -> str:
     """Return a document as people and programs read it."""
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return as_json(document, indent=2)
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from faircil.cli.own_options import (
     own_data,
 )
 from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
+from faircil.files import refuse_input
 
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 
@@ -234,8 +235,7 @@ def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
     from faircil.model.saved import check_place, check_there, load_model
 
     check_there(arguments.model)
-    if arguments.out is not None:
-        check_place(arguments.out)
+    check_place(arguments.out or arguments.model)
     with _alone(arguments, arguments.out or arguments.model):
         yield load_model(arguments.model)
 
@@ -288,27 +288,32 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 def _predict(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
     from faircil.files import open_private
-    from faircil.model.saved import load_model
+    from faircil.model.saved import CONTENT, load_model
     from faircil.model.tables import predict_table
 
     out: Path = arguments.out
     mistakes = []
     if out.suffix not in (".csv", ".parquet"):
         mistakes.append(f"--out is {out}; expected a name that ends in .csv or .parquet")
+    if (out.parent / CONTENT).exists():
+        mistakes.append(f"{out} would be among the files of a model; choose another place")
     if out.exists() and not arguments.force:
         mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
     raise_all(mistakes)
+    if arguments.data is not None:
+        refuse_input(out, arguments.data)
     model = load_model(arguments.model)
     with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:
         table, notes = predict_table(
             model,
             arguments.data,
-            arguments.keep,
+            list(dict.fromkeys(arguments.keep)),
             probabilities=arguments.probabilities,
             watcher=watcher,
         )
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
         if out.suffix == ".csv":
             with open_private(partial, "x", newline="") as file:
@@ -319,7 +324,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         partial.replace(out)
     except ImportError:
         raise UsageError(
-            "a .parquet file needs the pyarrow package: pip install 'faircil[text]', or write .csv"
+            "a .parquet file needs the pyarrow package: pip install pyarrow, or write .csv"
         ) from None
     except OSError as error:
         raise UsageError(
@@ -351,13 +356,13 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 def _show(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import first_metrics
     from faircil.model.card import summary_of, unmeasured
-    from faircil.model.saved import altered_cards, load_model, size_of
+    from faircil.model.saved import card_notes, load_model, size_of
 
     model = load_model(arguments.model)
     size = size_of(arguments.model)
-    altered = altered_cards(arguments.model)
+    cards = card_notes(arguments.model)
     if arguments.json:
-        print_json({**summary_of(model), "bytes": size, "altered_cards": altered})
+        print_json({**summary_of(model), "bytes": size, "cards": cards})
         return
     rows = [
         (
@@ -383,9 +388,7 @@ def _show(arguments: argparse.Namespace) -> None:
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
     say_notes([*model.notes, *_revealing(model)])
-    if altered:
-        which = " and ".join(altered)
-        say_notes([f"{which}: missing, or not what was written with the model; do not go by it"])
+    say_notes(cards)
     for sentence in unmeasured(model):
         say(sentence)
     say(

@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--weight", metavar="COLUMN", help="of the pool: how many samples each row stands for"
     )
+    files.add_argument("--force", action="store_true", help="replace the file if it is there")
     files.add_argument("--seed", type=int, default=0, help="of the draws at ties (default: 0)")
 
 
@@ -84,6 +85,10 @@ def _apply_to_table(arguments: argparse.Namespace, mistakes: list[str]) -> None:
         mistakes.append(f"--pool and the folder {arguments.runs[0]} are given; give one of them")
     if len(arguments.epsilon or ()) > 1:
         mistakes.append(f"--pool takes one --epsilon, and {len(arguments.epsilon)} are given")
+    if arguments.out is not None and arguments.out.exists() and not arguments.force:
+        mistakes.append(
+            f"{arguments.out} is there already; choose another name, or replace it with --force"
+        )
     raise_all(mistakes)
     job = TableJob(
         pool=arguments.pool,

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from faircil.data.encode import code_values, cross_all
-from faircil.data.tables import read_table
+from faircil.data.tables import read_as_written, read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
-from faircil.files import make_private, open_private
+from faircil.files import file_name, make_private, open_private, refuse_input
 from faircil.metrics import METRICS
 from faircil.postprocess import EpsilonFair
 from faircil.postprocess.pool import probability_mistakes
@@ -63,6 +63,7 @@ class TableJob:
 
 def apply_to_table(job: TableJob, out: Path) -> list[str]:
     """Write the new table with a column of predictions; return notes for the user."""
+    refuse_input(out, job.pool, job.new)
     pool, new = read_table(job.pool), read_table(job.new)
     weights = () if job.weight is None else (job.weight,)
     raise_all(_usage_mistakes(job, pool, new, out))
@@ -97,6 +98,8 @@ def _usage_mistakes(job: TableJob, pool: pd.DataFrame, new: pd.DataFrame, out: P
         for name in names
         if name not in table
     ]
+    if job.seed < 0:
+        mistakes.append(f"`seed` is {job.seed}, expected a number from 0 on")
     if PREDICTION in new:
         mistakes.append(f"{job.new} has a column '{PREDICTION}' already; rename it")
     if out.suffix not in SEPARATORS:
@@ -132,13 +135,7 @@ def _groups(table: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.str_]:
 
 def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
     """Write the original table with the prediction as its last column."""
-    if job.new.name.endswith(".npz"):
-        table = read_table(job.new)
-    else:
-        separator = "\t" if ".tsv" in job.new.suffixes else ","
-        table = pd.read_csv(
-            job.new, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig"
-        )
+    table = read_as_written(job.new)
     table[PREDICTION] = np.array(job.probabilities)[chosen]
     try:
         make_private(out.parent)
@@ -204,7 +201,7 @@ def draw_curves(processed: Processed, folder: Path) -> list[Path]:
     files = []
     for dataset in dict.fromkeys(_dataset(row) for row, _ in processed):
         mine = [(row, runs) for row, runs in processed if _dataset(row) == dataset]
-        files += save(_figure(dataset, mine), folder / dataset)
+        files += save(_figure(dataset, mine), folder / file_name(dataset))
     return files
 
 

@@ -155,6 +155,6 @@ def _package(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise FaircilError(
-            f"parquet files need the pyarrow package ({error}): pip install 'faircil[text]', or "
+            f"parquet files need the pyarrow package ({error}): pip install pyarrow, or "
             "save the table as .csv"
         ) from None

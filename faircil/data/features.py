@@ -41,6 +41,7 @@ BUCKETS = 256
 FEW_ROWS = 20  # in which texts may all differ by chance
 MANY_ROWS = 100  # in which whole numbers of a small range do not
 MOSTLY = 0.9  # share of numbers from which text is numbers
+TINY = 1e-150  # deviations below this are lost to rounding
 MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
 DOTTED = r"(\d{2})\.(\d{2})\.(\d{4})"  # day, month, year
@@ -201,7 +202,10 @@ def _fit_column(values: pd.Series, train: Integers, first_task: Integers) -> Fea
     first = np.where(np.isnan(first), fill, first)
     shift, scale = first.mean(axis=0), first.std(axis=0)
     # Rounding gives a constant column a tiny deviation, so its range is tested.
-    scale[np.ptp(first, axis=0) == 0] = 1
+    reach = np.ptp(first, axis=0)
+    scale[reach == 0] = 1
+    lost = (scale < TINY) & (reach > 0)  # squares of such numbers are 0
+    scale[lost] = reach[lost]
     if kind == "boolean":
         shift, scale = np.zeros(1), np.ones(1)
     as_floats = (tuple(map(float, each)) for each in (fill, shift, scale))

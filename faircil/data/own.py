@@ -316,7 +316,7 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
     DataError
         The file or its values are invalid.
     """
-    table = read_table(Path(spec.path), texts=texts)
+    table = read_table(Path(spec.path), texts=texts, labels=(spec.label, *spec.sensitive))
     notes: list[str] = list(table.attrs.get(NOTES, ()))
     raise_all(usage_mistakes(spec, table))
     labels = code_values(table[spec.label])

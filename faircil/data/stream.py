@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -235,18 +236,23 @@ def classes_in_tasks(
     return [tuple(order[start : start + per_task]) for start in range(0, n_classes, per_task)]
 
 
+BARE_BARS = re.compile(r'\|(?=(?:[^"]*"[^"]*")*[^"]*$)')  # outside of quotation marks
+
+
 def named_tasks(
     text: str | None, classes: Sequence[str], per_task: int = 2
 ) -> list[tuple[str, ...]]:
     """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
 
     Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
-    marks or bars itself stands in quotation marks, as in CSV, on a line of tasks.
+    marks or bars itself stands in quotation marks, as in CSV.
 
     Examples
     --------
     >>> named_tasks("a, b | d", ["a", "b", "c", "d"])
     [('a', 'b'), ('d',)]
+    >>> named_tasks('"a, b|c" | d', ["a, b|c", "d"])
+    [('a, b|c',), ('d',)]
     >>> named_tasks(None, ["a", "b", "c"])
     [('a', 'b'), ('c',)]
     """
@@ -254,7 +260,9 @@ def named_tasks(
         return [
             tuple(classes[c] for c in task) for task in classes_in_tasks(len(classes), per_task)
         ]
-    lines = text.strip("\n").split("\n") if "\n" in text else text.split("|")
+    quoted = text.count('"') % 2 == 0  # else a mark is part of a name
+    bars = BARE_BARS.split(text) if quoted else text.split("|")
+    lines = text.strip("\n").split("\n") if "\n" in text else bars
     tasks = csv.reader(lines, skipinitialspace=True)
     return [tuple(name.strip() for name in names or [""]) for names in tasks]
 
@@ -273,9 +281,13 @@ def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
         for name, count in times.items()
         if name and count > 1
     ]
-    mistakes += [
-        unknown_name("class", name, classes) for name in times if name and name not in classes
-    ]
+    unknown = [name for name in times if name and name not in classes]
+    mistakes += [unknown_name("class", name, classes) for name in unknown]
+    if unknown and any(mark in name for name in classes for mark in ',|"'):
+        mistakes.append(
+            "names with commas, bars or quotation marks stand in quotation marks, with marks in "
+            "them doubled, such as '\"a, b\",c|d'"
+        )
     if len(times.keys() - {""}) < 2:
         mistakes.append(f"tasks '{text}' name fewer than two classes; name at least two")
     return mistakes

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from faircil.errors import MOST_NAMES, DataError, raise_all, shortened
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+CODE = r"[+-]?0\d+"  # a number that nobody writes like this
 COMMA_NUMBER = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"  # 3,5 and 1.234,5 and 7
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
@@ -34,8 +35,18 @@ IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".p
 DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
+class Kinds(NamedTuple):
+    """Columns of a file of text that are text, and columns of labels; see :func:`read_table`."""
+
+    texts: Collection[str]
+    labels: Collection[str]
+
+
 def read_table(
-    path: Path, columns: Sequence[str] | None = None, texts: Collection[str] = ()
+    path: Path,
+    columns: Sequence[str] | None = None,
+    texts: Collection[str] = (),
+    labels: Collection[str] = (),
 ) -> pd.DataFrame:
     """Read ``path`` by its extension (see ``READERS``).
 
@@ -47,6 +58,9 @@ def read_table(
     texts : collection of str
         Columns that are text, whatever they look like: in a file of text, ``01`` and ``true`` are
         read as a number and a boolean else.
+    labels : collection of str
+        Columns of classes or attribute values. If one of a file of text has numbers with leading
+        zeros, they are codes, and text: ``01`` and ``1`` are two labels.
 
     Returns
     -------
@@ -61,17 +75,24 @@ def read_table(
     """
     if path.is_dir():
         return read_folder(path)
-    reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
-    if reader is None:
-        raise DataError(f"{path} has an unknown ending; expected one of {', '.join(READERS)}")
+    reader = _reader_of(path)
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; expected columns with names")
-    table = reader(path, columns, texts)
+    table = reader(path, columns, Kinds(texts, labels))
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
+
+
+def read_as_written(path: Path) -> pd.DataFrame:
+    """Read a table that :func:`read_table` reads, with every field of a file of text as a text."""
+    reader = _reader_of(path)
+    if not isinstance(reader, partial):
+        return read_table(path)
+    mark = _separator(path, reader.keywords["separator"])
+    return pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig")
 
 
 def read_coded(
@@ -99,7 +120,7 @@ def read_coded(
         As :func:`read_table` does.
     """
     if path.suffix.lower() != ".parquet" or not path.is_file() or path.stat().st_size == 0:
-        table = read_table(path, columns)
+        table = read_table(path, columns, labels=columns)
         numbers = [name for name in alike if is_numeric_dtype(table[name])]
         if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
             table = read_table(path, columns, texts=alike)
@@ -111,6 +132,13 @@ def read_coded(
         yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
     if not rows:
         raise DataError(f"{path} has columns but no rows; add samples")
+
+
+def _reader_of(path: Path) -> Reader:
+    reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
+    if reader is None:
+        raise DataError(f"{path} has an unknown ending; expected one of {', '.join(READERS)}")
+    return reader
 
 
 def _coded(column: pd.Series) -> Coded:
@@ -197,6 +225,22 @@ def _with_commas(table: pd.DataFrame, texts: Collection[str]) -> dict[str, pd.Se
     return found
 
 
+def _labels(column: pd.Series) -> pd.Series:
+    """Return labels that were read as texts as pandas would have read them, but for codes."""
+    codes, found = pd.factorize(column)
+    texts = pd.Series(found, dtype=object)
+    if not len(texts) or texts.str.fullmatch(CODE).any():
+        return column
+    values = pd.to_numeric(texts, errors="coerce")
+    if values.isna().any():
+        if not texts.str.lower().isin(("true", "false")).all():
+            return column
+        values = texts.str.lower() == "true"
+    if (codes < 0).any() and values.dtype == bool:
+        values = values.astype(object)
+    return pd.Series(values.reindex(codes).to_numpy(), index=column.index)
+
+
 def _is_row_number(column: pd.Series) -> bool:
     """Tell whether a column counts the rows, from 0 or 1."""
     if not is_numeric_dtype(column) or len(column) < 2 or column.iloc[0] not in (0, 1):
@@ -205,7 +249,7 @@ def _is_row_number(column: pd.Series) -> bool:
 
 
 def _read_text(
-    path: Path, columns: Sequence[str] | None, texts: Collection[str], separator: str
+    path: Path, columns: Sequence[str] | None, kinds: Kinds, separator: str
 ) -> pd.DataFrame:
     options: dict[str, Any] = {
         "encoding": "utf-8-sig",
@@ -228,9 +272,11 @@ def _read_text(
         )
         told = ["row number" if numbered else names[0], *names[1:]]
         raise_all(_name_mistakes(path, told, columns), DataError)
-        options |= {"usecols": columns, "dtype": {name: str for name in texts if name in names}}
+        texts = {name for name in (*kinds.labels, *kinds.texts) if name in (columns or names)}
+        options |= {"usecols": columns, "dtype": dict.fromkeys(texts, str)}
         table: pd.DataFrame = pd.read_csv(path, **options)
-        if mark == ";" and (written := _with_commas(table, texts)):
+        table = table.assign(**{n: _labels(table[n]) for n in texts.difference(kinds.texts)})
+        if mark == ";" and (written := _with_commas(table, kinds.texts)):
             table = table.assign(**written)
             notes.append("numbers are written with decimal commas")
     except pd.errors.EmptyDataError as error:
@@ -269,16 +315,14 @@ def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
     return mistakes
 
 
-def _read_parquet(
-    path: Path, columns: Sequence[str] | None, texts: Collection[str]
-) -> pd.DataFrame:
-    del texts  # columns have types
+def _read_parquet(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.DataFrame:
+    del kinds  # columns have types
     table = read_columns(path, columns, lambda names: _name_mistakes(path, names, columns))
     return pd.DataFrame({name: _without_missing_words(table[name]) for name in table}, copy=False)
 
 
-def _read_npz(path: Path, columns: Sequence[str] | None, texts: Collection[str]) -> pd.DataFrame:
-    del texts  # arrays have types
+def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.DataFrame:
+    del kinds  # arrays have types
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
@@ -287,6 +331,11 @@ def _read_npz(path: Path, columns: Sequence[str] | None, texts: Collection[str])
         for name in archive.files:
             try:
                 frames[name] = _columns(archive[name], name)
+            except MemoryError as error:
+                mistakes.append(
+                    f"array '{name}' of {path} claims more than fits in memory: {error}; it is "
+                    "damaged, or for another machine"
+                )
             except DAMAGE as error:
                 hint = "; save texts with .astype(str)" * ("Object arrays" in str(error))
                 mistakes.append(f"array '{name}' of {path} cannot be read: {error}{hint}")
@@ -353,7 +402,7 @@ def _name_mistakes(
     ]
 
 
-Reader = Callable[[Path, Sequence[str] | None, Collection[str]], pd.DataFrame]
+Reader = Callable[[Path, Sequence[str] | None, Kinds], pd.DataFrame]
 READERS: dict[str, Reader] = {
     ".csv": partial(_read_text, separator=","),
     ".csv.gz": partial(_read_text, separator=","),

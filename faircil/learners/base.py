@@ -19,6 +19,7 @@ from faircil.nets import grow_outputs
 from faircil.options import (
     BufferOptions as BufferOptions,
     Count as Count,
+    Natural as Natural,
     NonNegative as NonNegative,
     Options as Options,
     Positive as Positive,

@@ -9,9 +9,10 @@ replayed. Training never looks at the attribute.
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, pad
 
@@ -51,7 +52,7 @@ class ClusterReplayOptions(TauOptions):
     """weight of the squared error between the cluster logits of the buffer and those stored"""
     weight_step: Share = 0.3
     """how far the weight of a cluster moves in an epoch to that which suits its loss"""
-    loss_bins: Count = 4
+    loss_bins: Annotated[int, Field(ge=1, le=1000)] = 4
     """number of levels of loss from which samples for the buffer are chosen equally"""
     early: Share = 0.2
     """share of the task's epochs after which the losses for the buffer are measured"""

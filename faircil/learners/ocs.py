@@ -9,10 +9,9 @@ gradients are compared, and the step needs a separate pass.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from faircil.buffer import large_weight_first
@@ -22,6 +21,7 @@ from faircil.learners.base import (
     Count,
     Learner,
     Material,
+    Natural,
     NonNegative,
     ReplayBuffer,
     Samples,
@@ -49,7 +49,7 @@ class OcsOptions(TauOptions):
     """number of samples selected from each batch"""
     affinity: NonNegative = 1000.0
     """weight of the buffer's gradient in the selection score; the batch's own has weight 1"""
-    warm_up: Annotated[int, Field(ge=0)] = 100
+    warm_up: Natural = 100
     """steps at the start of each task that select at random"""
     quota: Literal["group", "total"] = "group"
     """how the buffer is divided: group, buffer_size samples for each group; total, the size that

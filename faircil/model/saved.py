@@ -30,7 +30,14 @@ from faircil import __version__
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
-from faircil.files import file_digest, make_private, open_private, write_json
+from faircil.files import (
+    SEAL,
+    file_digest,
+    is_intact,
+    make_private,
+    open_private,
+    write_sealed,
+)
 from faircil.learners import LEARNERS
 from faircil.metrics import evaluate
 from faircil.model.card import card_of, summary_of
@@ -47,7 +54,6 @@ CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
-SUM = "sha256"  # key of the hash of all the rest of the text
 AGAIN = "use a copy of the model, or make it again"
 
 
@@ -101,7 +107,7 @@ def _write(files: Files, folder: Path) -> None:
                 cards = _card_texts(files.card, digest)
                 content = packed.document | {"tensors_sha256": digest}
                 content["cards_sha256"] = {name: _text_digest(cards[name]) for name in cards}
-                write_json(text, content | {SUM: digest_of(content)})
+                write_sealed(text, content)
                 tensors = folder / _name_of_tensors(digest)
                 partial_tensors.replace(tensors)
                 text.replace(folder / CONTENT)  # here the model is the new one
@@ -133,14 +139,20 @@ def _write_card(folder: Path, name: str, text: str) -> None:
     partial.replace(folder / name)
 
 
-def altered_cards(folder: Path) -> list[str]:
-    """Name the cards of a model that are missing, or not what was written with it."""
+def card_notes(folder: Path) -> list[str]:
+    """Say which cards of a model are missing, or not what was written with it."""
     content, _ = _read_content(folder)
     written = content.get("cards_sha256", {})
-    return [
+    altered = [
         name
         for name in (CARD, CARD_PAGE)
         if not (folder / name).is_file() or file_digest(folder / name) != written.get(name)
+    ]
+    if not altered:
+        return []
+    return [
+        f"{' and '.join(altered)}: missing, or not what was written with the model, so do not go "
+        "by it; measure the model to make it again"
     ]
 
 
@@ -177,12 +189,6 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
                 (folder / LOCK).unlink(missing_ok=True)
                 for path in new:
                     path.rmdir()
-
-
-def digest_of(content: dict[str, Any]) -> str:
-    """Return the hash of the text of a model, however it is laid out."""
-    rest = {name: value for name, value in content.items() if name != SUM}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -249,17 +255,18 @@ def _read(folder: Path) -> Packed:
         try:
             return Packed(content.get("content"), _read_tensors(folder, content))
         except DataError:
-            if before == content[SUM]:
+            if before == content[SEAL]:
                 raise
-            before = content[SUM]
+            before = content[SEAL]
 
 
 def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
     """Read the text of a model; the second is whether it is what was written."""
     try:
-        content = json.loads((folder / CONTENT).read_text(encoding="utf-8"))
+        text = (folder / CONTENT).read_bytes().decode("utf-8")
+        content = json.loads(text)
         if isinstance(content, dict):
-            return content, content.get(SUM) == digest_of(content)
+            return content, is_intact(text, content)
     except OSError as error:
         raise DataError(f"{CONTENT} cannot be read ({error.strerror}); {AGAIN}") from None
     except (ValueError, RecursionError):  # neither JSON nor UTF-8, or nested without end

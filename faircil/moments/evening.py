@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import linprog
 
 from faircil.compute import map_tasks
+from faircil.errors import SolverError
 from faircil.moments.criterion import Blocks, Criterion
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
 from faircil.weighting.groups import Floats
@@ -26,6 +28,7 @@ MOST = 25  # evaluations; about six are usual
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
 ASCENT = 200  # steps for the multipliers of the proof; they cost next to nothing
 CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
+METHODS = ("highs", "highs-ipm")  # of linprog, tried in this order
 FURTHER, FEW_SOLVED = 0.25, 4  # lam by which the price is told, and solutions for it
 
 
@@ -281,13 +284,23 @@ def _best_step(
     slopes = blocks.slopes(seen.weights, seen.loss_slopes)
     band, sides, n_terms = criterion.band(seen), criterion.sides, criterion.n_terms
     own = (criterion.term[:, None] == np.arange(n_terms)).astype(np.float64)
-    answer = linprog(
+    solve = partial(
+        linprog,
         np.concatenate([criterion.lam * criterion.share @ slopes, np.ones(n_terms)]),
         A_ub=np.hstack([sides @ slopes, -own]),
         b_ub=band - sides @ seen.losses,
         bounds=[*((-r, r) for r in radius), *((0, None) for _ in range(n_terms))],
-        method="highs",
     )
-    assert answer.x is not None  # no step is feasible, and the objective is bounded below
+    # No step is feasible, and the objective is bounded below: there is an optimum. With very many
+    # groups of a row or two the simplex method may lose it to rounding.
+    for method in METHODS:
+        answer = solve(method=method)
+        if answer.x is not None:
+            break
+    else:
+        raise SolverError(
+            f"weights of {len(radius):,} groups could not be chosen: {answer.message}; name "
+            "attributes with fewer values, or fix the weights with `group_weights='class'`"
+        )
     step: Floats = answer.x[: len(radius)]
     return step, blocks.parts_of(criterion, seen.losses + slopes @ step, band)

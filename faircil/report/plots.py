@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
@@ -219,8 +220,19 @@ def _limits(metric: str, lowest: float, highest: float) -> tuple[float, float]:
     return min(0.0, lowest) if bottom is None else bottom, highest if top is None else top + margin
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as ``stem.png`` and ``stem.svg``; return the files."""
+def save(figure: Figure, stem: Path, *, math: bool = False) -> list[Path]:
+    """Write a figure as ``stem.png`` and ``stem.svg``; return the files.
+
+    Parameters
+    ----------
+    figure : Figure
+    stem : Path
+    math : bool
+        Whether ``$…$`` in texts is mathematics; in names of people's files it is not.
+    """
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_parse_math(math)
     files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)

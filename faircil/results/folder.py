@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,11 +24,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import (
+    AGAIN,
     check_checksums,
+    check_file,
     damaged,
     make_private,
     open_private,
@@ -116,7 +119,7 @@ class FinalPredictions:
 def read_final_predictions(folder: Path) -> FinalPredictions:
     """Read the predictions of the run in ``folder`` after its last task."""
     path = folder / "predictions.csv"
-    check_checksums(folder, [path.name])
+    check_file(path)
     try:
         rows = predictions_by_task(path)[-1]
         found = arguments_of(rows)
@@ -307,6 +310,7 @@ def read_run(folder: Path) -> RunSummary:
     values = read_json(folder / "summary.json")
     try:
         run = TypeAdapter(RunSummary).validate_python({**values, "dir": str(folder)})
+        ReadConfig.model_validate(run.config)
     except (TypeError, ValidationError):
         run = None
     if run is None or not _is_complete(run):
@@ -336,7 +340,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
             run = read_run(folder)
             _check_original(run, runs)
         except DataError as error:
-            mistakes.append(f"{error}; run it again, or remove its folder")
+            mistakes.append(f"{error}; {AGAIN}")
     raise_all(mistakes, DataError)
     return list(runs.values())
 
@@ -407,9 +411,36 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+class ReadOwn(BaseModel):
+    """What reports read of the roles of own data."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sensitive: tuple[str, ...] = ()
+    tasks: str | None = None
+    test_column: str | None = None
+    test_share: float | None = None
+
+
+class ReadConfig(BaseModel):
+    """What reports read of a configuration, which may come from elsewhere or an earlier version."""
+
+    model_config = ConfigDict(extra="allow")
+
+    dataset: str
+    measure: str
+    settings: dict[str, Any]
+    method: str = ""
+    weighting: str = ""
+    own: ReadOwn | None = None
+    data_sha256: str | None = None
+    evaluate_on: str = "test"
+    favoured: tuple[str, ...] = ()
+
+
 def _is_complete(run: RunSummary) -> bool:
-    """Whether a summary has all that reports read."""
-    metrics = all("accuracy" in values for values in (run.metrics, *run.per_task))
-    return (
-        metrics and bool(run.per_task) and {"dataset", "measure", "settings"} <= run.config.keys()
-    )
+    """Whether a summary has all that reports read, and numbers where it has any."""
+    parts = (run.metrics, *run.per_task)
+    metrics = all("accuracy" in values for values in parts)
+    known = (value for values in parts for value in values.values() if value is not None)
+    return metrics and bool(run.per_task) and all(map(math.isfinite, known))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from faircil.counts import Counts, Floats, Integers, share
 from faircil.errors import DataError, raise_all
-from faircil.files import check_checksums
+from faircil.files import check_file
 from faircil.labels import Column, Labels, checked_columns, distinct_labels, known_values
 from faircil.metrics import METRICS, read_predictions
 from faircil.results.record import RunSummary
@@ -164,7 +164,7 @@ def read_timeline(run: RunSummary) -> Timeline:
     folder = Path(run.dir)
     if run.config.get("evaluate_on") == "validation":
         raise DataError(f"{folder} was evaluated on validation data and keeps no predictions")
-    check_checksums(folder, [PREDICTIONS])
+    check_file(folder / PREDICTIONS)
     return timeline_of(read_predictions(folder), run.config.get("favoured") or None)
 
 

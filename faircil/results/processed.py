@@ -12,7 +12,7 @@ import numpy as np
 
 from faircil.counts import answers_by_group
 from faircil.errors import DataError
-from faircil.files import check_checksums, read_checksums
+from faircil.files import check_file, read_checksums
 from faircil.metrics import TaskMetrics, before_task, evaluate
 from faircil.postprocess.pool import Integers
 from faircil.postprocess.tasks import TaskProbabilities, fair_predictions, measured_gap
@@ -42,7 +42,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
     path = folder / PROBABILITIES
     if PROBABILITIES not in read_checksums(folder):
         raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}")
-    check_checksums(folder, [PROBABILITIES])
+    check_file(folder / PROBABILITIES)
     try:
         # Opened here, since numpy leaves a damaged archive open.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:

@@ -372,6 +372,11 @@ def _data_digest(own: OwnData) -> str:
 
 
 def _digest(path: Path) -> str:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(
+            f"{path} is a device or a pipe, which may have no end and is read once; save what it "
+            "has as a file"
+        )
     try:
         return kept_digest(path)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from faircil.errors import DataError, StorageError, raise_all
-from faircil.files import claim, read_json, write_json
+from faircil.files import claim, file_name, is_intact, write_sealed
 from faircil.results.folder import (
     check_replaceable,
     read_identity,
@@ -42,7 +42,7 @@ def default_folder(config: Mapping[str, Any], label: str, code: str, root: Path 
     short = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
     part = "-validation" if config.get("evaluate_on") == "validation" else ""
     name = f"{label}-{config['measure']}{part}-{short}-{code}"
-    return root / str(config["dataset"]) / name
+    return root / file_name(str(config["dataset"])) / name
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Store:
         """Remember that a run diverges, beside the place of its folder."""
         folder = self.folder_of(work)
         claim(folder)
-        write_json(_note(folder, work.seed), {"problem": problem, **work.identity})
+        write_sealed(_note(folder, work.seed), {"problem": problem, **work.identity})
 
     def forget_divergence(self, work: Work) -> None:
         """Remove what :meth:`note_divergence` has written."""
@@ -235,8 +235,13 @@ def _note(folder: Path, seed: int) -> Path:
 
 def _read_note(path: Path, wanted: Mapping[str, Any], *, any_code: bool) -> str | None:
     """Return the problem that a note tells of; None if it is about another run."""
-    found = read_json(path)
-    if not isinstance(found, dict) or not isinstance(found.get("problem"), str):
-        raise DataError(f"{path} is damaged; remove it")
+    try:
+        text = path.read_bytes().decode("utf-8")
+        found = json.loads(text)
+        old = isinstance(found, dict) and found.keys() == {"problem", *wanted}  # without a seal
+        if not old and not is_intact(text, found):
+            raise ValueError
+    except (OSError, ValueError):
+        raise DataError(f"{path} is damaged; remove it") from None
     same = not differing(found | {"code": wanted["code"]} if any_code else found, wanted)
     return found["problem"] if same else None

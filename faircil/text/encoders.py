@@ -49,7 +49,7 @@ def text_module(name: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         raise FaircilError(
-            f"text encoders need the {name} package ({error}): pip install 'faircil[text]'"
+            f"text encoders need the {name} package ({error}): pip install transformers pyarrow"
         ) from None
 
 

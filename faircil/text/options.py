@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from faircil.fields import SETTINGS, Count, one_of
+from faircil.fields import SETTINGS, Count, Natural, one_of
 from faircil.text.passes import FINE_TUNED, FROZEN, POOLINGS, PRECISIONS, TOKEN_BUDGET
 from faircil.text.tokens import MAX_TOKENS
 
@@ -41,7 +41,7 @@ class TextOptions(BaseModel):
     """number format inside the encoder; auto: bfloat16 on a GPU that supports it, else float32"""
     token_budget: Count = TOKEN_BUDGET
     """maximum number of tokens in memory at once while the encoder is trained"""
-    trainable_layers: Annotated[int, Field(ge=0)] | None = None
+    trainable_layers: Natural | None = None
     """number of the encoder's last layers to train; default: all"""
 
     @property

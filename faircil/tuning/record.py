@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from faircil.data.splits import SHARE
 from faircil.errors import StorageError
-from faircil.files import make_private, write_private
+from faircil.files import as_json, make_private, write_private
 from faircil.metrics import METRICS
 from faircil.report import format_value, heading, in_markdown
 from faircil.report.plots import COLOURS, save
@@ -255,7 +255,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
 def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
     """Write the files; what an earlier call has written is replaced."""
     objective = problem_of(tuned.request).objective
-    document = json.dumps(as_document(tuned), indent=2, ensure_ascii=False, allow_nan=False)
+    document = as_json(as_document(tuned), indent=2)
     try:
         make_private(folder)
         write_private(folder / "tuning.json", document + "\n")

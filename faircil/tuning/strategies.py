@@ -87,7 +87,7 @@ def _new_study(seed: int, startup: int, sign: int) -> optuna.Study:
         import optuna
     except ImportError as error:
         raise FaircilError(
-            f"strategy 'optuna' needs the optuna package ({error}): pip install 'faircil[tune]', "
+            f"strategy 'optuna' needs the optuna package ({error}): pip install optuna, "
             "or use `strategy='random'`"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)

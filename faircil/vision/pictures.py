@@ -69,7 +69,7 @@ def check_pillow() -> None:
         import PIL.Image  # noqa: F401
     except ImportError as error:
         raise FaircilError(
-            f"images need the Pillow package ({error}): pip install 'faircil[images]'"
+            f"images need the Pillow package ({error}): pip install pillow"
         ) from None
 
 

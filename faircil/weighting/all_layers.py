@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from faircil.compute import CHUNK
 from faircil.errors import DataError, raise_all
-from faircil.nets import evaluating
+from faircil.nets import evaluating, first_output
 from faircil.samples import Inputs, Samples, rows_of
 from faircil.weighting.any_data import Stream, some_inputs
 from faircil.weighting.any_net import rounding
@@ -182,7 +182,7 @@ def _backward(net: nn.Module, mode: ForwardMode, weights: Floats) -> Floats:
 
 def _check_net(net: nn.Module, x: Inputs, membership: Membership) -> None:
     """Raise an error if the net has no trained parameters, no logits, or too few of them."""
-    logits = net(rows_of(x, slice(1)))
+    logits = first_output(net, x)
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     mistakes = []
     if not any(p.requires_grad for p in net.parameters()):
@@ -194,7 +194,7 @@ def _check_net(net: nn.Module, x: Inputs, membership: Membership) -> None:
             f"the net returned {shape} for one sample, expected logits of shape (1, classes)"
         )
     else:
-        mistakes += missing_outputs(logits.shape[1], int(membership.groups.label.max()))
+        mistakes += missing_outputs(logits.shape[1], membership.groups.label)
         if (logits >= 0).all() and (logits.double().sum() - 1).abs() <= 2 * rounding(logits):
             mistakes.append(
                 "the net returned probabilities, expected logits; leave the softmax at its end "

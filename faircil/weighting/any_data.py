@@ -92,10 +92,7 @@ class Stream:
             y, *z = (_integers(part, start) for part in others if part is not None)
             Samples(torch.empty(len(y), 0), y, *z)  # checks the shapes
             if (y < 0).any():
-                raise DataError(
-                    f"a sample from number {start} on has class {int(y.min())}; classes count from "
-                    "0, leave samples without a class out"
-                )
+                raise DataError(no_class(int(y.min()), f" from number {start} on"))
             if start + len(y) > self.n:
                 raise self._unequal(f"more than {self.n}")
             yield start, x, y
@@ -116,6 +113,14 @@ class Stream:
             f"the dataset has {self.n} samples and its batches have {rows}, so weights would "
             "belong to other samples; use a collate_fn that makes one row of each sample"
         )
+
+
+def no_class(label: int, where: str = "") -> str:
+    """Return the sentence for a sample with a negative class."""
+    return (
+        f"a sample{where} has class {label}; classes count from 0, leave samples without a class "
+        "out"
+    )
 
 
 def open_stream(

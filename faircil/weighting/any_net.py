@@ -37,6 +37,11 @@ class Classifier(nn.Module):
         self._logits = logits
         self.device = next((p.device for p in net.parameters()), torch.device("cpu"))
         kind = self.device.type
+        if kind == "meta":
+            raise UsageError(
+                f"{name_of(net)} is on the device 'meta', where tensors have no numbers; load its "
+                "weights first"
+            )
         casts = torch.is_autocast_enabled(kind)
         self._cast = torch.get_autocast_dtype(kind) if casts else None
 

@@ -46,8 +46,18 @@ class FunctionalNet:
 
     def __init__(self, net: nn.Module) -> None:
         self._net = net
-        trained = ((name, p) for name, p in net.named_parameters() if p.requires_grad)
-        self._parameters = {name: p.detach() for name, p in trained}
+        trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+        self._parameters = {name: p.detach() for name, p in trained.items()}
+        # Where else a parameter is found: modules may share it. A module that is found twice is
+        # named once: torch, left to tie names on its own, replaces what it holds twice, and then
+        # puts the replacement back in the place of the user's parameter.
+        first = {p: name for name, p in trained.items()}
+        self._places = [
+            (f"{prefix}.{name}" if prefix else name, first[p])
+            for prefix, module in net.named_modules()
+            for name, p in module.named_parameters(recurse=False, remove_duplicate=False)
+            if p in first
+        ]
         self.size = sum(p.numel() for p in self._parameters.values())
 
     def zeros(self, rows: int) -> Tensor:
@@ -108,7 +118,8 @@ class FunctionalNet:
         return products
 
     def _call(self, parameters: Named, x: Inputs) -> Tensor:
-        logits: Tensor = functional_call(self._net, parameters, (x,))
+        everywhere = {place: parameters[name] for place, name in self._places}
+        logits: Tensor = functional_call(self._net, everywhere, (x,), tie_weights=False)
         return logits
 
 

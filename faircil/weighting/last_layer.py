@@ -28,9 +28,9 @@ from faircil.compute import chunk_size, chunks_of, map_chunks, map_tasks, thread
 from faircil.errors import DataError, DivergedError, raise_all
 from faircil.nets import evaluating, not_the_head
 from faircil.samples import Samples
-from faircil.weighting.any_data import PROBE, Part, Stream
+from faircil.weighting.any_data import PROBE, Part, Stream, no_class
 from faircil.weighting.any_net import plain_head, precise, same_logits
-from faircil.weighting.groups import Floats, Membership
+from faircil.weighting.groups import Floats, Integers, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
 
 
@@ -104,7 +104,7 @@ def stream_layer(
     result = _empty(head, len(stream))
     with _measuring(net, head, loss) as measure:
         for part in stream.parts():
-            raise_all(missing_outputs(head.out_features, int(part.y.max())), DataError)
+            raise_all(missing_outputs(head.out_features, part.y), DataError)
             measure(result, part)
     return result
 
@@ -314,7 +314,7 @@ def group_statistics(
 ) -> LastLayerStatistics:
     """Compute statistics of all groups with one forward pass over task and buffer."""
     layer = plain_head(net, current.x[:PROBE], head)
-    raise_all(missing_outputs(layer.out_features, int(membership.groups.label.max())), DataError)
+    raise_all(missing_outputs(layer.out_features, membership.groups.label), DataError)
     sets, members = [(current.x, current.y)], [membership.current]
     if memory is not None and len(memory):
         sets.append((memory.x, memory.y))
@@ -340,8 +340,11 @@ def _statistics(
     return LastLayerStatistics(mean_losses(losses, membership), current, gradients)
 
 
-def missing_outputs(outputs: int, highest: int) -> list[str]:
-    """Return a list of mistakes: the highest class without an output."""
+def missing_outputs(outputs: int, classes: Tensor | Integers) -> list[str]:
+    """Return a list of mistakes: classes that are no numbers of outputs."""
+    lowest, highest = int(classes.min()), int(classes.max())
+    if lowest < 0:
+        return [no_class(lowest)]
     if highest < outputs:
         return []
     return [

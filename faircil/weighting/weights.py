@@ -200,7 +200,8 @@ class FairSampleWeights:
         """
         start = time.perf_counter()
         classifier = Classifier(net, self.logits)
-        with unchanged(net), classifier.uncast():
+        # Gradients of all layers may need torch's backward passes, which inference mode rules out.
+        with torch.inference_mode(False), unchanged(net), classifier.uncast():
             now, old = self._opened(current, memory, classifier.device)
             if len(now) == 0:
                 raise DataError("there are no current samples to weigh")

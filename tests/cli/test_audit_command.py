@@ -233,3 +233,21 @@ def test_missing_values_of_a_parquet_file_are_unknown(cli: Cli, tables: Path) ->
     table.loc[5:9, "sex"] = "NA"
     table.to_parquet(tables / "holes.parquet")
     assert "sex is unknown for 10 samples" in cli("audit", "holes.parquet", *COLUMNS).out
+
+
+@pytest.mark.parametrize("option", ["--markdown", "--junit"])
+def test_what_is_audited_is_not_written_over(cli: Cli, tmp_path: Path, option: str) -> None:
+    table = "y_true,y_pred\na,a\nb,a\n"
+    (tmp_path / "run").mkdir()
+    for place in ("table.csv", "run/predictions.csv"):
+        (tmp_path / place).write_text(table)
+    named = ("--truth", "y_true", "--prediction", "y_pred", "--fail-on", "eer>0.5")
+    for words in (
+        ("table.csv", *named, option, "table.csv"),
+        ("run", option, "run/predictions.csv"),
+    ):
+        outcome = cli("audit", *words)
+        assert outcome.code == 2
+        assert "is a file that is read; choose another name" in outcome.err
+    assert (tmp_path / "table.csv").read_text() == table
+    assert (tmp_path / "run/predictions.csv").read_text() == table

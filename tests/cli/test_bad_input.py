@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +75,12 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*TOY, "--set", "lr=-1"], "setting lr=-1 is not allowed: it should be greater than 0"),
         ([*TOY, "--set", "lr=nan"], "lr=nan is not allowed: it should be a finite number"),
         ([*TOY, "--set", "epochs=1.5"], "epochs=1.5 is not allowed: it should be a valid integer"),
+        ([*TOY, "--set", "lam=1e308"], "lam=1e308 is not allowed: it should be less than or equal"),
+        ([*TOY, "--set", "alpha=1e308"], "alpha=1e308 is not allowed"),
+        ([*TOY, "--set", "hidden=8,99999999999"], "hidden=8,99999999999 is not allowed"),
+        ([*TOY, "--set", "batch_size=99999999999999999999"], "less than or equal to 1000000000"),
+        ([*TOY, "--method", "ocs", "--set", "warm_up=99999999999999999999"], "warm_up=9999"),
+        ([*MOMENTS, "--set", "width=99999999999999999999"], "width=9999"),
         ([*TOY, "--set", "alpha=x"], "it should be a valid number or 'auto'"),
         ([*TOY, "--set", "hidden=8,x"], "hidden=8,x is not allowed: it should be a valid integer"),
         ([*TOY, "--set", "floor=maybe"], "it should be a valid boolean"),
@@ -115,6 +122,19 @@ def test_wrong_calls(cli: Cli, write_table: WriteTable, arguments: list[str], me
     assert outcome.err.startswith("error:")
     assert message in outcome.err
     assert outcome.out == ""
+
+
+def test_a_net_that_does_not_fit_is_refused_before_it_is_made(cli: Cli) -> None:
+    outcome = cli(*TOY, "--set", "hidden=1000000000,1000000000")
+    assert outcome.code == 1
+    assert "not enough memory: a net of 1,000,000," in outcome.err
+    assert "with --set, choose fewer or narrower hidden layers" in outcome.err
+
+
+def test_a_name_that_is_too_long(cli: Cli) -> None:
+    outcome = cli(*TOY, "--out", "x" * 300)
+    assert outcome.code == 1
+    assert "File name too long; check the name" in outcome.err
 
 
 def test_cuda_where_there_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +211,18 @@ def test_files_that_cannot_be_read(
     outcome = cli(*RUN, "--data", name, "--label", "job")
     assert outcome.code == 1
     assert message in outcome.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("command", ["run", "fit", "diagnose", "tune"])
+def test_a_pipe_is_no_table(cli: Cli, tmp_path: Path, command: str) -> None:
+    """Reading one would wait without end."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    out = ["--out", "model"] if command == "fit" else []
+    method = [] if command == "diagnose" else ["--method", "er"]
+    outcome = cli(command, "--data", "pipe.csv", "--label", "job", *method, *out)
+    assert outcome.code == 1
+    assert "pipe.csv is a device or a pipe" in outcome.err
 
 
 def test_missing_data_file_says_how_to_get_it(cli: Cli) -> None:

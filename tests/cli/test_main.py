@@ -109,6 +109,46 @@ def test_reader_that_stops_reading_is_no_error_of_ours(
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_device_is_told(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "faircil", "list", "measures"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the output cannot be read or written: No space left")
+    assert len(done.stderr.splitlines()) == 1
+
+
+class FullDevice(io.TextIOWrapper):
+    """A stream that nothing can be written to."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_messages_that_cannot_be_written_do_not_cost_a_run(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stderr", FullDevice(io.BytesIO()))
+    code = main(["run", "--dataset", "toy", "--method", "er", "--set", "epochs=1", "--out", "kept"])
+    assert code == 0
+    assert (tmp_path / "kept/seed-0/summary.json").exists()
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_streams_that_are_closed(stream: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, stream, None)
+    assert main(["list", "measures"]) == 0
+    assert main(["list", "nothing"]) == 2
+    getattr(sys, stream).close()
+
+
 def test_terminal_without_unicode(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))

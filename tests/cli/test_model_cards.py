@@ -157,4 +157,4 @@ def test_cards_are_no_part_of_a_model_but_an_altered_one_is_told(cli: Cli, model
         file.write(" ")
     assert load_model(Path(model)).names == ("w", "x", "y", "z")
     assert "card.json and card.md: missing, or not what was written" in cli("show", model).err
-    assert json.loads(cli("show", model, "--json").out)["altered_cards"]
+    assert json.loads(cli("show", model, "--json").out)["cards"]

@@ -439,3 +439,32 @@ def test_small_groups_are_told_and_can_be_pooled(cli: Cli, write_table: WriteTab
     refused = cli(*FIT, "--data", table, "-o", "other", "--min-cell", "-1")
     assert refused.code == 2
     assert "min_cell=-1 is not allowed" in refused.err
+
+
+def test_predictions_go_to_no_place_where_they_do_harm(
+    cli: Cli, write_table: WriteTable, model: str, tmp_path: Path
+) -> None:
+    people = write_table("people.csv")
+    before = (tmp_path / people).read_bytes()
+    words = ("predict", model, "--data", people, "--keep", "job", "job", "--force", "-o")
+    for place, says in {
+        people: "people.csv is a file that is read",
+        f"{model}/mine.csv": "would be among the files of a model; choose another place",
+    }.items():
+        outcome = cli(*words, place)
+        assert outcome.code == 2
+        assert says in outcome.err
+    assert (tmp_path / people).read_bytes() == before
+    assert cli(*words, "new/folder/mine.csv").code == 0
+    assert list(rows_of("new/folder/mine.csv")[0]) == ["row", "job", "prediction", "probability"]
+
+
+def test_a_place_for_a_model_is_checked_before_it_learns(
+    cli: Cli, write_table: WriteTable, model: str, tmp_path: Path
+) -> None:
+    (tmp_path / model / "mine.txt").write_text("mine")
+    outcome = cli("update", model, "--data", write_table("people.csv"))
+    assert outcome.code == 2
+    assert "has other files, such as mine.txt" in outcome.err
+    assert "learning" not in outcome.err
+    assert (tmp_path / model / "mine.txt").read_text() == "mine"

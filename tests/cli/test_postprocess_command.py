@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cli_outcome import Cli, run_words
+from faircil.files import write_checksums
 from faircil.postprocess import EpsilonFair
 
 RUN = run_words("fsw", "toy-groups", "--quiet", epochs=8, hidden=8)
@@ -139,6 +141,51 @@ def test_a_table_gets_a_column_with_the_prediction(cli: Cli, write: WriteProbabi
     expected = rule.predict(p_new, [row["sex"] for row in new])
     assert [row["prediction"] for row in out] == [("p_a", "p_b")[k] for k in expected]
     assert expected.tolist() != p_new.argmax(axis=1).tolist()
+
+
+def test_tables_of_any_kind_are_applied_to_and_no_file_is_lost(
+    cli: Cli, write: WriteProbabilities
+) -> None:
+    pool = write("pool.csv")
+    pd.read_csv(pool).to_parquet("new.parquet")
+    pd.read_csv(pool).to_csv("new.csv", index=False, sep=";")
+    fair = []
+    for new in (pool, "new.parquet", "new.csv"):
+        words = ("postprocess", "--pool", pool, "--apply", new, *TABLE)
+        out = f"of-{Path(new).name}.csv"
+        assert cli(*words, "-o", out).code == 0
+        fair.append([row["prediction"] for row in read(out)])
+        before = Path(new).read_bytes()
+        for name in (new, f"away/../{new}"):
+            outcome = cli(*words, "-o", name, "--force")
+            assert outcome.code == 2
+            assert "is a file that is read; choose another name" in outcome.err
+        assert Path(new).read_bytes() == before
+        again = cli(*words, "-o", out)
+        assert again.code == 2
+        assert f"{out} is there already; choose another name" in again.err
+        assert cli(*words, "-o", out, "--force").code == 0
+        outcome = cli(*words, "-o", "minus.csv", "--seed", "-1")
+        assert (outcome.code, Path("minus.csv").exists()) == (2, False)
+        assert "--seed is -1, expected a number from 0 on" in outcome.err
+    assert fair[0] == fair[1] == fair[2]
+
+
+def test_names_from_files_lead_nowhere_and_are_no_mathematics(cli: Cli, tmp_path: Path) -> None:
+    assert cli(*RUN, "--out", "far/away/runs").code == 0
+    folder = tmp_path / "far/away/runs/seed-0"
+    for name in ("../../harm", "$^$"):
+        for file in ("config.json", "summary.json"):
+            document = json.loads((folder / file).read_text())
+            document["config"]["dataset"] = name
+            (folder / file).write_text(json.dumps(document))
+        (folder / "SHA256SUMS").unlink()
+        write_checksums(folder)
+        outcome = cli("postprocess", "far/away/runs", "--epsilon", "0.1", "-o", "far/away/curves")
+        assert outcome.code == 0, outcome.err
+    found = {path.relative_to(tmp_path).parent.as_posix() for path in tmp_path.rglob("*.svg")}
+    assert found == {"far/away/curves"}
+    assert (tmp_path / "far/away/curves/$^$.png").exists()
 
 
 def test_weights_and_several_attributes(cli: Cli, write: WriteProbabilities) -> None:

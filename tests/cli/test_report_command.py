@@ -37,11 +37,14 @@ def test_altered_runs_are_refused(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     cli(*RUN, "--out", "runs/fsw")
-    (tmp_path / "page").mkdir()
-    outcome = cli("report", "runs", "-o", "page")
+    (tmp_path / "page.html").mkdir()
+    outcome = cli("report", "runs", "-o", "page.html")
     assert outcome.code == 1
-    assert "cannot write the report to page" in outcome.err
+    assert "cannot write the report to page.html" in outcome.err
     assert "give another file with --out" in outcome.err
+    (tmp_path / "people.csv").write_text("mine")
+    assert cli("report", "runs", "-o", "people.csv").code == 2
+    assert (tmp_path / "people.csv").read_text() == "mine"
 
 
 def test_own_data_has_plain_replay_beside(

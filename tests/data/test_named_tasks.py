@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from faircil.data.stream import task_mistakes
+from faircil.data.stream import named_tasks, task_mistakes
 
 CLASSES = ("apple", "banana", "cherry")
 
@@ -24,3 +24,23 @@ def test_good_tasks_have_no_mistakes() -> None:
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
     assert message in "\n".join(task_mistakes(text, CLASSES))
+
+
+ODD = ("a, b", "c|d", 'say "hi"', "plain", "5'")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a, b","c|d"|"say ""hi""", plain,5\'',
+        '"a, b","c|d"\n"say ""hi""", plain,5\'\n',
+    ],
+)
+def test_any_name_can_be_named(text: str) -> None:
+    assert task_mistakes(text, ODD) == []
+    assert named_tasks(text, ODD) == [ODD[:2], ODD[2:]]
+
+
+def test_names_that_need_marks_are_told_how() -> None:
+    mistakes = task_mistakes("a, b|c|d", ODD)
+    assert any("stand in quotation marks" in mistake for mistake in mistakes)

@@ -92,6 +92,26 @@ def test_numeric_labels_keep_numeric_order(tmp_path: Path) -> None:
     assert stream.tasks[0].classes == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("written", "classes"),
+    [
+        (("01", "1", "2"), ("01", "1", "2")),
+        (("1.0", "1", "10", "9"), ("1", "9", "10")),
+        (("true", "True", "false"), ("False", "True")),
+        (("-01", "-1"), ("-01", "-1")),
+    ],
+)
+def test_codes_are_no_numbers(
+    tmp_path: Path, written: tuple[str, ...], classes: tuple[str, ...]
+) -> None:
+    rows = [f"{number},{label},{label}" for number in range(8) for label in written]
+    (tmp_path / "t.csv").write_text("\n".join(["a,job,sex", *rows, ""]))
+    spec = OwnData(str(tmp_path / "t.csv"), "job", ("sex",))
+    found = load_own(spec, seed=0)
+    assert found.class_names == classes
+    assert found.attribute_values == classes
+
+
 def test_several_attributes_make_one(tmp_path: Path) -> None:
     stream = load(tmp_path, make_table(), sensitive=("sex", "race"))
     assert stream.attribute == "sex × race"

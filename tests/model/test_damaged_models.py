@@ -22,9 +22,9 @@ from safetensors.torch import load_file, save_file
 from faircil.data.features import fit_encoder
 from faircil.data.own import OwnData
 from faircil.errors import DataError
-from faircil.files import file_digest
+from faircil.files import SEAL, file_digest, write_sealed
 from faircil.model.model import Model
-from faircil.model.saved import CONTENT, FORMAT, SUM, TENSORS, digest_of, load_model, save_model
+from faircil.model.saved import CONTENT, FORMAT, TENSORS, load_model, save_model
 from faircil.runs.config import resolve
 
 Document = dict[str, Any]
@@ -64,8 +64,7 @@ def refusal(folder: Path) -> str:
 
 def rewrite(folder: Path, content: Document) -> None:
     """Write a text with its right hash."""
-    content[SUM] = digest_of(content)
-    (folder / CONTENT).write_text(json.dumps(content))
+    write_sealed(folder / CONTENT, content)
 
 
 def test_the_model_of_these_tests_is_whole(folder: Path) -> None:
@@ -226,7 +225,7 @@ ACCIDENTS: dict[str, tuple[Callable[[Document], None], str]] = {
     "a version that is a truth": (lambda content: content.update(format=True), "names no format"),
     "another number": (set_("seed", 1), "damaged or altered"),
     "another name": (lambda content: content["summary"].update(method="er"), "damaged or altered"),
-    "no hash": (lambda content: content.pop(SUM), "damaged or altered"),
+    "no hash": (lambda content: content.pop(SEAL), "damaged or altered"),
 }
 
 
@@ -310,16 +309,14 @@ def is_read(folder: Path) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(1, 255))
-def test_any_altered_byte_is_noticed_or_without_meaning(
+def test_any_altered_byte_is_noticed(
     place: float, byte: int, saved: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = copied(saved, tmp_path_factory)
     data = bytearray((folder / CONTENT).read_bytes())
-    before = json.loads(bytes(data))
     data[int(place * len(data))] ^= byte
     (folder / CONTENT).write_bytes(data)
-    if is_read(folder):  # such as one blank for another
-        assert json.loads(bytes(data)) == before
+    assert not is_read(folder)
 
 
 VALUES = st.one_of(

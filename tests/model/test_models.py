@@ -151,13 +151,13 @@ def test_whatever_fails_while_it_is_written_the_model_is_whole(
             with pytest.raises((StorageError, KeyboardInterrupt)):
                 save_model(new, folder)
 
-    for place in ("save_file", "file_digest", "write_json", "digest_of", "Path.replace"):
+    for place in ("save_file", "file_digest", "write_sealed", "Path.replace"):
         is_stopped(place, OSError(28, "No space left on device"))
         is_stopped(place, KeyboardInterrupt())
         assert list(tmp_path.iterdir()) == []
     save_model(old, folder)
     there = sorted(folder.iterdir())
-    for place in ("save_file", "write_json", "Path.replace"):
+    for place in ("save_file", "write_sealed", "Path.replace"):
         is_stopped(place, KeyboardInterrupt())
         assert sorted(folder.iterdir()) == there
         assert load_model(folder).labels == ["a", "b"]

@@ -6,9 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from torch.nn.functional import one_hot
 
+from faircil.errors import SolverError
+from faircil.moments import evening
 from faircil.moments.criterion import Blocks, Criterion, equal_shares
 from faircil.moments.evening import even_out, evened_further, proven_bound
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
@@ -349,3 +351,25 @@ def test_chance_explains_differences_of_equal_groups_and_not_those_of_others() -
     assert max(uneven) < 0.01
     largest = replace(criterion, combine="largest")
     assert largest.chance(problem.solve(criterion.share)) is None
+
+
+@pytest.mark.parametrize("works", ["highs-ipm", "nothing"])
+def test_a_program_that_a_method_loses_is_solved_by_another(
+    problem: RidgeProblem, works: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    criterion, real = criterion_of(problem), evening.linprog
+    expected = even_out(problem, criterion)
+
+    def loses(*program: object, method: str, **others: object) -> OptimizeResult:
+        if method != works:
+            return OptimizeResult(x=None, message="model_status is Unknown")
+        found: OptimizeResult = real(*program, method=method, **others)
+        return found
+
+    monkeypatch.setattr(evening, "linprog", loses)
+    if works == "nothing":
+        with pytest.raises(SolverError, match="weights of 6 groups could not be chosen: model_s"):
+            even_out(problem, criterion)
+    else:
+        # Both end where no step promises more than the tolerance.
+        assert even_out(problem, criterion).value == pytest.approx(expected.value, rel=1e-2)

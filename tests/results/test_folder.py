@@ -140,6 +140,38 @@ def test_damaged_summary(tmp_path: Path, content: bytes, message: str) -> None:
         find_runs([tmp_path])
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("metrics", "accuracy"), float("nan")),
+        (("metrics", "eo"), float("inf")),
+        (("per_task",), []),
+        (("config", "dataset"), None),
+        (("config", "measure"), ["eo"]),
+        (("config", "settings"), 3),
+        (("config", "own"), "mine"),
+        (("config", "own"), {"sensitive": 3}),
+        (("config", "own"), {"sensitive": [1e308]}),
+        (("config", "favoured"), 3),
+    ],
+)
+def test_a_summary_with_values_of_other_types_is_refused(
+    tmp_path: Path, place: tuple[str, ...], value: object
+) -> None:
+    write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
+    file = tmp_path / "seed-0" / "summary.json"
+    document = json.loads(file.read_text())
+    inner = document
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    file.write_text(json.dumps(document))
+    (tmp_path / "seed-0" / "SHA256SUMS").unlink()
+    write_checksums(tmp_path / "seed-0")
+    with pytest.raises(DataError, match="not written by this version"):
+        find_runs([tmp_path])
+
+
 def test_everything_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     for seed in range(4):
         write_run(tmp_path / f"seed-{seed}", make_result(seed), ENVIRONMENT)

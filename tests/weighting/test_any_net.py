@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from faircil import FairSampleWeights, Samples
+from faircil.errors import DataError, FaircilError
 from faircil.nets import MLP
 from faircil.weighting import Solution, WeightProgram, WeightResult, solve
 from oracles import make_samples, seeded
@@ -171,11 +172,12 @@ def test_a_net_is_left_as_it_was_whatever_happens(
     assert CURRENT.z is not None
     current = TensorDataset(CURRENT.x, CURRENT.y, CURRENT.z) if streamed else CURRENT
     weigh = FairSampleWeights(gradient=gradient)
+    # What a net does with its first sample is told in a sentence; later, the error is the net's.
     if 0 < breaks <= 2:
-        with pytest.raises(RuntimeError, match="broken in the middle"):
+        with pytest.raises((RuntimeError, DataError), match="broken in the middle"):
             weigh(net, current, MEMORY)
     else:
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError, DataError):
             weigh(net, current, MEMORY)
     after = state_of(net)
     assert all(torch.equal(a, b) for a, b in zip(after[0], before[0], strict=True))
@@ -194,3 +196,90 @@ def test_autocast_around_weighing_leaves_training_its_gradients() -> None:
         loss = nn.functional.cross_entropy(net(CURRENT.x), CURRENT.y)
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for p in net.parameters())
+
+
+class TwoNames(nn.Module):
+    """A module that is found under two names, and a weight that two modules share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.a, self.c = nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.b, self.head = self.a, nn.Linear(6, 4)
+        self.c.weight = self.a.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.c(torch.tanh(self.b(torch.tanh(self.a(self.norm(x)))))))
+        logits: Tensor = self.head(h)
+        return logits
+
+
+def test_a_module_with_two_names_keeps_its_parameters() -> None:
+    net = seeded(TwoNames).float()
+    before = [(name, p, p.requires_grad) for name, p in everywhere(net)]
+    result = FairSampleWeights(alpha=0.05, gradient="all")(net, CURRENT, MEMORY)
+    after = list(everywhere(net))
+    assert all(p is q for (_, p, _), (_, q) in zip(before, after, strict=True))
+    assert [p.requires_grad for _, p in after] == [trained for *_, trained in before]
+    plain = FairSampleWeights(alpha=0.05, gradient="all")(Alone(net), CURRENT, MEMORY)
+    assert plain.objective == pytest.approx(result.objective, rel=1e-4)  # float32 gradients
+
+
+def everywhere(net: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return list(net.named_parameters(remove_duplicate=False))
+
+
+class Alone(nn.Module):
+    """The same net with every parameter in one place only."""
+
+    def __init__(self, net: TwoNames) -> None:
+        super().__init__()
+        self.norm, self.a, self.head = deepcopy(net.norm), deepcopy(net.a), deepcopy(net.head)
+        self.bias = nn.Parameter(net.c.bias.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.a(torch.tanh(self.a(self.norm(x)))))
+        logits: Tensor = self.head(torch.tanh(nn.functional.linear(h, self.a.weight, self.bias)))
+        return logits
+
+
+def test_an_activation_in_place_after_the_last_layer_is_noticed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = seeded(lambda: nn.Sequential(MLP(6, 4, (8,)), nn.ReLU(inplace=True))).float()
+    weigh = FairSampleWeights(alpha=0.05)
+    with torch.inference_mode():
+        found = weigh(net, CURRENT, MEMORY)
+    assert "is not the output of its last linear layer" in caplog.text
+    expected = replace(weigh, gradient="all")(net, CURRENT, MEMORY)
+    assert torch.equal(found.weights, expected.weights)
+
+
+def mixing() -> nn.Module:
+    norm = nn.BatchNorm1d(8, track_running_stats=False)
+    return nn.Sequential(nn.Linear(6, 8), norm, nn.Linear(8, 4))
+
+
+@pytest.mark.parametrize("gradient", ["last", "all"])
+@pytest.mark.parametrize(
+    ("net", "x", "less", "message"),
+    [
+        (NETS["mlp"], torch.Tensor.double, 0, "MLP cannot take inputs of torch.float64"),
+        (NETS["mlp"], torch.Tensor.long, 0, "parameters are torch.float32 on cpu: give it inputs"),
+        (NETS["mlp"], lambda x: x[:, :5], 0, r"shape \(8, 5\).*shape that it is made for"),
+        (NETS["mlp"], torch.Tensor.to_sparse, 0, r"sparse_coo, expected a dense one: x.to_dense"),
+        (NETS["mlp"], torch.Tensor.float, 3, "has class -1; classes count from 0"),
+        (lambda: MLP(6, 4, (8,)).to("meta"), torch.Tensor.float, 0, "on the device 'meta'"),
+        (mixing, torch.Tensor.float, 0, "keeps no statistics"),
+    ],
+)  # fmt: skip
+def test_what_a_net_cannot_take_is_told(
+    net: Callable[[], nn.Module],
+    x: Callable[[Tensor], Tensor],
+    less: int,
+    message: str,
+    gradient: str,
+) -> None:
+    with pytest.raises(FaircilError, match=message):
+        FairSampleWeights(gradient=gradient)(
+            net(), Samples(x(CURRENT.x), CURRENT.y - less, CURRENT.z)
+        )

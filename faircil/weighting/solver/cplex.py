@@ -28,13 +28,13 @@ DUAL_SIMPLEX = 2  # CPLEX code of the method
 def solve_with_cplex(program: WeightProgram) -> Solution:
     """Solve by CPLEX' dual simplex; the result is a vertex.
 
-    Needs the extra ``faircil[cplex]``, and for more than about 1000 weights a licence.
+    Needs the package ``cplex``, and for more than about 1000 weights a licence.
     """
     try:
         import cplex
     except ImportError as error:
         raise SolverError(
-            f"solver=cplex needs the cplex package ({error}): pip install 'faircil[cplex]', or use "
+            f"solver=cplex needs the cplex package ({error}): pip install cplex, or use "
             "`solver=auto`"
         ) from error
     try:

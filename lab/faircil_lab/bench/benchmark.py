@@ -192,13 +192,13 @@ def write_findings(findings: Findings, folder: Path, page: Path | None) -> list[
         _write(folder / "results.csv", _as_csv(findings.rows)),
     ]
     for name, figure in findings.figures.items():
-        files += save(figure, folder / name)
+        files += save(figure, folder / name, math=True)
     beside = {name: f"{name}.svg" for name in findings.figures}
     files.append(_write(folder / "page.md", findings.page(beside)))
     if page is not None:
         stems = {name: f"{page.stem}-{name}" for name in findings.figures}
         for name, figure in findings.figures.items():
-            files += save(figure, page.parent / PICTURES / stems[name])
+            files += save(figure, page.parent / PICTURES / stems[name], math=True)
         below = {name: f"{PICTURES}/{stem}.svg" for name, stem in stems.items()}
         files.append(_write(page, findings.page(below)))
     return files

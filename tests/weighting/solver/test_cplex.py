@@ -140,7 +140,7 @@ def install(
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cplex", None)
-    with pytest.raises(SolverError, match=r"needs the cplex package.*faircil\[cplex\].*=auto"):
+    with pytest.raises(SolverError, match=r"needs the cplex package.*pip install cplex.*=auto"):
         solve_with_cplex(random_program(0, 2, 1, 5))
 
 
