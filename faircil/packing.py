@@ -12,7 +12,8 @@ learner and its optimizer share stays shared.
 
 A class may have a say: ``unsaved`` names attributes that are left out, such as caches, and
 ``restored`` is called after reading to begin them anew; or ``packed`` returns its objects as JSON,
-and ``from_packed`` makes them.
+and ``from_packed`` makes them. A net names in ``remade`` its parts of other libraries: of these the
+weights alone are written, and ``remake`` makes the part that takes them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -55,6 +57,39 @@ class Packed:
 
     document: Document
     tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What is written of a part of another library, which is made anew.
+
+    Parameters
+    ----------
+    tensors : dict
+        Parameters and buffers by their names.
+    training : bool
+    """
+
+    tensors: dict[str, Tensor]
+    training: bool
+
+    @classmethod
+    def of(cls, part: nn.Module | None) -> Weights:
+        """Return those of a part."""
+        assert part is not None
+        return cls({**dict(part.named_parameters()), **dict(part.named_buffers())}, part.training)
+
+    def put_into(self, part: nn.Module) -> nn.Module:
+        """Put the very parameters into a part, so that an optimizer that has them trains it."""
+        for path, tensor in self.tensors.items():
+            owner, _, name = path.rpartition(".")
+            module = part.get_submodule(owner)
+            own: dict[str, Any] = module._parameters
+            held: dict[str, Any] = own if name in own else module._buffers
+            if name not in held or held[name].shape != tensor.shape:
+                raise DataError(f"the content is damaged: {path} is no part of this shape")
+            held[name] = tensor
+        return part.train(self.training)
 
 
 def pack(value: object) -> Packed:
@@ -206,10 +241,14 @@ class _Packer:
     def _module(self, value: nn.Module, path: str) -> dict[str, Document] | None:
         if not (is_own(type(value)) or is_layer(type(value))):
             return None
+        remade = getattr(type(value), "remade", ())
         parts: dict[str, Mapping[str, Any]] = {
             "parameters": value._parameters,
             "buffers": value._buffers,
-            "modules": value._modules,
+            "modules": {
+                name: Weights.of(part) if name in remade else part
+                for name, part in value._modules.items()
+            },
             "others": {
                 name: each
                 for name, each in vars(value).items()
@@ -225,6 +264,9 @@ class _Packer:
                 for part, held in parts.items()
             },
         }
+
+    def _path(self, value: Path, _path: str) -> dict[str, Document]:
+        return {KIND: "path", "value": str(value)}
 
     def _optimizer(self, value: torch.optim.Optimizer, path: str) -> dict[str, Document] | None:
         if not is_layer(type(value)):
@@ -248,6 +290,7 @@ WRITERS: tuple[tuple[tuple[type, ...], Writer], ...] = (
     ((Tensor,), _Packer._tensor),
     ((np.ndarray,), _Packer._array),
     ((np.generic,), _Packer._number),
+    ((Path,), _Packer._path),
     ((torch.Generator,), _Packer._generator),
     ((BaseModel,), _Packer._options),
     ((nn.Module,), _Packer._module),
@@ -342,7 +385,10 @@ class _Reader:
             value = value if value is None else value.to(self.device)
             found.register_buffer(name, value, persistent=name not in document["volatile"])
         for name, each in document["modules"].items():
-            found.add_module(name, self.read(each))
+            part = self.read(each)
+            if isinstance(part, Weights):
+                part = part.put_into(found.remake(name))  # type: ignore[operator]
+            found.add_module(name, part)
         return found
 
     def _optimizer(self, document: dict[str, Any]) -> torch.optim.Optimizer:
@@ -396,6 +442,7 @@ READERS: Mapping[str, Callable[[_Reader, dict[str, Any]], Any]] = {
     "array": lambda reader, document: reader.tensors[document["name"]].numpy().copy(),
     "texts": lambda _, document: np.array(document["items"], dtype=object),
     "number": _Reader._number,
+    "path": lambda _, document: Path(document["value"]),
     "generator": _Reader._generator,
     "list": _Reader._list,
     "tuple": lambda reader, document: tuple(reader._items(document)),

@@ -1,11 +1,9 @@
-"""The state of a run: how it starts, what it carries from epoch to epoch, how it is saved."""
+"""The state of a run: how it starts, and what it carries from epoch to epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -168,17 +166,6 @@ class RunState:
             eval=self.eval_seconds,
             total=self.total_seconds,
         )
-
-
-def save_state(state: RunState, file: Path | BinaryIO) -> None:
-    """Write a state that :func:`load_state` reads; the training data of its task is part of it."""
-    torch.save(state, file)
-
-
-def load_state(file: Path | BinaryIO) -> RunState:
-    """Read a state; only from a file of your own, since reading it can run code."""
-    state: RunState = torch.load(file, weights_only=False)
-    return state
 
 
 def load_stream(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +19,11 @@ from faircil.data.stream import Task, TaskStream
 from faircil.learners import ALIASES, LEARNERS, Batch, Learner, Method
 from faircil.nets import build_mlp
 from faircil.results.record import RunResult
+from faircil.runs.checkpoints import load_state, save_state
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
 from faircil.runs.settings import in_effect, settings_of
-from faircil.runs.state import RunState, load_state, save_state
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
 from faircil.testing.pieces import demand, fulfil, known, promise, title
 
@@ -229,19 +231,25 @@ def large_buffer_is_no_problem(case: LearnerCase) -> None:
 def goes_on_from_a_saved_state(case: LearnerCase) -> None:
     """A run goes on from a saved state to the same end."""
     last = 1 if case.row.one_pass else 2  # a one-pass method has one epoch
-    saved = {(task, min(epoch, last)): io.BytesIO() for task, epoch in SAVED_AFTER}
+    when_saved = {(task, min(epoch, last)) for task, epoch in SAVED_AFTER}
+    with tempfile.TemporaryDirectory() as folder:
+        _goes_on(case, when_saved, Path(folder))
+
+
+def _goes_on(case: LearnerCase, when_saved: Collection[tuple[int, int]], folder: Path) -> None:
+    def file_of(task: int, epoch: int) -> Path:
+        return folder / f"{task}-{epoch}"
 
     def save(state: RunState) -> None:
         end = (state.epochs[-1].task, state.epochs[-1].epoch)
-        if end in saved:
-            save_state(state, saved[end])
+        if end in when_saved:
+            save_state(state, file_of(*end))
 
     config, stream = case.config(), case.stream()
     whole, end = case.finished
     run(config, 0, stream=stream, checkpoint=save)
-    for (task, epoch), file in saved.items():
-        file.seek(0)
-        state = load_state(file)
+    for task, epoch in when_saved:
+        state = load_state(file_of(task, epoch))
         rest = run(config, 0, stream=stream, state=state)
         when = f"saved after epoch {epoch} of task {task}"
         demand(rest.per_task == whole.per_task, f"{when}, it ends with other metrics")

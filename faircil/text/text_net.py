@@ -35,6 +35,8 @@ class TextNet(nn.Module):
         Train only this many of the encoder's last layers, and the head; None: everything.
     """
 
+    remade = ("encoder",)
+
     def __init__(
         self,
         encoder: Encoder,
@@ -85,6 +87,12 @@ class TextNet(nn.Module):
         fresh = _new_head(self.head.in_features, self.head.out_features, seed)
         self.head.load_state_dict(fresh.state_dict())
         self.seed, self.passes = seed, 0
+
+    def remake(self, name: str) -> nn.Module:
+        """Return the encoder as it was before training, for one that is read from a file."""
+        assert name == "encoder"
+        model: nn.Module = load_model(self.folder)
+        return model
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:
