@@ -22,6 +22,7 @@ from faircil.files import claim
 from faircil.learners import LEARNERS
 from faircil.results.folder import seed_folder, write_run
 from faircil.results.record import RunSummary, environment, identity
+from faircil.runs.checkpoints import Checkpoints
 from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.experiment import Event, run
 from faircil.runs.state import RunState, start_run
@@ -263,15 +264,26 @@ def make_run(
         stream = load(config, seed)
         claim(folder)
         watcher.start(seed, len(stream.tasks))
-        state = start_run(config, seed, stream, device)
-        result = run(config, seed, stream=stream, device=device, listener=watcher, state=state)
+        states = Checkpoints(folder / f".seed-{seed}.state", work.identity)
+        state = states.latest(device) or start_run(config, seed, stream, device)
+        result = run(
+            config,
+            seed,
+            stream=stream,
+            device=device,
+            listener=watcher,
+            state=state,
+            checkpoint=states,
+        )
         if keep is not None:
             try:
                 write_model = keep(config, seed, stream, state)
             except FaircilError as error:
                 result = replace(result, notes=(*result.notes, f"{NO_MODEL}: {error}"))
     made_on = environment(command, str(device), work.code)
-    return write_run(seed_folder(folder, seed), result, made_on, work.code, write_model)
+    written = write_run(seed_folder(folder, seed), result, made_on, work.code, write_model)
+    states.clear()  # not before the run is on disk
+    return written
 
 
 # Training samples; only the proportions matter.
