@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check clean
+.PHONY: setup demo test check gallery clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,17 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_docs.py
+
+# Three reports of finished runs, for docs/report.md; obesity needs its file, see `faircil data`.
+GALLERY := biased-digits/er biased-digits/fsw biased-digits/moments digits/er digits/der++ \
+	digits/moments obesity/er obesity/gdumb obesity/moments
+gallery: setup
+	for run in $(GALLERY); do $(BIN)/faircil run --dataset $${run%/*} --method $${run#*/} --seeds 0-4 \
+		--no-model --out runs/gallery/$$run || exit 1; done
+	for data in biased-digits digits obesity; do \
+		$(BIN)/faircil report runs/gallery/$$data -o docs/reports/$$data.html || exit 1; done
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,900 \
+		--screenshot=docs/images/report.png file://$(CURDIR)/docs/reports/biased-digits.html
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from faircil.auditing import Audit as Audit, audit as audit
     from faircil.buffer import ReplayBuffer as ReplayBuffer
     from faircil.data.stream import Task as Task, TaskStream as TaskStream
     from faircil.errors import FaircilError as FaircilError
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from faircil.registry import register as register
     from faircil.runs.config import RunConfig as RunConfig
     from faircil.runs.experiment import run as run
+    from faircil.runs.preflight import diagnose as diagnose
     from faircil.sampler import FairSampler as FairSampler
     from faircil.samples import Samples as Samples
+    from faircil.weighting.forecast import forecast as forecast
     from faircil.weighting.measures import Measure as Measure
     from faircil.weighting.program import WeightProgram as WeightProgram
     from faircil.weighting.solver import solve as solve
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _PUBLIC = {
+    "Audit": "faircil.auditing",
     "EpsilonFair": "faircil.postprocess.epsilon_fair",
     "FairIncrementalClassifier": "faircil.model.estimator",
     "FairSampleWeights": "faircil.weighting.weights",
@@ -45,7 +49,10 @@ _PUBLIC = {
     "TaskStream": "faircil.data.stream",
     "WeightProgram": "faircil.weighting.program",
     "WeightResult": "faircil.weighting.weights",
+    "audit": "faircil.auditing",
+    "diagnose": "faircil.runs.preflight",
     "evaluate": "faircil.metrics",
+    "forecast": "faircil.weighting.forecast",
     "register": "faircil.registry",
     "run": "faircil.runs.experiment",
     "solve": "faircil.weighting.solver",

@@ -149,6 +149,7 @@ def count(
     sensitive: Column | None = None,
     before: Counts | None = None,
     favoured: Collection[Any] | None = None,
+    times: ArrayLike | None = None,
 ) -> Counts:
     """Count predictions by class, attribute value and task.
 
@@ -165,6 +166,8 @@ def count(
         The counts after the previous task, which have one task less.
     favoured : collection of labels, optional
         The favoured classes.
+    times : array of int, shape (n,), optional
+        How many samples each row stands for, 1 or more; by default 1.
 
     Raises
     ------
@@ -180,6 +183,7 @@ def count(
     true, predicted = np.split(codes, 2)
     attributes, value = distinct_labels(arrays.get("sensitive", no_value))
     tasks, task_code = distinct_labels(arrays.get("task", no_value))
+    rows = None if times is None else np.asarray(times, dtype=np.float64)
     members = _table(true, task_code, (len(classes), len(tasks))) > 0
     raise_all(
         [
@@ -200,9 +204,9 @@ def count(
     return Counts(
         classes,
         attributes,
-        samples=_table(true, value, shape),
-        hits=_table(true[right], value[right], shape),
-        predicted=_table(predicted, value, shape),
+        samples=_table(true, value, shape, rows),
+        hits=_table(true[right], value[right], shape, None if rows is None else rows[right]),
+        predicted=_table(predicted, value, shape, rows),
         members=members.T,
         before=before,
         favoured=None if favoured is None else _among(classes, favoured),
@@ -307,8 +311,14 @@ def deviations(values: Floats) -> Floats:
     return distances
 
 
-def _table(rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]) -> Integers:
-    flat = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1])
+def _table(
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    shape: tuple[int, int],
+    times: Floats | None = None,
+) -> Integers:
+    # Sums of integers are exact in float64 up to 2⁵³.
+    flat = np.bincount(rows * shape[1] + columns, times, minlength=shape[0] * shape[1])
     return flat.reshape(shape).astype(np.int64)
 
 

@@ -5,6 +5,9 @@ Those of arrays are for single numbers; they count, and call the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -116,7 +119,7 @@ def eer_of(counts: Counts) -> float | None:
     if counts.seen.sum() < 2:
         return None
     overall = counts.hits.sum() / counts.samples.sum()
-    return float(np.abs(counts.class_accuracies[counts.seen] - overall).mean())
+    return float(mean_distance(counts.class_accuracies[counts.seen][None], overall))
 
 
 def eer_task_of(counts: Counts) -> float:
@@ -173,22 +176,26 @@ def dp_predicted(y_true: Column, y_pred: Column, sensitive: Column | None) -> fl
 
 def eo_of(counts: Counts) -> float | None:
     """See :func:`eo`."""
-    return _deviation(_comparable(counts))
+    return _unless_empty(mean_deviation, comparable(counts).group_accuracies)
 
 
 def eo_gap_of(counts: Counts) -> float | None:
     """See :func:`eo_gap`."""
-    return _gap(_comparable(counts))
+    return _unless_empty(mean_gap, comparable(counts).group_accuracies)
 
 
 def eopp_of(counts: Counts) -> float | None:
     """Return :func:`eo` of the favoured classes alone; None where none are given."""
-    return None if counts.favoured is None else _deviation(_comparable(counts, counts.favoured))
+    if counts.favoured is None:
+        return None
+    return _unless_empty(mean_deviation, comparable(counts, counts.favoured).group_accuracies)
 
 
 def eopp_gap_of(counts: Counts) -> float | None:
     """Return :func:`eo_gap` of the favoured classes alone; None where none are given."""
-    return None if counts.favoured is None else _gap(_comparable(counts, counts.favoured))
+    if counts.favoured is None:
+        return None
+    return _unless_empty(mean_gap, comparable(counts, counts.favoured).group_accuracies)
 
 
 def dp_of(counts: Counts) -> float | None:
@@ -204,32 +211,74 @@ def dp_predicted_of(counts: Counts) -> float | None:
     return None if len(known.attributes) < 2 else _parity(known, chosen)
 
 
-def _comparable(counts: Counts, classes: NDArray[np.bool_] | bool = True) -> Floats:
-    """Group accuracies of the classes with two or more values present, NaN for absent groups."""
+def comparable(counts: Counts, classes: NDArray[np.bool_] | bool = True) -> Counts:
+    """Return the counts of ``classes`` with two or more known values present: EO compares these."""
     known = counts.known
-    compared: NDArray[np.bool_] = (known.samples > 0).sum(axis=1) > 1
-    return known.group_accuracies[compared & classes]
+    compared = ((known.samples > 0).sum(axis=1) > 1) & classes
+    tables = {name: getattr(known, name)[compared] for name in ("samples", "hits", "predicted")}
+    return replace(
+        known,
+        classes=known.classes[compared],
+        members=known.members[:, compared],
+        favoured=None if known.favoured is None else known.favoured[compared],
+        **tables,
+    )
 
 
-def _deviation(rates: Floats) -> float | None:
-    """Mean over groups of the distance from the mean of their class; None without a class."""
-    if not len(rates):
-        return None
+def _unless_empty(summary: Callable[[Floats], Floats], rates: Floats) -> float | None:
+    return float(summary(rates)) if len(rates) else None
+
+
+def mean_deviation(rates: Floats) -> Floats:
+    """Return the mean over groups of the distance from the mean of their class: see :func:`eo`.
+
+    Parameters
+    ----------
+    rates : array, shape (..., C, Z)
+        NaN for absent groups.
+
+    Returns
+    -------
+    array, shape (...)
+    """
     # Summed by class first: the two deviations of a class with two values add up to its gap
     # without rounding, which keeps eo_gap = 2 eo exact.
-    per_class = np.nansum(deviations(rates), axis=1)
-    return float(per_class.sum() / np.isfinite(rates).sum())
+    per_class = np.nansum(deviations(rates), axis=-1)
+    mean: Floats = per_class.sum(axis=-1) / np.isfinite(rates).sum(axis=(-2, -1))
+    return mean
 
 
-def _gap(rates: Floats) -> float | None:
-    """Mean over classes of the best minus the worst of their groups; None without a class."""
-    if not len(rates):
-        return None
-    return float((np.nanmax(rates, axis=1) - np.nanmin(rates, axis=1)).mean())
+def gaps(rates: Floats) -> Floats:
+    """Return the best minus the worst rate of each class, (..., C) from (..., C, Z)."""
+    # fmax and fmin leave NaN out.
+    found: Floats = np.fmax.reduce(rates, axis=-1) - np.fmin.reduce(rates, axis=-1)
+    return found
+
+
+def mean_gap(rates: Floats) -> Floats:
+    """Return the mean over classes of their gaps: see :func:`eo_gap`; (...) from (..., C, Z)."""
+    mean: Floats = gaps(rates).mean(axis=-1)
+    return mean
+
+
+def mean_distance(rates: Floats, overall: Floats | float) -> Floats:
+    """Return the mean of ``|rates − overall|``: see :func:`dp` and :func:`eer`.
+
+    Parameters
+    ----------
+    rates : array, shape (..., C, Z)
+    overall : float, or array that fits it, such as (..., C, 1)
+
+    Returns
+    -------
+    array, shape (...)
+    """
+    mean: Floats = np.abs(rates - overall).mean(axis=(-2, -1))
+    return mean
 
 
 def _parity(counts: Counts, classes: NDArray[np.bool_]) -> float:
     per_value = counts.samples.sum(axis=0)
     given_value = counts.predicted / per_value
     overall = counts.predicted.sum(axis=1, keepdims=True) / per_value.sum()
-    return float(np.abs(given_value - overall)[classes].mean())
+    return float(mean_distance(given_value[classes], overall[classes]))

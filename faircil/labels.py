@@ -16,6 +16,7 @@ from faircil.errors import DataError, raise_all, shortened
 
 Labels = NDArray[Any]  # int64, or objects where they are no integers
 Column = Any  # an ArrayLike, a column of pandas or a tensor of torch
+NEVER_MISSING = ("y_true", "y_pred", "task")  # all other columns are attributes
 
 
 def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
@@ -24,12 +25,12 @@ def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
     Parameters
     ----------
     given : dict
-        ``y_true`` and ``y_pred``, and ``task`` and ``sensitive`` where they are not None.
+        ``y_true``, ``y_pred``, ``task`` and attributes of any name; None: there is no such column.
 
     Returns
     -------
     dict
-        Arrays of int64 or objects, shape (n,). A missing value of ``sensitive`` is −1 among
+        Arrays of int64 or objects, shape (n,). A missing value of an attribute is −1 among
         numbers, else None; elsewhere it is a mistake.
     """
     arrays = {name: _array(column) for name, column in given.items() if column is not None}
@@ -38,7 +39,7 @@ def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
         came = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
         raise DataError(f"{came}; expected shape (n,) with the same n of at least 1 for each")
     mistakes: list[str] = []
-    found = {name: _labels(name, array, mistakes) for name, array in arrays.items()}
+    found = {name: as_labels(name, array, mistakes) for name, array in arrays.items()}
     if "task" in found and found["task"].dtype == object:
         mistakes.append(
             f"task has values such as {found['task'][0]!r}, expected integers: number the tasks in "
@@ -55,6 +56,35 @@ def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
             "or both as numbers".format(*shown)
         )
     return found
+
+
+def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
+    """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
+    if array.dtype.kind in "biu":
+        return array.astype(np.int64)
+    values = array.tolist()
+    missing = np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
+    if missing.any() and name in NEVER_MISSING:
+        mistakes.append(
+            f"{name} has {int(missing.sum())} missing values, expected a label for every sample; "
+            "leave the others out"
+        )
+        return np.zeros(len(values), dtype=np.int64)
+    there = [value for value, no in zip(values, missing, strict=True) if not no]
+    if all(isinstance(value, bool | int | float) for value in there):
+        if broken := [value for value in there if value % 1 != 0]:
+            mistakes.append(
+                f"{name} has values such as {broken[0]!r}, expected labels; give classes instead "
+                "of scores, and divide measured values into ranges"
+            )
+            return np.zeros(len(values), dtype=np.int64)
+        whole = [-1 if no else int(v) for v, no in zip(values, missing, strict=True)]
+        return np.array(whole, dtype=np.int64)
+    try:
+        hash(tuple(there))
+    except TypeError as error:
+        mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
+    return _objects([None if no else value for value, no in zip(values, missing, strict=True)])
 
 
 def distinct_labels(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
@@ -106,32 +136,3 @@ def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
     for row, value in enumerate(values):
         array[row] = value
     return array
-
-
-def _labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
-    """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
-    if array.dtype.kind in "biu":
-        return array.astype(np.int64)
-    values = array.tolist()
-    missing = np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
-    if missing.any() and name != "sensitive":
-        mistakes.append(
-            f"{name} has {int(missing.sum())} missing values, expected a label for every sample; "
-            "leave the others out"
-        )
-        return np.zeros(len(values), dtype=np.int64)
-    there = [value for value, no in zip(values, missing, strict=True) if not no]
-    if all(isinstance(value, bool | int | float) for value in there):
-        if broken := [value for value in there if value % 1 != 0]:
-            mistakes.append(
-                f"{name} has values such as {broken[0]!r}, expected labels; give classes instead "
-                "of scores, and divide measured values into ranges"
-            )
-            return np.zeros(len(values), dtype=np.int64)
-        whole = [-1 if no else int(v) for v, no in zip(values, missing, strict=True)]
-        return np.array(whole, dtype=np.int64)
-    try:
-        hash(tuple(there))
-    except TypeError as error:
-        mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
-    return _objects([None if no else value for value, no in zip(values, missing, strict=True)])

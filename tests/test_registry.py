@@ -172,6 +172,7 @@ def test_settings_follow_a_name_that_is_registered_again() -> None:
 
 
 PUBLIC = [
+    "Audit",
     "EpsilonFair",
     "FairIncrementalClassifier",
     "FairSampleWeights",
@@ -185,7 +186,10 @@ PUBLIC = [
     "TaskStream",
     "WeightProgram",
     "WeightResult",
+    "audit",
+    "diagnose",
     "evaluate",
+    "forecast",
     "register",
     "run",
     "solve",

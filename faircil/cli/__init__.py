@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any, NoReturn
@@ -26,12 +26,20 @@ GROUP = "faircil.commands"  # entry points by which other packages add commands
 class Command:
     """A command: what it does, in a line, and its module; None if that is not installed.
 
-    A module may have several: ``module:name`` is an object with the same three parts, ``EPILOG``,
-    ``add_arguments`` and ``command``.
+    A module may have several: ``module:name`` is an object with the same :class:`Parts`.
     """
 
     help: str
     module: str | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a command consists of, in a module or as an object in one."""
+
+    EPILOG: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    command: Callable[[argparse.Namespace], None]
 
 
 COMMANDS = {
@@ -54,8 +62,20 @@ COMMANDS = {
     "show": Command(
         "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
     ),
+    "audit": Command(
+        "audit a table of predictions: accuracy, fairness, how sure that is; and a gate for CI",
+        "faircil.cli.audit",
+    ),
+    "diagnose": Command(
+        "look at data before training, or forecast whom new rows of a model would hurt",
+        "faircil.cli.diagnose",
+    ),
     "compare": Command(
-        "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare"
+        "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare:table"
+    ),
+    "report": Command(
+        "write one page about runs: what was learned, who was forgotten, how sure that is",
+        "faircil.cli.compare:report",
     ),
     "postprocess": Command(
         "make predictions nearly independent of a sensitive attribute, and see what it costs",
@@ -219,7 +239,8 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
         "groups more than others.",
-        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage, 130 interrupted.",
+        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage, 130 "
+        "interrupted; of a gate also 3 fails, 4 cannot tell.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
@@ -241,14 +262,17 @@ DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 error, 2 usage, 130 interrupted."""
+    """Run a command and return its exit code: 0 done, 1 error, 2 usage, 130 interrupted.
+
+    A command with codes of its own, such as a gate, returns them.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
     arguments: argparse.Namespace | None = None
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
-        arguments.command(arguments)
+        code: int | None = arguments.command(arguments)
         sys.stdout.flush()
     except FaircilError as error:
         message = str(error)
@@ -263,4 +287,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has stopped. Python would complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
-    return DONE
+    return DONE if code is None else code

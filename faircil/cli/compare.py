@@ -1,37 +1,154 @@
-"""``faircil compare``: a table of runs."""
+"""``faircil compare`` and ``faircil report``: finished runs in a table, or as a page."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from faircil.cli.console import show_table
+from faircil.cli import Parts
+from faircil.cli.console import say, show_table
 
-EPILOG = """examples:
+if TYPE_CHECKING:
+    from faircil.auditing.findings import Finding
+    from faircil.report.sections import AuditRow
+    from faircil.results.record import RunSummary
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _table(arguments: argparse.Namespace) -> None:
+    """Print one table for all runs that can be compared."""
+    from faircil.report import as_markdown, compare, legend
+    from faircil.results.folder import find_runs
+
+    for found in compare(find_runs(arguments.runs)):
+        if arguments.markdown:
+            # A line of its own in Markdown is a paragraph.
+            explained = "".join(f"\n{line}\n" for line in legend(found).splitlines())
+            print(f"### {found.title}\n\n{as_markdown(found)}{explained}")  # noqa: T201
+        else:
+            show_table(found)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="file to write (default: report.html)",
+    )
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    """Write the page, and say where it is."""
+    from faircil.results.folder import find_runs
+
+    size = write_report(find_runs(arguments.runs), arguments.out, arguments.typed)
+    say_report(arguments.out, size)
+
+
+def say_report(path: Path, size: int) -> None:
+    """Say where a page is, and how large."""
+    say(f"report: {path} ({size / 1e6:.1f} MB); open it in a browser")
+
+
+def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
+    """Write a page about runs as a file; return its size in bytes.
+
+    Parameters
+    ----------
+    runs : sequence of RunSummary
+    out : Path
+    typed : str
+        The command that the page is made by, to make it again.
+    """
+    from faircil.errors import StorageError
+    from faircil.report.sections import report_page
+    from faircil.report.study import studies_of
+    from faircil.results.record import version
+    from faircil.weighting.measures import find_measure
+
+    shown = {str(run.config["measure"]) for run in runs}
+    studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
+    text = report_page(studies, _audits(runs), f"Made by faircil {version()} with: {typed}")
+    content = text.encode("utf-8", errors="replace")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(content)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the report to {out}: {error.strerror or error}; give another file with "
+            "`out`"
+        ) from None
+    return len(content)
+
+
+def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
+    """Audit the final predictions of the first seed of every configuration that has them."""
+    from faircil.auditing.reading import PREDICTIONS, audit_file
+    from faircil.report.sections import AuditRow
+
+    first: dict[str, RunSummary] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        first.setdefault(str(Path(run.dir).parent), run)
+    found: dict[str, list[AuditRow]] = {}
+    for run in [one for one in first.values() if (Path(one.dir) / PREDICTIONS).is_file()]:
+        title = f"{run.config['dataset']}, {run.label}, seed {run.seed}, after its last task"
+        if title in found:  # other settings of the same method
+            title += f" ({Path(run.dir).parent.name})"
+        found[title] = [
+            AuditRow(
+                one.measure,
+                " × ".join(one.scope) or "classes",
+                one.value,
+                one.low,
+                one.high,
+                one.floor,
+                _verdict(one),
+            )
+            for one in audit_file(Path(run.dir)).report().findings
+        ]
+    return found
+
+
+def _verdict(finding: Finding) -> str:
+    """Say what an audit found."""
+    if finding.value is None:
+        return "cannot tell"
+    if finding.p_value is None:  # a level, which compares nothing
+        return "–"
+    return "groups are treated differently" if finding.differs else "no difference is shown"
+
+
+table = Parts(
+    """examples:
   faircil compare runs/mnist
   faircil compare runs/mnist/er-eer-* runs/mnist/fsw-eer-* --markdown
 
 A method is marked best only where it is significantly better than every other one: paired t-test
 over at least 3 common seeds, Holm, 5 %. joint and finetune are references and not ranked. Runs
 with another sensitive attribute, other tasks or other test data are in tables of their own.
-"""
+""",
+    _add_table,
+    _table,
+)
+report = Parts(
+    """examples:
+  faircil report runs/biased-digits
+  faircil report runs/mnist/er-eer-* runs/mnist/fsw-eer-* -o mnist.html
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown")
-
-
-def command(arguments: argparse.Namespace) -> None:
-    """Print one table for all runs that can be compared."""
-    from faircil.report import as_markdown, compare, legend
-    from faircil.results.folder import find_runs
-
-    for table in compare(find_runs(arguments.runs)):
-        if arguments.markdown:
-            # A line of its own in Markdown is a paragraph.
-            explained = "".join(f"\n{line}\n" for line in legend(table).splitlines())
-            print(f"### {table.title}\n\n{as_markdown(table)}{explained}")  # noqa: T201
-        else:
-            show_table(table)
+The page needs no network and no script: open it in a browser, print it, or hand it over. Methods
+are compared with plain replay (er) where it is among the runs; `faircil run --baseline er` runs it
+beside a method.
+""",
+    _add_report,
+    _report,
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -78,6 +79,22 @@ def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, 
     for row in rows:
         rich.add_row(*(Text(cell) for cell in row))
     make_console().print(rich)
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Print notes on stderr, each once."""
+    for note in dict.fromkeys(notes):
+        say(f"note: {note}")
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """Return a document as people and programs read it."""
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print a document on stdout."""
+    print(json_text(document))  # noqa: T201
 
 
 def _text(cell: Cell) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EPILOG = """Shows the mechanism on three clusters in the plane, then compares plain replay, FSW and
 learning from moments on real digits whose background colour correlates with the class. Prints
 tables and plots who is predicted right, and accuracy, worst-group accuracy and disparity over the
-tasks. Finished runs are reused.
+tasks. Ends with a page to open in a browser. Finished runs are reused.
 """
 NEXT = """Replay forgets unevenly. FSW weighs the samples of the current task against it, moments
 weighs all groups ever seen. docs/reproduction and docs/moments.md have more data.
@@ -66,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Run the methods, print the tables, draw the figures."""
+    """Run the methods, print the tables, draw the figures, write the report."""
+    from faircil.cli.compare import say_report, write_report
     from faircil.cli.running import RunOptions, run_seeds
     from faircil.compute import choose_device
     from faircil.metrics import METRICS
@@ -78,14 +79,17 @@ def command(arguments: argparse.Namespace) -> None:
     # The folder belongs to the demo: runs of an older version are replaced.
     device = str(choose_device("auto"))
     options = RunOptions(arguments.typed, device, replace=True, quiet=arguments.quiet)
+    every: list[RunSummary] = []
     for scene in SCENES:
-        runs, panels = [], []
+        runs: list[RunSummary] = []
+        panels: list[Panel] = []
         for method in scene.methods:
             config = resolve(dataset=scene.dataset, method=method, measure=scene.measure)
             folder = arguments.out / scene.dataset / method
             summaries = run_seeds(config, parse_seeds(arguments.seeds), folder, options)
             runs += summaries
             panels.append(panel_of(config, summaries))
+        every = [*runs, *every]  # the real data first
         for table in compare(runs):
             show_table(table)
         # Accuracy and worst group first: a model that has forgotten everything has no disparity.
@@ -96,8 +100,11 @@ def command(arguments: argparse.Namespace) -> None:
             for metric in shown:
                 say(f"{metric}: {METRICS[metric].description}")
             say(f"figures: {', '.join(map(str, files))}")
+    page = arguments.out / "report.html"
+    size = write_report(every, page, arguments.typed)
     if not arguments.quiet:
         say(NEXT)
+        say_report(page, size)
 
 
 def panel_of(config: RunConfig, runs: Sequence[RunSummary]) -> Panel:

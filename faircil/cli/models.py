@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from faircil.cli.console import duration, say, show_columns
-from faircil.cli.run import (
+from faircil.cli import Parts
+from faircil.cli.console import duration, print_json, say, say_notes, show_columns
+from faircil.cli.own_options import (
     add_favoured_argument,
     add_gap_arguments,
     add_own_arguments,
@@ -24,15 +23,6 @@ DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 if TYPE_CHECKING:
     from faircil.model.model import GroupRows, Measured, Model
     from faircil.model.tables import Gaps
-
-
-@dataclass(frozen=True)
-class ModelCommand:
-    """A command of this module, see :class:`faircil.cli.Command`."""
-
-    EPILOG: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    command: Callable[[argparse.Namespace], None]
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +121,7 @@ def _report(
 
     lesson = model.lessons[-1]
     if arguments.json:
-        _print_json(
+        print_json(
             {
                 "model": str(folder),
                 "bytes": size_of(folder),
@@ -142,8 +132,7 @@ def _report(
         )
     if arguments.quiet:
         return
-    for note in dict.fromkeys(notes):
-        say(f"note: {note}")
+    say_notes(notes)
     if lesson.rows < 0:
         say(f"{-lesson.rows:,} rows forgotten: its sums are as if it had never seen them")
         return
@@ -168,10 +157,6 @@ def _values(model: Model, measured: Measured) -> tuple[str, ...]:
     from faircil.report import format_value
 
     return tuple(format_value(measured.metrics.get(name)) for name in first_metrics(model.config))
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -323,7 +308,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         partial.unlink(missing_ok=True)
     if arguments.json:
         counts = table["prediction"].astype(str).value_counts()
-        _print_json(
+        print_json(
             {
                 "model": str(arguments.model),
                 "out": str(out),
@@ -333,8 +318,7 @@ def _predict(arguments: argparse.Namespace) -> None:
             }
         )
     if not arguments.quiet:
-        for note in notes:
-            say(f"note: {note}")
+        say_notes(notes)
         say(f"{len(table):,} predictions in {out}")
 
 
@@ -350,7 +334,7 @@ def _show(arguments: argparse.Namespace) -> None:
     model = load_model(arguments.model)
     size = size_of(arguments.model)
     if arguments.json:
-        _print_json({**summary_of(model), "bytes": size})
+        print_json({**summary_of(model), "bytes": size})
         return
     rows = [
         (
@@ -375,8 +359,7 @@ def _show(arguments: argparse.Namespace) -> None:
             ],
         )
         say("accuracy: mean over classes; `faircil list metrics` explains the others")
-    for note in dict.fromkeys(model.notes):
-        say(f"note: {note}")
+    say_notes(model.notes)
     for sentence in _unmeasured(model):
         say(sentence)
     say(
@@ -419,7 +402,7 @@ def _unmeasured(model: Model) -> list[str]:
     return [f"not measured since it learned or forgot {rows:,} more rows"] if since else []
 
 
-fit = ModelCommand(
+fit = Parts(
     """examples:
   faircil fit --data train.csv --label job --sensitive sex -o model
   faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
@@ -434,7 +417,7 @@ alone.
     _add_fit,
     _fit,
 )
-update = ModelCommand(
+update = Parts(
     """example:
   faircil update model --data new.csv
 
@@ -443,7 +426,7 @@ The table has the columns of the first one; classes and attribute values may be 
     _add_update,
     _update,
 )
-predict = ModelCommand(
+predict = Parts(
     """example:
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --images new-photos -o predictions.csv
@@ -453,7 +436,7 @@ Of images, the path is kept.
     _add_predict,
     _predict,
 )
-forget = ModelCommand(
+forget = Parts(
     """example:
   faircil forget model --data rows.csv
 
@@ -462,7 +445,7 @@ Only method `moments` can forget. The rows are given as they were learned, with 
     _add_update,
     _forget,
 )
-show = ModelCommand(
+show = Parts(
     """example:
   faircil show model
   faircil show runs/people/moments-eo-HASH-CODE/seed-0/model

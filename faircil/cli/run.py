@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
+import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faircil.cli.console import say, show_columns, show_table
+from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
 from faircil.cli.lists import names_of
-from faircil.errors import UsageError, collecting, raise_all
+from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
+from faircil.errors import UsageError, collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:
     from faircil.cache import EmbeddingProgress
@@ -32,145 +33,13 @@ EPILOG = """examples:
   faircil run --data mine.csv --label job --sensitive sex --measure eopp --favoured surgeon judge
   faircil run --dataset biased-mnist --method fsw --postprocess eps-fair --held-out 100
   faircil run --data mine.csv --label job --sensitive sex race --tasks "nurse,surgeon|poet,judge"
-  faircil run --data bios.csv --text bio --label job --sensitive gender
+  faircil run --data bios.csv --text bio --label job --sensitive gender --baseline none
   faircil run --images photos
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
 Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
 time: a seed is run by the one that comes first.
 """
-
-
-def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add what becomes of rows without a class or a sensitive attribute."""
-    parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        default=None,
-        help="leave out rows without a class or a sensitive attribute (default: an error)",
-    )
-    parser.add_argument(
-        "--unknown-group",
-        action="store_true",
-        default=None,
-        help="keep rows without a sensitive attribute, as people of an unknown group",
-    )
-
-
-def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
-    """Declare the options of a user's table; absent options are None.
-
-    ``share`` is the option for the share of test rows. If it has a name of its own, it has no
-    default, and without tasks there is one.
-    """
-    of_run = share == "--test-share"
-    parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
-    parser.add_argument("--label", metavar="COLUMN", help="column of the class")
-    parser.add_argument(
-        "--text",
-        metavar="COLUMN",
-        help="column of texts, which are then the only input (default: all columns without a role "
-        "are features)",
-    )
-    parser.add_argument(
-        "--images",
-        metavar="COLUMN|FOLDER",
-        help="column of paths of image files, which are then the only input; or without --data, a "
-        "folder that has a folder of images for each class",
-    )
-    parser.add_argument("--sensitive", nargs="+", metavar="COLUMN", help="sensitive attributes")
-    parser.add_argument(
-        "--tasks",
-        metavar="CLASSES",
-        help="'a,b|c,d', or @FILE with a task on each line (default: "
-        f"{'two classes per task in sorted order' if of_run else 'all classes at once'})",
-    )
-    parser.add_argument(
-        "--classes-per-task",
-        type=int,
-        metavar="N",
-        help="without --tasks: classes of each task, in sorted order" + " (default: 2)" * of_run,
-    )
-    parser.add_argument(
-        "--ignore",
-        nargs="+",
-        metavar="COLUMN",
-        help="columns to leave out, such as an id",
-    )
-    add_gap_arguments(parser)
-    parser.add_argument(
-        "--use-sensitive",
-        action="store_true",
-        default=None,
-        help="also use the sensitive columns as features",
-    )
-    test = parser.add_mutually_exclusive_group()
-    test.add_argument("--test-column", metavar="COLUMN", help="column that marks the test rows")
-    test.add_argument(
-        share,
-        dest="test_share",
-        type=float,
-        metavar="SHARE",
-        help=f"without --test-column: share of each group (default: {'0.3' if of_run else 'none'})",
-    )
-
-
-def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
-    """Declare the option that names the favoured classes."""
-    parser.add_argument(
-        "--favoured",
-        nargs="+",
-        default=[],
-        metavar="CLASS",
-        help="for --measure eopp: classes whose outcome people want, as named in the data",
-    )
-
-
-def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | None:
-    """Read the options; None without data. Append errors to ``mistakes``."""
-    from faircil.data.own import OwnData
-
-    roles = (
-        *("label", "text", "sensitive", "tasks", "use_sensitive", "test_column", "test_share"),
-        *("classes_per_task", "drop_missing", "unknown_group", "images", "ignore"),
-    )
-    given = {name: getattr(arguments, name) for name in roles}
-    if given["ignore"] is not None:
-        given["ignore"] = tuple(given["ignore"])
-    if (given["tasks"] or "").startswith("@"):
-        with collecting(mistakes):
-            given["tasks"] = _lines_of(Path(given["tasks"][1:]))
-    given = {name: value for name, value in given.items() if value is not None}
-    if arguments.data is None and "images" in given:
-        folder = given.pop("images")
-        if not Path(folder).is_dir():
-            mistakes.append(
-                f"--images is {folder}, and there is no such folder; give one with a folder of "
-                "images for each class, or with --data FILE the column of their paths"
-            )
-            folder = ""  # nothing is read from it
-        given["sensitive"] = tuple(given.get("sensitive", ()))
-        return replace(OwnData.of_folder(folder), **given)
-    if arguments.data is None:
-        if given:
-            flags = ", ".join(f"`{name}`" for name in given)
-            mistakes.append(f"{flags}: for your own data, given with --data FILE")
-        return None
-    if "label" not in given:
-        mistakes.append("--data needs --label COLUMN, the column that holds the class")
-    return OwnData(
-        **{"label": "", **given, "sensitive": tuple(given.get("sensitive", ()))},
-        path=arguments.data,
-    )
-
-
-def _lines_of(path: Path) -> str:
-    """Read tasks from a file, one on each line; empty lines do not count."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--tasks @{path}: the file cannot be read ({error})") from None
-    return "\n".join(line for line in lines if line.strip()) + "\n"
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -219,6 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
     )
     add_favoured_argument(what)
+    what.add_argument(
+        "--baseline",
+        metavar="NAME",
+        help="method to run beside, for comparison, or none (default: er, plain replay, with own "
+        "data; else none)",
+    )
     what.add_argument(
         "--target",
         metavar="TEXT",
@@ -304,9 +179,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.running import RunOptions, kept_at, run_seeds, say_models
+    from faircil.cli.running import Beside, RunOptions, kept_at, run_seeds, say_models
     from faircil.compute import choose_device
-    from faircil.report import abstention_table, seed_table
+    from faircil.report import abstention_table, compare, seed_table
     from faircil.results.folder import seed_folder
     from faircil.results.processed import abstained
     from faircil.results.record import as_document
@@ -327,7 +202,7 @@ def command(arguments: argparse.Namespace) -> None:
     trackers: list[Tracker] = []
     with collecting(mistakes):
         trackers = new_trackers(arguments.track)
-    mistakes += abstain_mistakes(arguments)
+    mistakes += [*abstain_mistakes(arguments), *baseline_mistakes(arguments)]
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
@@ -343,24 +218,34 @@ def command(arguments: argparse.Namespace) -> None:
         keep=keep,
         trackers=trackers,
     )
+    beside = Beside.of(config, arguments.baseline, arguments.set, arguments.out, seeds)
     runs = run_seeds(config, seeds, folder, options)
+    others = [] if beside is None else beside.run(seeds, options)
     answers = [] if arguments.abstain is None else abstained(runs, arguments.abstain)
     if arguments.json:
         if answers:
             groups = [asdict(one) for one in answers]
             chosen |= {"abstention": {"share": arguments.abstain, "groups": groups}}
         document = as_document(runs) | chosen
+        document |= {"baseline": as_document(others)} if others else {}
         for one, run in zip(document["runs"], runs, strict=True):
             one["model"] = kept_at(run)
-        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
+        print_json(document)
     else:
         show_table(seed_table(runs))
+        for table in compare([*runs, *others]) if others else ():
+            show_table(table)
         if not quiet:
             _show_changes(seed_folder(folder, seeds[0]), seeds[0])
         if answers:
             show_table(abstention_table(answers, arguments.abstain))
     if not quiet:
         say(f"saved in {folder}")
+        if beside is not None and others:
+            # Of a folder that the user has named, it is a part.
+            folders = shlex.join(map(str, (folder, beside.folder)[: 1 if arguments.out else 2]))
+            say(f"{beside.config.label} beside it in {beside.folder}")
+            say(f"both as a page: faircil report {folders}")
         if keep:
             say_models(runs)
 
@@ -417,8 +302,7 @@ def settle(
         raise_all(list(dict.fromkeys(mistakes)))
         embed_images_of(configs[0], device, embedding_lines(arguments))
         if not arguments.quiet:
-            for sentence in auto.partly_used(arguments.set, medium=medium):
-                say(f"note: {sentence}")
+            say_notes(auto.partly_used(arguments.set, medium=medium))
         choice = choose_method(make, arguments, device)
         return choice.config, {"choice": auto.as_document(choice)}
     request = target_request(arguments, own, seeds, mistakes)
@@ -451,6 +335,15 @@ def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
     if part != "test":
         mistakes.append("--abstain needs predictions, which a run on validation data does not keep")
     return mistakes
+
+
+def baseline_mistakes(arguments: argparse.Namespace) -> list[str]:
+    """Say that there is no such method to run beside."""
+    from faircil.learners import ALIASES, LEARNERS
+
+    known = (*LEARNERS, *ALIASES, "none")
+    name = arguments.baseline
+    return [] if name is None or name in known else [unknown_name("baseline", name, known)]
 
 
 def auto_mistakes(arguments: argparse.Namespace) -> list[str]:

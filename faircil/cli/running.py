@@ -9,12 +9,15 @@ from pathlib import Path
 from faircil.cli.console import say
 from faircil.cli.progress import reporting
 from faircil.cli.sweeping import tallying
-from faircil.errors import DataError, DivergedError, raise_all
+from faircil.errors import DataError, DivergedError, FaircilError, raise_all
+from faircil.learners import ALIASES
 from faircil.model.saved import keep_model, size_of
+from faircil.report.study import BASELINE
 from faircil.results.folder import model_folder
 from faircil.results.record import RunSummary
-from faircil.runs.config import RunConfig
-from faircil.sweep.store import check_folder, check_place, remove_others
+from faircil.runs.config import RunConfig, resolve
+from faircil.runs.settings import in_effect
+from faircil.sweep.store import Store, check_folder, check_place, remove_others
 from faircil.sweep.sweep import SweepOptions, finish, look
 from faircil.sweep.work import NO_MODEL, Both, Outcome, Work
 from faircil.tracking import Tracker, tracking
@@ -43,6 +46,8 @@ class RunOptions:
         Whether the final model of every seed that is run is kept.
     trackers : sequence of Tracker
         That follow the runs, if there is one job.
+    notes : bool
+        Whether to show notes, if not quiet.
     """
 
     typed: str
@@ -53,6 +58,7 @@ class RunOptions:
     quiet: bool = False
     keep: bool = False
     trackers: Sequence[Tracker] = ()
+    notes: bool = True
 
 
 def run_seeds(
@@ -83,9 +89,81 @@ def run_seeds(
         say(f"finished: {kept}" if seeds_run.done else f"no seed was finished, {nothing}")
         raise
     runs = seeds_run.results(seeds)
-    if not options.quiet:
+    if options.notes and not options.quiet:
         _say_notes(runs)
     return runs
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A method that runs beside another, so that people see what the other one changes.
+
+    Parameters
+    ----------
+    config : RunConfig
+    folder : Path
+        Where its runs are.
+    optional : bool
+        Whether nobody asked for it: then that it cannot be run is a note, and not an error.
+    """
+
+    config: RunConfig
+    folder: Path
+    optional: bool
+
+    @classmethod
+    def of(
+        cls,
+        config: RunConfig,
+        name: str | None,
+        given: Sequence[str],
+        out: Path | None,
+        seeds: Sequence[int],
+    ) -> Beside | None:
+        """Return what runs beside a configuration; None for nothing, or for the same again.
+
+        Parameters
+        ----------
+        config : RunConfig
+        name : str or None
+            The method, or ``none``. By default plain replay beside runs on own data; not beside
+            trials on validation data.
+        given : sequence of str
+            ``name=value`` settings of the user; those that the method makes use of are shared.
+        out : Path or None
+            The folder that the user has named: it is in ``baseline`` there.
+        seeds : sequence of int
+        """
+        if name is None and (config.own is None or config.evaluate_on != "test"):
+            return None
+        method = name or BASELINE
+        if method == "none":
+            return None
+        learner = ALIASES[method][0] if method in ALIASES else method
+        base = resolve(
+            dataset=None if config.own else config.dataset,
+            own=config.own,
+            method=method,
+            measure=config.measure,
+            favoured=config.favoured,
+            evaluate_on=config.evaluate_on,
+            overrides=in_effect(given, learner, medium=config.medium),
+        )
+        folder = Store().folder_of(Work(base, seeds[0])) if out is None else out / "baseline"
+        return None if base == config else cls(base, folder, optional=name is None)
+
+    def run(self, seeds: Sequence[int], options: RunOptions) -> list[RunSummary]:
+        """Run it for each seed; empty if it cannot be run and nobody asked for it."""
+        # Notes are about the data, and have been shown.
+        mine = replace(options, keep=False, notes=False)
+        try:
+            return run_seeds(self.config, seeds, self.folder, mine)
+        except FaircilError as error:
+            if not self.optional:
+                raise
+            if not options.quiet:
+                say(f"note: {self.config.label} was not run for comparison: {error}")
+            return []
 
 
 class SeedsRun:

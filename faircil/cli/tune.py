@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.console import say, show_columns
+from faircil.cli.console import print_json, say, show_columns
 from faircil.cli.lists import names_of
-from faircil.cli.run import add_favoured_argument, add_own_arguments, own_data, parse_seeds
+from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
 
@@ -142,7 +142,7 @@ def command(arguments: argparse.Namespace) -> None:
         _write(one, folder, arguments)
     if arguments.json:
         document = {"tuned": [as_document(one) for one in found]}
-        print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201
+        print_json(document)
     raise_all([one.problem for one in found if isinstance(one, NotTuned)], FaircilError)
 
 

@@ -13,7 +13,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.errors import MOST_NAMES, DataError, FaircilError, raise_all, shortened
+from faircil.data.arrow import Coded, read_batches, read_columns
+from faircil.errors import MOST_NAMES, DataError, raise_all, shortened
 
-SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -33,79 +32,6 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null",
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
-
-
-def read_columns(
-    path: Path, wanted: Sequence[str] | None, name_mistakes: Callable[[Sequence[str]], list[str]]
-) -> pd.DataFrame:
-    """Read columns of numbers, booleans and text of a Parquet or Arrow file; dates become text.
-
-    Parameters
-    ----------
-    path : Path
-    wanted : sequence of str or None
-        Columns to read; None: all.
-    name_mistakes : callable
-        Returns mistakes in the names of all columns, before any is read.
-    """
-    arrow = _package("pyarrow")
-    try:
-        names, read = _arrow_file(path)
-        # A row index that pandas saved without a name tells nothing.
-        names = [name for name in names if not name.startswith(SAVED_INDEX)]
-        raise_all(name_mistakes(names), DataError)
-        table = read(wanted or names)
-    except (arrow.ArrowException, OSError) as error:
-        kind = "parquet" if path.suffix == ".parquet" else "Arrow (feather)"
-        raise DataError(
-            f"cannot read {path}: {str(error).strip()}; expected a {kind} file, get it again"
-        ) from error
-    columns: dict[str, Any] = {}
-    mistakes = []
-    for name in wanted or names:
-        column = table.column(name)
-        try:
-            columns[name] = _plain(column, arrow)
-        except arrow.ArrowException:
-            mistakes.append(
-                f"column '{name}' of {path} is of type {column.type}; expected numbers, booleans "
-                "or text: convert it or leave it out"
-            )
-    raise_all(mistakes, DataError)
-    # A new table drops the file's pandas metadata, which may define an index or special types.
-    frame: pd.DataFrame = arrow.table(columns).to_pandas()
-    return frame
-
-
-def _arrow_file(path: Path) -> tuple[list[str], Callable[[Sequence[str]], Any]]:
-    """Return the names of a file's columns, and a function that reads some of them."""
-    if path.suffix == ".parquet":
-        parquet = _package("pyarrow.parquet")
-        schema = parquet.read_schema(path)
-        return list(schema.names), lambda wanted: parquet.read_table(path, columns=list(wanted))
-    feather = _package("pyarrow.feather").read_table(path)  # mapped, not read
-    return list(feather.column_names), lambda wanted: feather.select(list(wanted))
-
-
-def _plain(column: Any, arrow: Any) -> Any:
-    kind, is_ = column.type, arrow.types
-    if is_.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if is_.is_integer(kind) or is_.is_boolean(kind) or is_.is_string(kind):
-        return column
-    if is_.is_floating(kind) or is_.is_decimal(kind) or is_.is_null(kind):
-        return column.cast(arrow.float64())
-    return column.cast(arrow.string())
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise FaircilError(
-            f"parquet files need the pyarrow package ({error}): pip install 'faircil[text]', or "
-            "save the table as .csv"
-        ) from None
 
 
 def read_table(
@@ -146,6 +72,56 @@ def read_table(
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
+
+
+def read_coded(
+    path: Path, columns: Sequence[str], alike: Collection[str] = ()
+) -> Iterator[dict[str, Coded]]:
+    """Read columns as labels and codes: a Parquet file in batches, another as one batch.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str
+    alike : collection of str
+        Columns whose labels are compared with each other: in a file of text, if one of them is
+        words, whole numbers in the others are words too.
+
+    Yields
+    ------
+    dict from name to (labels, codes)
+        The distinct values of the batch, in no order, and for each row the number of its value
+        among them, −1 where it is missing.
+
+    Raises
+    ------
+    DataError
+        As :func:`read_table` does.
+    """
+    if path.suffix.lower() != ".parquet" or not path.is_file() or path.stat().st_size == 0:
+        table = read_table(path, columns)
+        numbers = [name for name in alike if is_numeric_dtype(table[name])]
+        if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
+            table = read_table(path, columns, texts=alike)
+        yield {name: _coded(table[name]) for name in columns}
+        return
+    rows = 0
+    for batch in read_batches(path, columns, lambda names: _name_mistakes(path, names, columns)):
+        rows += len(batch[columns[0]][1])
+        yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
+    if not rows:
+        raise DataError(f"{path} has columns but no rows; add samples")
+
+
+def _coded(column: pd.Series) -> Coded:
+    codes, labels = pd.factorize(column)
+    return np.asarray(labels, dtype=object), codes
+
+
+def _without_missing_labels(labels: NDArray[Any], codes: NDArray[np.intp]) -> Coded:
+    missing = np.isin(labels, MISSING) | np.array([x is None or x != x for x in labels], dtype=bool)
+    # One more code, which −1 finds from the end.
+    return labels, np.append(np.where(missing, -1, np.arange(len(labels))), -1)[codes]
 
 
 def read_folder(folder: Path) -> pd.DataFrame:

@@ -214,7 +214,7 @@ def update_table(
     Rows that the test column of the model marks, if the table has it, are not learned; the model is
     measured on them.
     """
-    every, learned, test, notes = _rows(model, path, gaps, watcher)
+    every, learned, test, notes = rows_for(model, path, gaps, watcher)
     known = {*model.labels, *every.take(~test)[1]}
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
     if test.all() or new:
@@ -244,7 +244,7 @@ def forget_table(
     model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
 ) -> list[str]:
     """Let a model forget the rows of a table, which it has learned before; return notes on them."""
-    _, learned, test, notes = _rows(model, path, gaps, watcher)
+    _, learned, test, notes = rows_for(model, path, gaps, watcher)
     model.forget(*learned.take(~test))
     if test.any():
         notes.append(f"rows that are marked for the test, which were never learned: {test.sum():,}")
@@ -302,7 +302,7 @@ def predict_table(
     return pd.DataFrame(columns), notes
 
 
-def _rows(
+def rows_for(
     model: Model, path: Path, gaps: Gaps, watcher: Watcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
     """Read rows as a model predicts and as it learns them, which are for the test, and notes."""

@@ -128,17 +128,31 @@ def _setting(settings: Mapping[str, Any], name: str) -> str:
     return next(filter(None, (_setting(part, name) for part in parts)), "")
 
 
-def compare(runs: Iterable[RunSummary]) -> list[Table]:
-    """Make one table per dataset, columns without any value left out.
+@dataclass(frozen=True)
+class Comparable:
+    """Runs on the same test data.
 
-    Runs that differ in :func:`evaluation_of` are not comparable: they have tables of their own, and
-    a note says what differs.
+    Parameters
+    ----------
+    title : str
+        The dataset, and what distinguishes these runs from others on it.
+    runs : tuple of RunSummary
+    note : str
+        What differs from other runs on the dataset; empty if there are none.
     """
+
+    title: str
+    runs: tuple[RunSummary, ...]
+    note: str
+
+
+def comparable(runs: Iterable[RunSummary]) -> list[Comparable]:
+    """Put runs together that may be compared: those that share :func:`evaluation_of`."""
     by_data: dict[tuple[str, tuple[str, ...]], list[RunSummary]] = {}
     for run in runs:
         key = (str(run.config["dataset"]), tuple(evaluation_of(run).values()))
         by_data.setdefault(key, []).append(run)
-    tables = []
+    found = []
     for (dataset, _), members in by_data.items():
         mine = evaluation_of(members[0])
         others = [
@@ -154,8 +168,17 @@ def compare(runs: Iterable[RunSummary]) -> list[Table]:
             f"not compared with other runs on {dataset}, in tables of their own: other "
             f"{', '.join(differing)}"
         )
-        tables.append(_compare(", ".join(title), group_runs(members), note if differing else ""))
-    return tables
+        found.append(Comparable(", ".join(title), tuple(members), note if differing else ""))
+    return found
+
+
+def compare(runs: Iterable[RunSummary]) -> list[Table]:
+    """Make one table per dataset, columns without any value left out.
+
+    Runs that differ in :func:`evaluation_of` are not comparable: they have tables of their own, and
+    a note says what differs.
+    """
+    return [_compare(one.title, group_runs(one.runs), one.note) for one in comparable(runs)]
 
 
 def _titled(key: str, value: str) -> str:
@@ -174,7 +197,7 @@ def _compare(title: str, rows: Sequence[Row], note: str) -> Table:
         (Cell(row.name), Cell(str(len(row.runs))), *line)
         for row, line in zip(rows, cells, strict=True)
     ]
-    ranked = sum(not _is_bound(row) for row in rows) > 1
+    ranked = sum(not is_bound(row) for row in rows) > 1
     headings = map(heading, names)
     header = ("method", "seeds", *headings, "steps", "seconds")
     notes = (direction_note(names) if ranked else "", *_notes(rows, names), note)
@@ -200,7 +223,7 @@ def _notes(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, ...]:
     """Return what to know about a table, empty texts where there is nothing to say."""
     runs = [run for row in rows for run in row.runs]
     means = {row.name: over_seeds(row.runs)[0] for row in rows}
-    bounds = frozenset(row.name for row in rows if _is_bound(row))
+    bounds = frozenset(row.name for row in rows if is_bound(row))
     chance = [row.name for row in rows if at_chance(means[row.name], row.runs)]
     return (
         summary_note(names),
@@ -250,7 +273,7 @@ def _ranking(metric: str, rows: Sequence[Row]) -> Ranking:
 
     A model at chance treats all alike: among disparities it is not ranked.
     """
-    ranked = [row for row in rows if not _is_bound(row)]
+    ranked = [row for row in rows if not is_bound(row)]
     if METRICS[metric].is_disparity:
         ranked = [r for r in ranked if not at_chance(over_seeds(r.runs)[0], r.runs)]
     columns = {row.name: _by_seed(metric, row) for row in ranked}
@@ -264,5 +287,6 @@ def _by_seed(metric: str, row: Row) -> Mapping[int, float] | None:
     return known if len(known) == len(values) else None
 
 
-def _is_bound(row: Row) -> bool:
+def is_bound(row: Row) -> bool:
+    """Whether a configuration is a reference, which is not ranked."""
     return row.runs[0].config["method"] in BOUNDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from faircil.counts import ENOUGH
 from faircil.metrics import METRICS, Metric, Part
-from faircil.moments import GroupChange, PassRecord, Price
+from faircil.moments import PassRecord, Price
 from faircil.results.processed import GroupAnswers
 from faircil.results.record import GroupResult, Names, RunSummary
 
@@ -315,7 +315,7 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
             map(
                 Cell,
                 (
-                    _group_name(group, names),
+                    group_name(group.label, group.attribute, names),
                     f"{group.samples:,}",
                     f"{group.weight:.2f}",
                     format_value(group.before),
@@ -405,9 +405,7 @@ def price_note(price: Price) -> str:
     )
 
 
-def _group_name(group: GroupChange, names: Names) -> str:
+def group_name(label: int, attribute: Sequence[int], names: Names) -> str:
     """Return the class and, where groups have one, the attribute value."""
-    values = (
-        names.attribute_values[value] if value >= 0 else "unknown" for value in group.attribute
-    )
-    return ", ".join((names.classes[group.label], *values))
+    values = (names.attribute_values[value] if value >= 0 else "unknown" for value in attribute)
+    return ", ".join((names.classes[label], *values))

@@ -40,6 +40,8 @@ def test_table_and_figures(cli: Cli, tmp_path: Path) -> None:
         assert f"figures: shown/{dataset}.png, shown/{dataset}.svg" in outcome.err
         assert (tmp_path / f"shown/{dataset}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"shown/{dataset}.svg").read_text()
+    assert outcome.err.splitlines()[-1].startswith("report: shown/report.html (")
+    assert "Fairness report: toy-groups, toy" in (tmp_path / "shown/report.html").read_text("utf-8")
     # They show the worst group and the points of the plane.
     drawn = (tmp_path / "shown/toy.svg").read_text()
     for text in ("worst group", "er after the last task, seed 0", "predicted wrong"):

@@ -1,17 +1,17 @@
-"""``faircil bench``: measure solvers, whole runs, sweeps, text encoders, moments, and models."""
+"""``faircil bench``: measure solvers, runs, sweeps, text encoders, moments, models and audits."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli.run import parse_seeds
+from faircil_lab.cli.bench_forecast import FORECAST
+from faircil_lab.cli.bench_models import OTHER_ACTIONS
 from faircil_lab.cli.benching import (
+    Action,
     add_methods,
     add_output_arguments,
     add_sizes,
@@ -32,19 +32,11 @@ EPILOG = """examples:
   faircil bench text --rows 50000
   faircil bench moments --classes 50 200
   faircil bench models --tables 50000x14
+  faircil bench audit --jobs 16 --page docs/audit-coverage.md
+  faircil bench forecast --page docs/forecast.md
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
-
-
-@dataclass(frozen=True)
-class Action:
-    """A benchmark as a subcommand: its help, its options, and what it does."""
-
-    help: str
-    epilog: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    command: Callable[[argparse.Namespace], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -311,115 +303,6 @@ def _text(arguments: argparse.Namespace) -> None:
     record(arguments, ENCODER_TIMES, outcomes, results, str(device), notes)
 
 
-MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
-they fit in 2 GiB, exact: time, and peak memory of the process. Then rows are removed, against
-learning all others anew. For whole runs against replay, see: faircil bench run --methods er moments
-
-examples:
-  faircil bench moments
-  faircil bench moments --classes 20 --width 300 --removed 100 --repeats 1
-"""
-# Options with their defaults.
-MOMENTS_SIZES = {
-    "tasks": (10, "tasks of a stream"),
-    "rows": (100, "rows of each group of a stream"),
-    "width": (2000, "features"),
-    "learned": (60_000, "rows that some are removed from"),
-    "removed": (1000, "rows to remove"),
-    "repeats": (3, "removals"),
-}
-REMOVED_FROM = 10  # classes, of two groups each
-
-
-def _moments_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--classes",
-        nargs="+",
-        type=int,
-        default=[50, 1000],
-        metavar="N",
-        help="classes of a stream (default: 50 1000)",
-    )
-    add_sizes(parser, MOMENTS_SIZES)
-
-
-def _moments(arguments: argparse.Namespace) -> None:
-    from faircil.errors import raise_all
-    from faircil_lab.bench.moments import (
-        MOMENTS_COSTS,
-        MomentsResults,
-        MomentsWorkload,
-        measure_costs,
-        workloads_of,
-    )
-
-    mistakes = below_one(arguments, *MOMENTS_SIZES)
-    mistakes += [f"--classes is {n}, expected at least 2" for n in arguments.classes if n < 2]
-    rows = arguments.learned // (2 * REMOVED_FROM)
-    if (arguments.repeats + 1) * arguments.removed >= 2 * REMOVED_FROM * rows:
-        mistakes.append(
-            f"--removed is {arguments.removed}, {arguments.repeats} times and once to warm up: "
-            f"expected less than {arguments.learned:,} rows in all, as --learned says"
-        )
-    raise_all(mistakes)
-    _, notes = begin(arguments)
-    workloads = workloads_of(
-        arguments.classes, tasks=arguments.tasks, rows=arguments.rows, width=arguments.width
-    )
-    removal = MomentsWorkload(REMOVED_FROM, 1, rows, arguments.width)
-    outcomes = measure_costs(workloads, removal, arguments.removed, arguments.repeats)
-    record(arguments, MOMENTS_COSTS, outcomes, MomentsResults, "cpu", notes)
-
-
-MODELS_EPILOG = """Tables of people are made, and learned, predicted, extended by a class and partly
-forgotten by whole commands; then the same in memory.
-
-examples:
-  faircil bench models
-  faircil bench models --tables 5000x6:moments
-"""
-MODEL_SIZES = {
-    "later": (5000, "rows of a new class"),
-    "predicted": (20_000, "rows to predict"),
-}
-
-
-def _models_arguments(parser: argparse.ArgumentParser) -> None:
-    tables = ["50000x14", "1000000x20:moments"]
-    parser.add_argument(
-        "--tables",
-        nargs="+",
-        default=tables,
-        metavar="ROWSxCOLUMNS[:METHOD]",
-        help=f"sizes of the tables, and the method if not auto (default: {' '.join(tables)})",
-    )
-    add_sizes(parser, MODEL_SIZES)
-
-
-def _models(arguments: argparse.Namespace) -> None:
-    from faircil.errors import raise_all
-    from faircil_lab.bench.models import MODEL_COSTS, ModelResults, TableWorkload, measure_models
-
-    mistakes = below_one(arguments, *MODEL_SIZES)
-    sizes = [re.fullmatch(r"(\d{3,9})x(\d{1,4})(?::(\S+))?", text) for text in arguments.tables]
-    mistakes += [
-        f"--tables has '{text}', expected rows and columns such as 50000x14, at least 100x4"
-        for text, size in zip(arguments.tables, sizes, strict=True)
-        if size is None or int(size[2]) < 4
-    ]
-    raise_all(mistakes)
-    _, notes = begin(arguments)
-    workloads = [
-        TableWorkload(
-            *(int(size[1]), int(size[2]), arguments.later, arguments.predicted),
-            method=size[3] or "auto",
-        )
-        for size in sizes
-        if size is not None
-    ]
-    record(arguments, MODEL_COSTS, measure_models(workloads), ModelResults, "cpu", notes)
-
-
 ACTIONS = {
     "lp": Action(
         "measure every installed solver on weighting programs, at any size",
@@ -445,16 +328,6 @@ ACTIONS = {
         _text_arguments,
         _text,
     ),
-    "moments": Action(
-        "measure memory and time of learning from moments, and the removal of rows",
-        MOMENTS_EPILOG,
-        _moments_arguments,
-        _moments,
-    ),
-    "models": Action(
-        "measure what models of tables cost, from CSV to predictions",
-        MODELS_EPILOG,
-        _models_arguments,
-        _models,
-    ),
+    **OTHER_ACTIONS,
+    "forecast": FORECAST,
 }

@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,16 @@ PLACES = ("--out", "--page")  # options that say where to write, with a value ea
 MANNERS = ("--json", "--quiet")
 DATASETS = ("digits", "biased-digits")  # that runs and sweeps are timed on
 Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Action:
+    """A benchmark as a subcommand: its help, its options, and what it does."""
+
+    help: str
+    epilog: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    command: Callable[[argparse.Namespace], None]
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, folder: Path) -> None:

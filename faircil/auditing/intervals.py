@@ -1,0 +1,404 @@
+"""Intervals that hold for gaps: 95 % of them cover the truth, near 0 too.
+
+A gap is a mean of absolute differences, or a best minus a worst. Two things go wrong with the
+usual bootstrap of such a number.
+
+1. *It is biased upward.* Where true rates are equal, observed ones are not. With T the observed
+   gap and θ the true one, E T − θ is about the noise floor at θ = 0 and falls to 0 as θ grows. The
+   bootstrap adds this bias once more, and its interval never reaches 0.
+2. *It depends on what is not known*: how θ is made up. Four values tied at the top make a larger T
+   than one at the top; one class with all of the gap makes a larger mean |δ̂| than many with some.
+
+So a limit is found by inverting a test. For a possible θ the rates are placed on a line through the
+pooled ones,
+
+    r(t) = c + t d,   c the rate of the row over all columns,   T(r(t)) = θ for some t,
+
+which goes from no difference (t = 0) in the observed direction d. Tables are drawn from r(t) with
+the sizes as they are, and T* computed from each. θ is in the interval if the observed T is neither
+too large nor too small for it:
+
+    P(T* ≥ T) ≥ α_above(θ)   and   P(T* ≤ T) ≥ α_below(θ),
+
+ties counted half, since counts are discrete. Trials with few samples are drawn at rates with
+Jeffreys's half a hit and half a miss (half a sample of each class for shares), so that a cell
+without a mistake still varies: this is what makes small cells a Dirichlet–multinomial matter. For
+large cells the half does not show, and it is the multinomial bootstrap.
+
+*Near 0* no T is too small for θ = 0, and an interval must not be empty because T is by luck below
+all that is usual. With w(θ) the power to tell θ from 0, from 0 at θ = 0 to 1 far away,
+
+    α_below = α w,   α_above = α + EXTRA (1 − w).
+
+So the error goes to the side where there can be one. At θ = 0 only the lower limit can be wrong.
+
+*The direction* d is not known. Several are tried, and the interval reaches from the lowest to the
+highest limit:
+
+- the observed one, whose noise spreads what may be tied;
+- one where all that may be tied is: columns within two standard errors of the row's best or worst
+  with it, and gaps of rows within two standard errors of the largest with that;
+- one where all rows that may be without a difference are, but for the widest. Among many classes a
+  single one with a gap does not stand out from the noise of the others;
+- the mirrored one, where a line soon ends: the rate of a small group without a mistake cannot grow,
+  so that a larger gap can only be the other way round.
+
+As outer limits are wrong less often than each of them, α is a little larger.
+
+The worst of many groups is biased downward. Its lower limit is the lowest of the groups' own
+limits, its upper one takes the groups within two standard errors of the worst as tied: their
+smallest rate is distributed as 1 − Π (1 − F_i). Where groups are nearly but not quite tied it is
+rather too wide than too narrow. Accuracy, a weighted mean of independent rates a_y,
+has the limits A ∓ √(Σ w_y² (a_y − l_y)²), where l_y is the limit of the class (and u_y above): the
+variances are taken where the limits are, and the sum is not shifted by the prior of every class.
+
+``faircil bench audit`` measures how often all of these cover the truth. None of this is exact: the
+constants below were chosen by such simulations, of two classes and two or five values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, betaincinv
+
+from faircil.auditing.disparities import Statistic, Trials
+from faircil.counts import Floats, Integers, share
+
+TAIL = 0.025  # of an interval of 95 %, on either side
+OUTER_TAIL = 0.03  # where the limits are the outer ones of several directions
+TIED_TAIL = 0.035  # above the worst of groups that may be tied: below it there is hardly an error
+EXTRA = 0.015  # of the error near 0, where T cannot be too small
+NEAR = 2.0  # standard errors: closer rates may be tied
+GRID = 16  # values of θ that are tried
+NUMBERS = 4_000_000  # drawn at once, at most
+FAR = 5.0  # standard deviations around the observed value that are tried
+FINE = 400  # points of a path that are looked at, without draws
+MUCH = 8.0  # times as far as without an end at 0 or 1
+ENOUGH_OF = 0.8  # of the last θ that is wanted
+HALVINGS = 50  # of an interval of length 1: exact in double precision
+TIE = 1e-9  # T is a ratio of counts: equal values differ by rounding only
+
+Limits = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What no difference at all would show at these sizes, by permutations.
+
+    Parameters
+    ----------
+    mean, high : float
+        Expectation, and what 95 % do not exceed.
+    p_value : float
+        Share of permutations at least as large as the observed value, itself among them.
+    """
+
+    mean: float
+    high: float
+    p_value: float
+
+
+def rate_limits(hits: Integers, sizes: Integers, tail: float = TAIL) -> tuple[Floats, Floats]:
+    """Return limits of rates by Jeffreys's prior, elementwise; 0 to 1 where there is no trial.
+
+    Examples
+    --------
+    >>> low, high = rate_limits(np.array([7, 10]), np.array([10, 10]))
+    >>> low.round(2), high.round(2)
+    (array([0.39, 0.78]), array([0.91, 1.  ]))
+    """
+    low = betaincinv(hits + 0.5, sizes - hits + 0.5, tail)
+    high = betaincinv(hits + 0.5, sizes - hits + 0.5, 1 - tail)
+    return np.where(hits == 0, 0.0, low), np.where(hits == sizes, 1.0, high)
+
+
+def mean_limits(hits: Integers, sizes: Integers, weights: Floats) -> Limits:
+    """Return the limits of a weighted mean of rates; all (C,), sizes above 0."""
+    rates = share(hits, sizes)
+    low, high = rate_limits(hits, sizes)
+    middle = float(weights @ rates)
+    below = np.sqrt(((weights * (rates - low)) ** 2).sum())
+    above = np.sqrt(((weights * (high - rates)) ** 2).sum())
+    return max(middle - float(below), 0.0), min(middle + float(above), 1.0)
+
+
+def worst_limits(hits: Integers, sizes: Integers) -> Limits:
+    """Return the limits of the lowest of several true rates; all (K,), sizes above 0."""
+    low, _ = rate_limits(hits, sizes, OUTER_TAIL)
+    worst = float((hits / sizes).min())
+    smoothed = (hits + 0.5) / (sizes + 1)
+    variance = smoothed * (1 - smoothed) / sizes
+    first = smoothed.argmin()
+    near = smoothed - smoothed[first] <= NEAR * np.sqrt(variance + variance[first])
+    tail = TIED_TAIL if near.sum() > 1 else TAIL
+    tied = sizes[near]
+    most = np.floor(worst * tied + TIE)  # hits at a rate that is not above the worst
+    fewer = np.where(most >= worst * tied - TIE, most - 1, most)  # at a rate below it
+    # P(min ≤ worst), ties counted half, falls as θ grows: halving finds where it is `tail`.
+    below, above = worst, 1.0
+    for _ in range(HALVINGS):
+        middle = (below + above) / 2
+        none_lower = np.prod(1 - _at_most(fewer, tied, middle))
+        none_as_low = np.prod(1 - _at_most(most, tied, middle))
+        if 1 - (none_lower + none_as_low) / 2 >= tail:
+            below = middle
+        else:
+            above = middle
+    return float(low.min()), below
+
+
+def _at_most(hits: Floats, sizes: Integers, rate: float) -> Floats:
+    """P(binomial ≤ hits), 0 for fewer than no hits."""
+    return np.where(hits < 0, 0.0, bdtr(np.maximum(hits, 0.0), sizes, rate))
+
+
+def gap_limits(
+    trials: Trials, statistics: Mapping[str, Statistic], draws: int, rng: np.random.Generator
+) -> dict[str, Limits]:
+    """Return the limits of disparities of one family, by inverting tests: see the module.
+
+    Parameters
+    ----------
+    trials : Trials, of R rows and K columns
+    statistics : mapping from name to a function of rates, (..., R, K) to (...)
+    draws : int
+        Tables drawn for every value of θ that is tried.
+    rng : Generator
+
+    Returns
+    -------
+    dict from name to (low, high)
+    """
+    centre, directions = _directions(trials)
+
+    def is_seen(direction: Floats) -> bool:
+        return any(float(of(centre + direction)) > TIE for of in statistics.values())
+
+    directions = list(filter(is_seen, directions)) or [_any_direction(trials)]
+    if not is_seen(directions[0]):  # a single class: nothing can differ
+        return dict.fromkeys(statistics, (0.0, 0.0))
+    observed = {name: float(of(trials.rates)) for name, of in statistics.items()}
+    start = trials.draw(trials.possible(trials.smoothed)[None], max(draws // 4, 100), rng)[0]
+    spread = {name: max(float(of(start).std()), TIE) for name, of in statistics.items()}
+    wanted = {
+        name: (observed[name] - FAR * spread[name], observed[name] + FAR * spread[name])
+        for name in statistics
+    }
+    paths = [_path(trials, centre, direction, statistics, wanted) for direction in directions]
+    if not all(long_enough for _, long_enough in paths):
+        paths.append(_path(trials, centre, -directions[0], statistics, wanted))
+    tail = OUTER_TAIL if len(paths) > 1 else TAIL
+    found: dict[str, list[Limits]] = {name: [] for name in statistics}
+    for rates, _ in paths:
+        drawn = _drawn(trials, rates, statistics, draws, rng)
+        for name, of in statistics.items():
+            true = of(rates)
+            true[0] = 0.0
+            # Where rates have come to 0 or 1, θ no longer grows.
+            new = np.concatenate([[True], true[1:] > np.maximum.accumulate(true)[:-1] + TIE])
+            found[name].append(_limits(true[new], drawn[name][new], observed[name], tail))
+    return {
+        name: (min(low for low, _ in pairs), max(high for _, high in pairs))
+        for name, pairs in found.items()
+    }
+
+
+def _path(
+    trials: Trials,
+    centre: Floats,
+    direction: Floats,
+    statistics: Mapping[str, Statistic],
+    wanted: Mapping[str, Limits],
+) -> tuple[Floats, bool]:
+    """Return rates r(t) from no difference on, at which to try θ.
+
+    Parameters
+    ----------
+    trials : Trials
+    centre, direction : array, shape (R, K)
+    statistics : mapping from name to function
+    wanted : mapping from name to (first, last)
+        Values of θ of each statistic between which to try.
+
+    Returns
+    -------
+    rates : array, shape (G, R, K)
+        The first is the centre.
+    long_enough : bool
+        Whether every statistic comes to its last wanted value, or near it: rates end at 0 and 1.
+    """
+    unit = {name: float(of(centre + direction)) for name, of in statistics.items()}
+    # A statistic that does not see this direction says nothing about how far to go.
+    seen = [name for name in statistics if unit[name] > TIE]
+    far = MUCH * max(wanted[name][1] / unit[name] for name in seen)
+    # Close together at first, where rates are still free.
+    steps = far * np.linspace(0.0, 1.0, FINE) ** 2
+    fine = trials.possible(centre + steps[:, None, None] * direction)
+    true = {name: np.maximum.accumulate(statistics[name](fine)) for name in seen}
+    # Evenly over the θ of each statistic, then t in the middle between them; the ends of all.
+    places = []
+    for name in seen:
+        low, high = max(wanted[name][0], 0.0), min(wanted[name][1], float(true[name][-1]))
+        places.append(np.interp(np.linspace(low, high, GRID), true[name], steps))
+    middle = np.mean(places, axis=0)
+    middle[0] = min(place[0] for place in places)
+    middle[-1] = max(place[-1] for place in places)
+    tried = np.unique([0.0, *middle])
+    rates = trials.possible(centre + tried[:, None, None] * direction)
+    rates[0] = centre
+    return rates, all(true[name][-1] >= ENOUGH_OF * wanted[name][1] for name in seen)
+
+
+def _directions(trials: Trials) -> tuple[Floats, list[Floats]]:
+    """Return the pooled rates and the directions of difference to try, all (R, K)."""
+    rates, sizes = trials.smoothed, trials.sizes
+    pooled = np.nansum(rates * sizes, axis=1, keepdims=True) / sizes.sum(axis=1, keepdims=True)
+    centre = np.where(sizes > 0, pooled, np.nan)
+    variance = np.where(sizes > 0, rates * (1 - rates) / np.maximum(sizes, 1), np.nan)
+    directions = [rates - centre]
+    if min(trials.hits.shape) > 1 or trials.hits.shape[1] > 2:
+        directions.append(_evened(_tied(rates, variance), variance) - centre)
+    if len(rates) > 1:
+        directions.append(_sparse(directions[0], variance))
+    return centre, directions
+
+
+def _any_direction(trials: Trials) -> Floats:
+    """Return a direction for rates that are all equal: any will do; (R, K)."""
+    number, sizes = np.arange(len(trials.sizes)), trials.sizes
+    rows = np.ones(len(number))
+    if trials.shares:  # what some classes lose others get; a single one has all
+        odd = number % 2 == 1
+        rows = np.where(odd, 1 / max(odd.sum(), 1), -1 / (~odd).sum()) * odd.any()
+    signs = np.where(np.arange(sizes.shape[1]) % 2, 1.0, -1.0)
+    return np.where(sizes > 0, 0.01 * rows[:, None] * signs, np.nan)
+
+
+def _ends(rates: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where the highest and the lowest rate of each row are, (R,)."""
+    return np.nanargmax(rates, axis=1), np.nanargmin(rates, axis=1)
+
+
+def _tied(rates: Floats, variance: Floats) -> Floats:
+    """Give all that may be tied with the best of a row, or with the worst, one rate; (R, K)."""
+    best, worst = (ends[:, None] for ends in _ends(rates))
+    tied = rates.copy()
+    high = rates >= (np.take_along_axis(rates, best, 1) + np.take_along_axis(rates, worst, 1)) / 2
+    for end, half in ((best, high), (worst, ~high)):
+        error = np.sqrt(variance + np.take_along_axis(variance, end, 1))
+        near = half & (np.abs(rates - np.take_along_axis(rates, end, 1)) <= NEAR * error)
+        precision = np.where(near, 1 / variance, 0.0)
+        whole = precision.sum(axis=1)  # 0 where all rates are equal, and none is lower
+        mean = np.nansum(precision * rates, axis=1) / np.where(whole > 0, whole, 1.0)
+        tied = np.where(near, mean[:, None], tied)
+    return tied
+
+
+def _evened(rates: Floats, variance: Floats) -> Floats:
+    """Give all rows whose gap may be tied with the largest the mean of these gaps; (R, K)."""
+    rows, best, worst = np.arange(len(rates)), *_ends(rates)
+    gap = rates[rows, best] - rates[rows, worst]
+    noise = variance[rows, best] + variance[rows, worst]
+    largest = gap.argmax()
+    near = (gap > TIE) & (gap[largest] - gap <= NEAR * np.sqrt(noise + noise[largest]))
+    factor = np.ones(len(gap))
+    if near.any():
+        factor[near] = gap[near].mean() / gap[near]
+    middle = np.nanmean(rates, axis=1, keepdims=True)
+    evened: Floats = middle + (rates - middle) * factor[:, None]
+    return evened
+
+
+def _sparse(direction: Floats, variance: Floats) -> Floats:
+    """Keep the widest row, and those that differ more than one of so many does by chance; (R, K).
+
+    The largest of R normal deviates is about √(2 log R).
+    """
+    rows, best, worst = np.arange(len(direction)), *_ends(direction)
+    gap = direction[rows, best] - direction[rows, worst]
+    usual = max(NEAR, sqrt(2 * log(2 * len(rows))))
+    kept = gap > usual * np.sqrt(variance[rows, best] + variance[rows, worst])
+    kept[gap.argmax()] = True
+    return np.where(kept[:, None], direction, 0.0 * direction)
+
+
+def _drawn(
+    trials: Trials,
+    rates: Floats,
+    statistics: Mapping[str, Statistic],
+    draws: int,
+    rng: np.random.Generator,
+) -> dict[str, Floats]:
+    """Return each statistic of tables drawn from each of the rates (G, R, K), (G, draws)."""
+    found = {name: np.empty((len(rates), draws)) for name in statistics}
+    cells = trials.sizes.size
+    some = min(draws, max(NUMBERS // cells, 1))
+    points = max(NUMBERS // (cells * some), 1)
+    for place in range(0, len(rates), points):
+        part = rates[place : place + points]
+        for first in range(0, draws, some):
+            tables = trials.draw(part, min(some, draws - first), rng)
+            for name, of in statistics.items():
+                found[name][place : place + points, first : first + some] = of(tables)
+    return found
+
+
+def _limits(true: Floats, drawn: Floats, observed: float, tail: float) -> Limits:
+    """Return the lowest and highest θ for which the observed value is not too large or small.
+
+    Parameters
+    ----------
+    true : array, shape (G,)
+        θ, ascending from 0.
+    drawn : array, shape (G, draws)
+    """
+    tied = (np.abs(drawn - observed) <= TIE).mean(axis=1) / 2
+    above = (drawn > observed + TIE).mean(axis=1) + tied
+    below = (drawn < observed - TIE).mean(axis=1) + tied
+    usual = np.quantile(drawn[0], 1 - 2 * TAIL)
+    larger = (drawn > usual).mean(axis=1)
+    power = np.clip((larger - larger[0]) / (1 - larger[0]), 0.0, 1.0)
+    # On the scale of logarithms tails are nearly straight between two values of θ. No draw at all
+    # is as little as a quarter of one, which is more than the least tail.
+    least = 0.25 / drawn.shape[1]
+    too_large = np.log(np.maximum(above, least)) - np.log(tail + EXTRA * (1 - power))
+    too_small = np.log(np.maximum(below, least)) - np.log(np.maximum(tail * power, least / 2))
+    last = len(true) - 1
+    fits = np.flatnonzero(too_large >= 0)
+    low = _crossing(true, too_large, fits[0] - 1) if len(fits) else true[last]
+    fits = np.flatnonzero(too_small >= 0)
+    high = _crossing(true, too_small, fits[-1]) if len(fits) else 0.0
+    if len(fits) and fits[-1] == last:  # rates end at 0 and 1 before θ is too large
+        high = max(high, observed)
+    return float(low), float(max(high, low))
+
+
+def _crossing(true: Floats, values: Floats, before: int) -> float:
+    """Return where values are 0 between ``before`` and the next; an end where there is no next."""
+    if before < 0 or before + 1 == len(true):
+        return float(true[max(before, 0)])
+    left, right = values[before], values[before + 1]
+    return float(true[before] + (true[before + 1] - true[before]) * left / (left - right))
+
+
+def noise_floor(
+    trials: Trials, statistics: Mapping[str, Statistic], draws: int, rng: np.random.Generator
+) -> dict[str, Floor]:
+    """Return what no difference would show, and the p-value of what was observed.
+
+    Parameters are those of :func:`gap_limits`.
+    """
+    tables = trials.permuted(draws, rng)
+    found = {}
+    for name, of in statistics.items():
+        values = of(tables)
+        as_large = int((values >= float(of(trials.rates)) - TIE).sum())
+        p_value = (1 + as_large) / (1 + draws)
+        high = float(np.quantile(values, 1 - 2 * TAIL, method="higher"))
+        found[name] = Floor(float(values.mean()), high, p_value)
+    return found

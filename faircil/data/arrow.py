@@ -1,0 +1,160 @@
+"""Columns of Parquet and Arrow files: numbers, booleans and text, all at once or in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from faircil.errors import DataError, FaircilError, raise_all
+
+SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
+BATCH = 1_000_000  # rows at a time, for counting
+Coded = tuple[NDArray[Any], NDArray[np.intp]]  # distinct labels, and the number of each row's
+NameMistakes = Callable[[Sequence[str]], list[str]]
+
+
+def read_columns(
+    path: Path, wanted: Sequence[str] | None, name_mistakes: NameMistakes
+) -> pd.DataFrame:
+    """Read columns of numbers, booleans and text of a Parquet or Arrow file; dates become text.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : sequence of str or None
+        Columns to read; None: all.
+    name_mistakes : callable
+        Returns mistakes in the names of all columns, before any is read.
+    """
+    arrow = _package("pyarrow")
+    with _readable(path, arrow):
+        names, read = _arrow_file(path)
+        names = _told_names(names, name_mistakes)
+        table = read(wanted or names)
+    columns = _plain_columns(path, {name: table.column(name) for name in wanted or names}, arrow)
+    # A new table drops the file's pandas metadata, which may define an index or special types.
+    frame: pd.DataFrame = arrow.table(columns).to_pandas()
+    return frame
+
+
+def read_batches(
+    path: Path, wanted: Sequence[str], name_mistakes: NameMistakes
+) -> Iterator[dict[str, Coded]]:
+    """Read columns of a Parquet file as labels and codes, :data:`BATCH` rows at a time.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : sequence of str
+        Columns to read.
+    name_mistakes : callable
+        Returns mistakes in the names of all columns, before any is read.
+
+    Yields
+    ------
+    dict from name to (labels, codes)
+        The distinct values of the batch, in no order, and for each row the number of its value
+        among them, −1 for null.
+    """
+    arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
+    with _readable(path, arrow):
+        schema = parquet.read_schema(path)
+        _told_names(list(schema.names), name_mistakes)
+        # Columns of words are kept as numbers of words, as the file has them.
+        words = [name for name in wanted if arrow.types.is_string(schema.field(name).type)]
+        file = parquet.ParquetFile(path, read_dictionary=words)
+        batches = file.iter_batches(BATCH, columns=list(wanted))
+    while True:
+        with _readable(path, arrow):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        columns = {name: batch.column(name) for name in wanted}
+        coded = {n: one for n, one in columns.items() if arrow.types.is_dictionary(one.type)}
+        others = {name: one for name, one in columns.items() if name not in coded}
+        for name, column in _plain_columns(path, others, arrow).items():
+            coded[name] = column.dictionary_encode()
+        yield {name: _labels_and_codes(coded[name]) for name in wanted}
+
+
+def _labels_and_codes(column: Any) -> Coded:
+    labels = np.array(column.dictionary.to_pylist(), dtype=object)
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    return labels, codes
+
+
+@contextmanager
+def _readable(path: Path, arrow: Any) -> Iterator[None]:
+    """Say what is wrong with a file that cannot be read."""
+    try:
+        yield
+    except (arrow.ArrowException, OSError) as error:
+        kind = "parquet" if _is_parquet(path) else "Arrow (feather)"
+        raise DataError(
+            f"cannot read {path}: {str(error).strip()}; expected a {kind} file, get it again"
+        ) from error
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _told_names(names: Sequence[str], name_mistakes: NameMistakes) -> list[str]:
+    """Return the names of columns without a row index that pandas saved; raise their mistakes."""
+    told = [name for name in names if not name.startswith(SAVED_INDEX)]
+    raise_all(name_mistakes(told), DataError)
+    return told
+
+
+def _arrow_file(path: Path) -> tuple[list[str], Callable[[Sequence[str]], Any]]:
+    """Return the names of a file's columns, and a function that reads some of them."""
+    if _is_parquet(path):
+        parquet = _package("pyarrow.parquet")
+        schema = parquet.read_schema(path)
+        return list(schema.names), lambda wanted: parquet.read_table(path, columns=list(wanted))
+    feather = _package("pyarrow.feather").read_table(path)  # mapped, not read
+    return list(feather.column_names), lambda wanted: feather.select(list(wanted))
+
+
+def _plain_columns(path: Path, columns: Mapping[str, Any], arrow: Any) -> dict[str, Any]:
+    """Return columns as numbers, booleans or text; raise a DataError for all that are not."""
+    found: dict[str, Any] = {}
+    mistakes = []
+    for name, column in columns.items():
+        try:
+            found[name] = _plain(column, arrow)
+        except arrow.ArrowException:
+            mistakes.append(
+                f"column '{name}' of {path} is of type {column.type}; expected numbers, booleans "
+                "or text: convert it or leave it out"
+            )
+    raise_all(mistakes, DataError)
+    return found
+
+
+def _plain(column: Any, arrow: Any) -> Any:
+    kind, is_ = column.type, arrow.types
+    if is_.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if is_.is_integer(kind) or is_.is_boolean(kind) or is_.is_string(kind):
+        return column
+    if is_.is_floating(kind) or is_.is_decimal(kind) or is_.is_null(kind):
+        return column.cast(arrow.float64())
+    return column.cast(arrow.string())
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise FaircilError(
+            f"parquet files need the pyarrow package ({error}): pip install 'faircil[text]', or "
+            "save the table as .csv"
+        ) from None

@@ -1,0 +1,504 @@
+"""Pre-flight of data: what can be learned and told from it, before anything is trained.
+
+**The smallest gap that can be told.** Two groups with n₁ and n₂ test rows are predicted with true
+accuracies p and p + d. The difference of the measured ones has the variance
+``p(1−p)(1/n₁ + 1/n₂)``. A two-sided test at the 5 % level calls it a difference in 80 % of all
+draws if ``d ≥ (z_.975 + z_.8) √(p(1−p)(1/n₁ + 1/n₂))``, with the quantiles 1.96 and .84 of the
+normal distribution. Before training p is unknown. It is taken as ½, where the variance is largest:
+``d = 1.40 √(1/n₁ + 1/n₂)``; at an accuracy of .9 it is .6 of this.
+
+**Whether the attribute can be read from the inputs.** A ridge classifier of the attribute is fitted
+to standardised inputs of a part of the training rows, and counts its hits on the others. It is
+compared to guessing the most frequent value of all rows, and of each class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import binomtest, norm
+
+from faircil.cache import EmbeddingProgress
+from faircil.counts import ENOUGH
+from faircil.data.datasets import DATASETS
+from faircil.data.own import OwnData
+from faircil.data.splits import validation_stream
+from faircil.data.stream import TaskStream
+from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
+from faircil.learners import LEARNERS
+from faircil.runs.config import RunConfig, resolve
+from faircil.runs.state import load_stream
+from faircil.samples import Samples, concatenate, group_counts
+
+LEVEL, POWER = 0.05, 0.8  # of the test that tells a gap
+HELD_OUT = 0.3  # share of the training rows that a reader of the attribute is judged on
+MOST_ROWS = 5000  # that it is fitted to, and judged on: as many digits as anybody needs
+PENALTY = 0.1  # of its ridge, by the number of rows
+MOST_NAMED = 12  # groups in a sentence
+METHOD = "er"  # whose buffer is looked at, unless another is named
+
+
+@dataclass(frozen=True)
+class GroupSize:
+    """Rows of a class, with one attribute value if there is an attribute, in one task.
+
+    Parameters
+    ----------
+    task : int
+        From 1.
+    label : str
+        Class.
+    value : str or None
+        None: unknown, or no attribute.
+    train, test : int
+        Rows.
+    gap : float or None
+        Smallest gap of accuracy to the other test rows of the class, without an attribute to those
+        of the other classes, that can be told; None without rows on either side.
+    """
+
+    task: int
+    label: str
+    value: str | None
+    train: int
+    test: int
+    gap: float | None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A task or a class in which all training rows have the same attribute value."""
+
+    where: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Readability:
+    """How well a linear classifier reads the attribute from the inputs.
+
+    Parameters
+    ----------
+    accuracy : float
+        On held-out training rows.
+    low, high : float
+        Its 95 % interval, Wilson's.
+    majority, by_class : float
+        Share of these rows that the most frequent value is right on, of all rows and of each class.
+    rows : int
+        Held-out rows.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    majority: float
+    by_class: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class BufferPlan:
+    """The buffer of a replay method at the end of the stream.
+
+    Parameters
+    ----------
+    per_group, batch : int
+        Rows that it keeps of each group, and rows of a replayed batch.
+    groups, rows : int
+        Groups in it, and rows.
+    """
+
+    per_group: int
+    batch: int
+    groups: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What there is to know of data before training.
+
+    Parameters
+    ----------
+    data : str
+        Its name.
+    attribute : str or None
+    groups : tuple of GroupSize
+    constant : tuple of Constant
+    readability : Readability or None
+        None without an attribute, or where it cannot be told.
+    buffer : BufferPlan or None
+        None for a method without one.
+    findings : tuple of str
+        What follows, in plain words.
+    notes : tuple of str
+        How the data was read.
+    """
+
+    data: str
+    attribute: str | None
+    groups: tuple[GroupSize, ...]
+    constant: tuple[Constant, ...]
+    readability: Readability | None
+    buffer: BufferPlan | None
+    findings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def diagnose(
+    data: str | Path | RunConfig | TaskStream,
+    *,
+    buffer_size: int | None = None,
+    seed: int = 0,
+    **roles: Any,
+) -> Preflight:
+    """Look at data before anything is trained on it.
+
+    Parameters
+    ----------
+    data : str, Path, RunConfig or TaskStream
+        The name of a dataset, a table, the data of a run, or tasks as they are.
+    buffer_size : int, optional
+        Rows of each group that replay keeps; default: what a run of replay would keep, and for
+        a stream, nothing.
+    seed : int
+        Of splits.
+    **roles
+        Of a table: ``label``, ``sensitive``, ``tasks`` and the others of
+        :class:`faircil.data.own.OwnData`.
+
+    Examples
+    --------
+    >>> found = diagnose("toy-groups")
+    >>> [(group.label, group.value, group.train) for group in found.groups][:2]
+    [('0', '0', 1000), ('0', '1', 1000)]
+    """
+    if isinstance(data, TaskStream | RunConfig) and roles:
+        raise UsageError(
+            f"{', '.join(f'`{name}`' for name in roles)}: for a table, given by its path; leave "
+            "them out"
+        )
+    if isinstance(data, TaskStream):
+        plan = None if buffer_size is None else _plan(data, buffer_size, buffer_size)
+        return inspect(data, plan, seed)
+    if isinstance(data, RunConfig):
+        return preflight(data, seed)
+    chosen = [] if buffer_size is None else [f"buffer_size={buffer_size}"]
+    if not roles and str(data) in DATASETS:
+        return preflight(resolve(dataset=str(data), method=METHOD, overrides=chosen), seed)
+    return preflight(resolve(own=_own(data, roles), method=METHOD, overrides=chosen), seed)
+
+
+def _own(path: str | Path, roles: dict[str, Any]) -> OwnData:
+    """Return a table and its roles; refuse roles that there are not."""
+    known = [one.name for one in fields(OwnData) if one.name != "path"]
+    mistakes = [unknown_name("role", name, known) for name in roles if name not in known]
+    if "label" not in roles:
+        mistakes.append(
+            f"'{path}' is no known dataset (see `faircil list datasets`); of a table, name the "
+            "column of the class with `label`"
+        )
+    raise_all(mistakes)
+    given = dict(roles)
+    for name in {"sensitive", "ignore"} & given.keys():
+        given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+    return OwnData(path=str(path), **given)
+
+
+def preflight(
+    config: RunConfig,
+    seed: int = 0,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Callable[[EmbeddingProgress], None] = lambda _: None,
+) -> Preflight:
+    """Look at the data of a run as it would be trained on.
+
+    Parameters
+    ----------
+    config : RunConfig
+    seed : int
+    device : torch.device or str
+        Where texts or images are embedded, with calls of ``progress``.
+    progress : callable
+    """
+    stream = load_stream(config, seed, device=device, progress=progress)
+    training, plan = config.settings.training, None
+    if LEARNERS[config.method].replays:
+        plan = _plan(stream, training.buffer_size, training.memory_batch_size)
+    return inspect(stream, plan, seed)
+
+
+def inspect(stream: TaskStream, buffer: BufferPlan | None = None, seed: int = 0) -> Preflight:
+    """Look at a stream of tasks, with the plan of its buffer if there is one."""
+    groups = tuple(_sizes(stream))
+    constant = tuple(_constant(stream))
+    told, unread = (None, []) if stream.attribute is None else _readability(stream, seed)
+    findings = [
+        *_absent(stream, groups),
+        *_too_few(stream, groups),
+        *(_constant_sentence(stream, one) for one in constant),
+        *([] if told is None else [_readable_sentence(stream.attribute or "", told)]),
+        *unread,
+        *([] if buffer is None else _buffer_sentences(buffer)),
+        *_gap_sentence(stream, groups),
+    ]
+    return Preflight(
+        stream.name,
+        stream.attribute,
+        groups,
+        constant,
+        told,
+        buffer,
+        tuple(findings),
+        stream.notes,
+    )
+
+
+def detectable_gap(first: int, second: int, rate: float = 0.5) -> float:
+    """Return the smallest gap of accuracy that two groups of test rows can tell.
+
+    Two-sided test at the 5 % level with a power of 80 %; see the module.
+
+    Parameters
+    ----------
+    first, second : int
+        Test rows of the groups, at least 1.
+    rate : float
+        Accuracy, about.
+
+    Examples
+    --------
+    >>> round(detectable_gap(100, 100), 3), round(detectable_gap(100, 100, rate=0.9), 3)
+    (0.198, 0.119)
+    """
+    quantiles = norm.ppf(1 - LEVEL / 2) + norm.ppf(POWER)
+    return float(quantiles * sqrt(rate * (1 - rate) * (1 / first + 1 / second)))
+
+
+def _plan(stream: TaskStream, per_group: int, batch: int) -> BufferPlan:
+    counts = _counts(task.train for task in stream.tasks)
+    kept = sum(min(n, per_group) for n in counts.values())
+    return BufferPlan(per_group, batch, len(counts), kept)
+
+
+def _counts(parts: Iterable[Samples]) -> Counter[tuple[int, ...]]:
+    """Count the rows of each group over several parts."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for part in parts:
+        counts.update(group_counts(part))
+    return counts
+
+
+def _value(stream: TaskStream, key: tuple[int, ...]) -> str | None:
+    return stream.attribute_values[key[1]] if len(key) > 1 and key[1] >= 0 else None
+
+
+def _sizes(stream: TaskStream) -> list[GroupSize]:
+    """Count the rows of each group of each task; groups of its classes may have none."""
+    tested = _counts(task.test for task in stream.tasks)
+
+    def gap(key: tuple[int, ...]) -> float | None:
+        near = [other for other in tested if len(key) == 1 or other[0] == key[0]]
+        others = sum(tested[other] for other in near if other != key)
+        return detectable_gap(tested[key], others) if tested[key] and others else None
+
+    found = []
+    for number, task in enumerate(stream.tasks, start=1):
+        train, test = group_counts(task.train), group_counts(task.test)
+        keys: set[tuple[int, ...]] = {*train, *test}
+        if stream.attribute is not None:
+            keys |= {(c, z) for c in task.classes for z in range(len(stream.attribute_values))}
+        found += [
+            GroupSize(
+                number,
+                stream.class_names[key[0]],
+                _value(stream, key),
+                train.get(key, 0),
+                test.get(key, 0),
+                gap(key),
+            )
+            for key in sorted(keys)
+        ]
+    return found
+
+
+def _constant(stream: TaskStream) -> list[Constant]:
+    """Find tasks and classes in which the attribute has one value."""
+    if stream.attribute is None:
+        return []
+    every = _counts(task.train for task in stream.tasks)
+    places = [
+        (f"task {number}", group_counts(task.train)) for number, task in enumerate(stream.tasks, 1)
+    ]
+    places += [
+        (f"class '{name}'", {key: n for key, n in every.items() if key[0] == c})
+        for c, name in enumerate(stream.class_names)
+    ]
+    found = []
+    for where, counts in places:
+        values = {key[1] for key in counts}
+        if len(values) == 1 and (value := values.pop()) >= 0:
+            found.append(Constant(where, stream.attribute_values[value]))
+    return found
+
+
+def _readability(stream: TaskStream, seed: int) -> tuple[Readability | None, list[str]]:
+    """Read the attribute from the inputs by a linear classifier; or say why that cannot be."""
+    unread = f"whether {stream.attribute} can be read from the inputs cannot be told: "
+    if not all(task.train.x.is_floating_point() for task in stream.tasks):
+        return None, [f"{unread}the encoder of the texts is trained, so there are no inputs yet"]
+    try:
+        parted = validation_stream(stream, seed, HELD_OUT)
+    except DataError:
+        return None, [f"{unread}too few training rows to hold some out"]
+    draw = np.random.default_rng(seed)
+    parts = [concatenate([task.train for task in parted.tasks])]
+    parts.append(concatenate([task.test for task in parted.tasks]))
+    fitted, judged = (_known_rows(part, draw) for part in parts)
+    if not len(judged) or len(np.unique(_attribute(fitted))) < 2:
+        return None, [f"{unread}too few rows with a known value"]
+    hits = _read(fitted, judged) == _attribute(judged)
+    interval = binomtest(int(hits.sum()), len(hits)).proportion_ci(1 - LEVEL, method="wilson")
+    return Readability(
+        float(hits.mean()),
+        float(interval.low),
+        float(interval.high),
+        _guessed(np.zeros_like(_attribute(fitted)), fitted, np.zeros(len(judged), int), judged),
+        _guessed(fitted.y.numpy(), fitted, judged.y.numpy(), judged),
+        len(judged),
+    ), []
+
+
+def _attribute(samples: Samples) -> NDArray[np.int64]:
+    assert samples.z is not None
+    found: NDArray[np.int64] = samples.z.numpy()
+    return found
+
+
+def _known_rows(samples: Samples, draw: np.random.Generator) -> Samples:
+    """Return rows whose attribute value is known, at most ``MOST_ROWS``, drawn at random."""
+    rows = np.flatnonzero(_attribute(samples) >= 0)
+    rows = draw.permutation(rows)[:MOST_ROWS]
+    return samples.take(torch.from_numpy(rows))
+
+
+def _read(fitted: Samples, judged: Samples) -> NDArray[np.int64]:
+    """Predict the attribute of some rows by ridge regression on others, (m,)."""
+    from sklearn.linear_model import RidgeClassifier  # takes a second to import
+
+    x = fitted.x.flatten(1).double().numpy()
+    mean, spread = x.mean(axis=0), x.std(axis=0)
+    spread[spread == 0] = 1.0
+    reader = RidgeClassifier(alpha=PENALTY * len(x)).fit((x - mean) / spread, _attribute(fitted))
+    new = (judged.x.flatten(1).double().numpy() - mean) / spread
+    found: NDArray[np.int64] = reader.predict(new)
+    return found
+
+
+def _guessed(
+    place: NDArray[np.int64], fitted: Samples, there: NDArray[np.int64], judged: Samples
+) -> float:
+    """Return the share of hits of the most frequent value of each place."""
+    values, hits = _attribute(fitted), 0
+    for one in np.unique(there):
+        seen = values[place == one]
+        best = np.bincount(seen if len(seen) else values).argmax()
+        hits += int((_attribute(judged)[there == one] == best).sum())
+    return hits / len(judged)
+
+
+def _named(stream: TaskStream, group: GroupSize) -> str:
+    if stream.attribute is None:
+        return f"class '{group.label}'"
+    return f"class '{group.label}' with {stream.attribute} '{group.value or 'unknown'}'"
+
+
+def _absent(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
+    absent = [_named(stream, one) for one in groups if one.train == 0]
+    if not absent:
+        return []
+    return [f"without a training row, so nothing is learned: {shortened(absent, MOST_NAMED)}"]
+
+
+def _too_few(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
+    """Name the groups that are too small to be learned or judged."""
+    sentences = []
+    for part, what in (("train", "learned"), ("test", "judged")):
+        few = [
+            f"{_named(stream, one)} (n = {n})"
+            for one in groups
+            if (n := getattr(one, part)) < ENOUGH and (n or (part == "test" and one.train))
+        ]
+        if few:
+            rows = "training" if part == "train" else "test"
+            sentences.append(
+                f"fewer than {ENOUGH} {rows} rows, too few to be {what}: "
+                f"{shortened(few, MOST_NAMED)}; collect more, or join groups"
+            )
+    return sentences
+
+
+def _constant_sentence(stream: TaskStream, one: Constant) -> str:
+    return (
+        f"in {one.where} all training rows have {stream.attribute} '{one.value}': there, values "
+        "cannot be compared, and the attribute cannot be told apart from the class"
+    )
+
+
+def _readable_sentence(attribute: str, one: Readability) -> str:
+    """Say what a linear classifier makes of the inputs."""
+    told = (
+        f"a linear classifier is right on {one.accuracy:.0%} of {one.rows:,} held-out rows (95 % "
+        f"interval {one.low:.0%} to {one.high:.0%}), the most frequent value on "
+        f"{one.majority:.0%}, the most frequent of each class on {one.by_class:.0%}"
+    )
+    if one.low <= one.majority:
+        return f"{attribute} cannot be read from the inputs, as far as this can tell: {told}"
+    if one.low <= one.by_class:
+        return f"{attribute} can be read from the inputs, but no better than from the class: {told}"
+    return (
+        f"{attribute} can be read from the inputs, so a model can treat its values differently "
+        f"without being given it: {told}"
+    )
+
+
+def _buffer_sentences(plan: BufferPlan) -> list[str]:
+    sentences = []
+    if plan.per_group < ENOUGH:
+        sentences.append(
+            f"the buffer keeps {plan.per_group} rows of each group, and fewer than {ENOUGH} stand "
+            f"badly for a group; keep more with `buffer_size={2 * ENOUGH}`"
+        )
+    if plan.batch < plan.groups:
+        sentences.append(
+            f"the buffer is too small for so many groups: a replayed batch has {plan.batch} rows "
+            f"of {plan.groups} groups, so that some are missing in every step; use "
+            f"`memory_batch_size={plan.groups}` or more, or fewer groups"
+        )
+    return sentences
+
+
+def _gap_sentence(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
+    """Say which gap can be told at these sizes."""
+    told = [(one.gap, one) for one in groups if one.gap is not None]
+    if not told:
+        return ["no two groups can be compared: test rows are of one group"]
+    gaps = sorted(gap for gap, _ in told)
+    worst, least = max(told, key=lambda pair: pair[0])
+    others = "other rows of its class" if stream.attribute else "other classes"
+    return [
+        f"smallest gap of accuracy that can be told (two-sided 5 % level, 80 % power, accuracy "
+        f"about one half): {gaps[0]:.2f} to {gaps[-1]:.2f}, median {gaps[len(gaps) // 2]:.2f}; "
+        f"the largest is {_named(stream, least)}, n = {least.test}, against the {others}"
+        + (", where no gap can be told at all" if worst > 1 else "")
+    ]

@@ -1,0 +1,197 @@
+"""``faircil bench``, what trains no net: learning from moments, models of tables, audits."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from faircil_lab.cli.benching import Action, add_sizes, begin, below_one, record
+
+MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
+they fit in 2 GiB, exact: time, and peak memory of the process. Then rows are removed, against
+learning all others anew. For whole runs against replay, see: faircil bench run --methods er moments
+
+examples:
+  faircil bench moments
+  faircil bench moments --classes 20 --width 300 --removed 100 --repeats 1
+"""
+# Options with their defaults.
+MOMENTS_SIZES = {
+    "tasks": (10, "tasks of a stream"),
+    "rows": (100, "rows of each group of a stream"),
+    "width": (2000, "features"),
+    "learned": (60_000, "rows that some are removed from"),
+    "removed": (1000, "rows to remove"),
+    "repeats": (3, "removals"),
+}
+REMOVED_FROM = 10  # classes, of two groups each
+
+
+def _moments_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--classes",
+        nargs="+",
+        type=int,
+        default=[50, 1000],
+        metavar="N",
+        help="classes of a stream (default: 50 1000)",
+    )
+    add_sizes(parser, MOMENTS_SIZES)
+
+
+def _moments(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.moments import (
+        MOMENTS_COSTS,
+        MomentsResults,
+        MomentsWorkload,
+        measure_costs,
+        workloads_of,
+    )
+
+    mistakes = below_one(arguments, *MOMENTS_SIZES)
+    mistakes += [f"--classes is {n}, expected at least 2" for n in arguments.classes if n < 2]
+    rows = arguments.learned // (2 * REMOVED_FROM)
+    if (arguments.repeats + 1) * arguments.removed >= 2 * REMOVED_FROM * rows:
+        mistakes.append(
+            f"--removed is {arguments.removed}, {arguments.repeats} times and once to warm up: "
+            f"expected less than {arguments.learned:,} rows in all, as --learned says"
+        )
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    workloads = workloads_of(
+        arguments.classes, tasks=arguments.tasks, rows=arguments.rows, width=arguments.width
+    )
+    removal = MomentsWorkload(REMOVED_FROM, 1, rows, arguments.width)
+    outcomes = measure_costs(workloads, removal, arguments.removed, arguments.repeats)
+    record(arguments, MOMENTS_COSTS, outcomes, MomentsResults, "cpu", notes)
+
+
+MODELS_EPILOG = """Tables of people are made, and learned, predicted, extended by a class and partly
+forgotten by whole commands; then the same in memory.
+
+examples:
+  faircil bench models
+  faircil bench models --tables 5000x6:moments
+"""
+MODEL_SIZES = {
+    "later": (5000, "rows of a new class"),
+    "predicted": (20_000, "rows to predict"),
+}
+
+
+def _models_arguments(parser: argparse.ArgumentParser) -> None:
+    tables = ["50000x14", "1000000x20:moments"]
+    parser.add_argument(
+        "--tables",
+        nargs="+",
+        default=tables,
+        metavar="ROWSxCOLUMNS[:METHOD]",
+        help=f"sizes of the tables, and the method if not auto (default: {' '.join(tables)})",
+    )
+    add_sizes(parser, MODEL_SIZES)
+
+
+def _models(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.models import MODEL_COSTS, ModelResults, TableWorkload, measure_models
+
+    mistakes = below_one(arguments, *MODEL_SIZES)
+    sizes = [re.fullmatch(r"(\d{3,9})x(\d{1,4})(?::(\S+))?", text) for text in arguments.tables]
+    mistakes += [
+        f"--tables has '{text}', expected rows and columns such as 50000x14, at least 100x4"
+        for text, size in zip(arguments.tables, sizes, strict=True)
+        if size is None or int(size[2]) < 4
+    ]
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    workloads = [
+        TableWorkload(
+            *(int(size[1]), int(size[2]), arguments.later, arguments.predicted),
+            method=size[3] or "auto",
+        )
+        for size in sizes
+        if size is not None
+    ]
+    record(arguments, MODEL_COSTS, measure_models(workloads), ModelResults, "cpu", notes)
+
+
+AUDIT_EPILOG = """Systems whose true rates are known are audited many times on new samples: how
+often intervals cover the truth, a gate at the limit fails, and a fair system is called unfair.
+
+examples:
+  faircil bench audit --jobs 16 --page docs/audit-coverage.md
+  faircil bench audit --audits 100 --sizes 30 --groups 2
+"""
+
+
+def _audit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--audits", type=int, default=500, help="of each system (default: 500)")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=int,
+        default=[30, 100, 1000],
+        metavar="N",
+        help="samples of a class with one value (default: 30 100 1000)",
+    )
+    parser.add_argument(
+        "--groups",
+        nargs="+",
+        type=int,
+        default=[2, 5],
+        metavar="N",
+        help="values of the attribute (default: 2 5)",
+    )
+    parser.add_argument("--classes", type=int, default=2, help="classes (default: 2)")
+    parser.add_argument("--draws", type=int, default=300, help="of every audit (default: 300)")
+    parser.add_argument("--seed", type=int, default=0, help="of samples and draws (default: 0)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes; the figures are the same with any number (default: 1)",
+    )
+
+
+def _audit(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.audits import AUDIT_COVERAGE, AuditResults, measure_coverage, systems
+
+    mistakes = below_one(arguments, "audits", "jobs")
+    mistakes += [f"--sizes is {n}, expected at least 15" for n in arguments.sizes if n < 15]
+    mistakes += [f"--groups is {n}, expected at least 2" for n in arguments.groups if n < 2]
+    if arguments.classes < 2:
+        mistakes.append(f"--classes is {arguments.classes}, expected at least 2")
+    if arguments.draws < 100:
+        mistakes.append(f"--draws is {arguments.draws}, expected at least 100")
+    raise_all(mistakes)
+    begin(arguments)
+    audited = systems(arguments.classes, arguments.sizes, arguments.groups)
+    outcomes = measure_coverage(
+        audited, arguments.audits, arguments.draws, arguments.seed, arguments.jobs
+    )
+    record(arguments, AUDIT_COVERAGE, outcomes, AuditResults, "cpu", ())  # no time is measured
+
+
+OTHER_ACTIONS = {
+    "moments": Action(
+        "measure memory and time of learning from moments, and the removal of rows",
+        MOMENTS_EPILOG,
+        _moments_arguments,
+        _moments,
+    ),
+    "models": Action(
+        "measure what models of tables cost, from CSV to predictions",
+        MODELS_EPILOG,
+        _models_arguments,
+        _models,
+    ),
+    "audit": Action(
+        "measure how often the intervals of audits cover the truth, and gates err",
+        AUDIT_EPILOG,
+        _audit_arguments,
+        _audit,
+    ),
+}
