@@ -13,7 +13,7 @@ learner and its optimizer share stays shared.
 A class may have a say: ``unsaved`` names attributes that are left out, such as caches, and
 ``restored`` is called after reading to begin them anew; or ``packed`` returns its objects as JSON,
 and ``from_packed`` makes them. A net names in ``remade`` its parts of other libraries: of these the
-weights alone are written, and ``remake`` makes the part that takes them.
+weights alone are written, and ``remake`` makes a part with these.
 """
 
 from __future__ import annotations
@@ -57,39 +57,6 @@ class Packed:
 
     document: Document
     tensors: dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """What is written of a part of another library, which is made anew.
-
-    Parameters
-    ----------
-    tensors : dict
-        Parameters and buffers by their names.
-    training : bool
-    """
-
-    tensors: dict[str, Tensor]
-    training: bool
-
-    @classmethod
-    def of(cls, part: nn.Module | None) -> Weights:
-        """Return those of a part."""
-        assert part is not None
-        return cls({**dict(part.named_parameters()), **dict(part.named_buffers())}, part.training)
-
-    def put_into(self, part: nn.Module) -> nn.Module:
-        """Put the very parameters into a part, so that an optimizer that has them trains it."""
-        for path, tensor in self.tensors.items():
-            owner, _, name = path.rpartition(".")
-            module = part.get_submodule(owner)
-            own: dict[str, Any] = module._parameters
-            held: dict[str, Any] = own if name in own else module._buffers
-            if name not in held or held[name].shape != tensor.shape:
-                raise DataError(f"the content is damaged: {path} is no part of this shape")
-            held[name] = tensor
-        return part.train(self.training)
 
 
 def pack(value: object) -> Packed:
@@ -246,7 +213,7 @@ class _Packer:
             "parameters": value._parameters,
             "buffers": value._buffers,
             "modules": {
-                name: Weights.of(part) if name in remade else part
+                name: _weights(part) if name in remade else part
                 for name, part in value._modules.items()
             },
             "others": {
@@ -384,10 +351,11 @@ class _Reader:
             value = self.read(each)
             value = value if value is None else value.to(self.device)
             found.register_buffer(name, value, persistent=name not in document["volatile"])
+        remade = getattr(kind, "remade", ())
         for name, each in document["modules"].items():
             part = self.read(each)
-            if isinstance(part, Weights):
-                part = part.put_into(found.remake(name))  # type: ignore[operator]
+            if name in remade:
+                part = found.remake(name, part)  # type: ignore[operator]
             found.add_module(name, part)
         return found
 
@@ -417,6 +385,12 @@ class _Reader:
         if not issubclass(kind, base):
             raise DataError(f"the content names {kind.__name__} where {what} expected")
         return kind
+
+
+def _weights(part: nn.Module | None) -> dict[str, Tensor]:
+    """Return parameters and buffers of a part by their names."""
+    assert part is not None
+    return {**dict(part.named_parameters()), **dict(part.named_buffers())}
 
 
 def _check_attributes(kind: type, names: Mapping[str, Document]) -> None:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from faircil.compute import exact_convolutions
+from faircil.compute import exact_convolutions, same_bits
 from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
 from faircil.errors import DataError, UsageError, shortened
@@ -234,7 +234,7 @@ class Model:
         digest, notes = samples.digest(), len(state.notes)
         same = [one for one in self.lessons if one.digest == digest]
         twice = sum(one.rows for one in same) > 0
-        with threadpool_limits(1, user_api="blas"), exact_convolutions():
+        with threadpool_limits(1, user_api="blas"), exact_convolutions(), same_bits():
             learn_task(self.config, state, samples.to(place), heard)
         lesson = Lesson(
             at=now(),

@@ -1,8 +1,8 @@
-"""The state of a run: how it starts, and what it carries from epoch to epoch."""
+"""The state of a run: how it starts, and what it carries from step to step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,13 +21,14 @@ from faircil.media import encoded, item_vectors
 from faircil.metrics import TaskMetrics
 from faircil.nets import build_conv, build_mlp
 from faircil.postprocess.tasks import TaskProbabilities
-from faircil.results.record import EpochRecord, Predictions, Seconds
+from faircil.results.record import EpochRecord, Predictions, Seconds, WeightRecord
 from faircil.runs.config import RunConfig, default_measure
 from faircil.samples import Samples, group_counts
 from faircil.text.encoders import kept_encoder
 from faircil.text.text_net import TextNet
 from faircil.vision.backbones import build_resnet18
 from faircil.weighting.measures import Measure, find_measure
+from faircil.weighting.selection import Selection
 
 
 @dataclass
@@ -70,6 +71,34 @@ def _averaged(net: nn.Module) -> list[Tensor]:
 
 
 @dataclass
+class EpochInProgress:
+    """An epoch that has begun and not ended.
+
+    Parameters
+    ----------
+    selection : Selection
+        Samples that it trains on, in order.
+    weights : Tensor, shape (n,), or None
+        Of the samples of the task; None: all 1.
+    record : WeightRecord or None
+        On these.
+    tokens : int or None
+        That the net had been trained on before.
+    steps : int
+        That are done.
+    seconds : float
+        That they took.
+    """
+
+    selection: Selection
+    weights: Tensor | None
+    record: WeightRecord | None
+    tokens: int | None
+    steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
 class TaskInProgress:
     """A task that has begun and not ended.
 
@@ -85,6 +114,8 @@ class TaskInProgress:
         Of the last epoch.
     average : AveragedNet or None
         Over the steps of its last epochs so far.
+    begun : EpochInProgress or None
+        None between two epochs.
     """
 
     material: Material
@@ -92,6 +123,7 @@ class TaskInProgress:
     epoch: int = 0
     weights: Tensor | None = None
     average: AveragedNet | None = None
+    begun: EpochInProgress | None = None
 
     def averaging(self, net: nn.Module, first: int) -> Callable[[], None]:
         """Return what is called after each step: it averages parameters from epoch ``first`` on."""
@@ -155,6 +187,21 @@ class RunState:
             replay = ReplayBatches(material.memory, memory_batch_size, self.generators.memory)
         self.task = TaskInProgress(material, replay)
         return self.task
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a message."""
+        if self.task is None:
+            return f"after task {self.tasks}"
+        begun = self.task.begun
+        steps = "" if begun is None else f" and {begun.steps} steps"
+        return f"in task {self.tasks + 1}, after epoch {self.task.epoch}{steps}"
+
+    def history(self) -> Iterator[EpochRecord | TaskMetrics]:
+        """Yield all epochs and evaluations so far, as they came."""
+        for number in range(1, len(self.per_task) + 2):
+            yield from (epoch for epoch in self.epochs if epoch.task == number)
+            yield from self.per_task[number - 1 : number]
 
     def seconds(self) -> Seconds:
         """Split the wall time of the run."""

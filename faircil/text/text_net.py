@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from faircil.errors import UsageError
+from faircil.errors import DataError, UsageError
 from faircil.nets import NetTraits, seeded
 from faircil.text.encoders import Encoder, load_model
 from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
@@ -88,11 +89,22 @@ class TextNet(nn.Module):
         self.head.load_state_dict(fresh.state_dict())
         self.seed, self.passes = seed, 0
 
-    def remake(self, name: str) -> nn.Module:
-        """Return the encoder as it was before training, for one that is read from a file."""
-        assert name == "encoder"
-        model: nn.Module = load_model(self.folder)
-        return model
+    def remake(self, _: str, weights: Mapping[str, Tensor]) -> nn.Module:
+        """Return the encoder with weights from a file.
+
+        The very parameters are put into it, so that an optimizer that has them trains it.
+        """
+        encoder: nn.Module = load_model(self.folder)
+        for path, tensor in weights.items():
+            owner, _, name = path.rpartition(".")
+            module = encoder.get_submodule(owner)
+            held: dict[str, Any] = module._buffers
+            if name in module._parameters:
+                held = module._parameters
+            if name not in held or held[name].shape != tensor.shape:
+                raise DataError(f"the content is damaged: {path} is no part of this shape")
+            held[name] = tensor
+        return encoder.train(self.training)
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:

@@ -13,9 +13,9 @@ from faircil.data.datasets import load_dataset
 from faircil.learners import Batch
 from faircil.learners.ocs import CANDIDATES, Ocs, OcsOptions, balanced
 from faircil.nets import build_mlp
-from faircil.runs.checkpoints import load_state, save_state
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
+from faircil.runs.saved_states import load_state, save_state
 from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
 from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples

@@ -12,9 +12,9 @@ from faircil.errors import UsageError
 from faircil.learners import LEARNERS
 from faircil.postprocess.tasks import fair_predictions
 from faircil.results.record import RunResult
-from faircil.runs.checkpoints import load_state, save_state
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
+from faircil.runs.saved_states import load_state, save_state
 from faircil.runs.state import RunState
 from faircil.samples import concatenate, group_counts
 from small_runs import ABSENT, FEW, PER_GROUP, TASKS, small_config, small_stream

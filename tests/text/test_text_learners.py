@@ -13,7 +13,7 @@ from faircil.data.stream import Task, TaskStream
 from faircil.learners import LEARNERS
 from faircil.results.record import RunResult
 from faircil.runs import experiment
-from faircil.runs.checkpoints import load_state, save_state
+from faircil.runs.saved_states import load_state, save_state
 from faircil.runs.state import RunState
 from faircil.samples import Samples
 from faircil.text.encoders import Encoder
