@@ -52,15 +52,16 @@ def listening() -> Iterator[None]:
         yield  # handlers of signals belong to the main thread
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    _STOP.number = None
     try:
         for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
+            if handler not in (signal.SIG_IGN, None):  # None: not for Python to change
                 signal.signal(number, _take)
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if handler is not None:
+                signal.signal(number, handler)
+        _STOP.number = None
 
 
 def _take(number: int, _: FrameType | None) -> None:

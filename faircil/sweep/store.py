@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from faircil.results.folder import (
     seed_folders,
 )
 from faircil.results.record import RunSummary, differing, identity
+from faircil.runs.saved_states import state_folder
 from faircil.sweep.work import Outcome, Work
 
 ROOT = Path("runs")
@@ -106,6 +108,15 @@ class Store:
         finally:
             if folder in new and list(folder.iterdir()) == [_lock(folder, work.seed)]:
                 _remove_empty(new, _lock(folder, work.seed))
+
+    def clear_states(self, work: Work) -> None:
+        """Remove states that a finished run has left: it was killed when it was on disk."""
+        folder = self.folder_of(work)
+        states = state_folder(folder, work.seed)
+        if states.is_dir():
+            with _locked(folder, work.seed) as mine:
+                if mine:
+                    shutil.rmtree(states, ignore_errors=True)
 
     def note_divergence(self, work: Work, problem: str) -> None:
         """Remember that a run diverges, beside the place of its folder."""

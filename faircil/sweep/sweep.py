@@ -144,7 +144,10 @@ def look(work: Work, options: SweepOptions) -> Outcome | None:
         check_replaceable(seed_folder(store.folder_of(work), work.seed))
         return None
     try:
-        return store.find(work)
+        found = store.find(work)
+        if found is not None:
+            store.clear_states(work)
+        return found
     except StorageError:
         raise
     except FaircilError as error:

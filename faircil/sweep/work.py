@@ -321,7 +321,7 @@ def make_run(
 
 def _state_identity(work: Work, device: torch.device) -> dict[str, Any]:
     """Return what a state must be of, so that going on from it changes no bit."""
-    return work.identity | {"torch": torch.__version__, "device": device.type}
+    return work.identity | {"torch": str(torch.__version__), "device": device.type}
 
 
 # Training samples; only the proportions matter.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 import faircil.sweep.work
 from cli_outcome import Cli, run_words
 from faircil.runs.experiment import run
-from processes import Command, interrupt_seed_1
 
 TOY = run_words("finetune", "toy", "--out", "out", "--seeds", "0-1", epochs=1)
 
@@ -53,15 +51,3 @@ def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyP
     assert outcome.err.endswith(
         "interrupted; no seed was finished, nothing was kept; the same command begins again\n"
     )
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
-def test_ctrl_c(tmp_path: Path) -> None:
-    done = Command(tmp_path, *TOY, prepare=interrupt_seed_1).end()
-    assert done.code == 130
-    assert done.out == ""
-    assert "seed 1: task 1/2" in done.err
-    assert "seed 1: task 2/2" not in done.err
-    assert "finished: seed 0 in out" in done.err
-    assert "Traceback" not in done.err
-    assert [path.name for path in (tmp_path / "out").glob("seed*")] == ["seed-0"]
