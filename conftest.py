@@ -42,9 +42,12 @@ def _one_thread() -> Iterator[None]:
     """Keep small nets on one core: on a busy machine, threads that wait for each other crawl."""
     import torch
 
+    from faircil import compute
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compute, "SEVERAL", 1)
         patch.setenv("OMP_NUM_THREADS", "1")  # of processes that tests start
         yield
     torch.set_num_threads(before)
