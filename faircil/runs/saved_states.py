@@ -6,9 +6,10 @@ there was written to the end, and what was altered since is noticed. The two new
 last is damaged, the one before will do. They hold rows of the task and of the buffer, so they are
 for the owner alone, and they are removed when the run is finished.
 
-Saving takes a share of the time of a run at most, whatever the size of its state: the next one is
-due when the last one has paid off. A stop from outside saves the run at once, see
-:mod:`faircil.stopping`. What is finished is written somewhere, whatever happens to its place.
+Saving takes a share of the time of a run at most, whatever the size of its state: a state is due
+when the run has lasted long enough to pay for it and for all before. A stop from outside saves the
+run at once, see :mod:`faircil.stopping`. What is finished is written somewhere, whatever happens to
+its place.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ STATES = "*-*.safetensors"
 KEPT = 2
 PAUSE = 2.0  # seconds between two states, at least
 SHARE = 0.02  # of the time of a run that saving may take
+SPEED = 1e8  # bytes per second that the first state is expected to take
 Tell = Callable[[str], None]
 
 
@@ -94,6 +96,11 @@ def load_state(
     return saved.state
 
 
+def size_of(state: RunState) -> int:
+    """Return the bytes of a state, almost all of them in its tensors."""
+    return sum(tensor.nbytes for tensor in pack(state).tensors.values())
+
+
 def state_folder(folder: Path, seed: int) -> Path:
     """Return where the states of the run with this seed are, while it is not finished."""
     return folder / f".seed-{seed}.state"
@@ -122,8 +129,10 @@ class Checkpoints:
         room: int = 0,
     ) -> None:
         self._folder, self._identity, self._tell, self._room = folder, identity, tell, room
-        self._due = time.perf_counter() + PAUSE
+        self._begun = time.perf_counter()
+        self._due = self._begun + PAUSE
         self._number = self._size = 0
+        self._spent = 0.0  # seconds
         self._complained = False
 
     def latest(self, device: torch.device | str = "cpu") -> RunState | None:
@@ -145,8 +154,11 @@ class Checkpoints:
     def __call__(self, state: RunState) -> None:
         """Save a state, if it is due or the run is to stop; in that case raise afterwards."""
         start = time.perf_counter()
-        if start < self._due and not requested():
-            return
+        if not requested():
+            if start < self._due:
+                return
+            if not self._spent and start < self._plan(size_of(state) / SPEED):
+                return
         try:
             self._save(state)
         except (OSError, SafetensorError, FaircilError) as error:
@@ -162,7 +174,13 @@ class Checkpoints:
             self._complained = False
         check()
         now = time.perf_counter()
-        self._due = now + max(PAUSE, (now - start) / SHARE)
+        self._spent += now - start
+        self._due = max(now + PAUSE, self._plan(now - start))
+
+    def _plan(self, cost: float) -> float:
+        """Return when a state that takes so many seconds is due: all have then paid off."""
+        self._due = self._begun + (self._spent + cost) / SHARE
+        return self._due
 
     def _save(self, state: RunState) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)

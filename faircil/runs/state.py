@@ -19,7 +19,7 @@ from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
 from faircil.media import encoded, item_vectors
 from faircil.metrics import TaskMetrics
-from faircil.nets import build_conv, build_mlp
+from faircil.nets import build_conv, build_mlp, traits_of
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds, WeightRecord
 from faircil.runs.config import RunConfig, default_measure
@@ -299,6 +299,12 @@ class DataShape:
         return cls(stream.name, inputs, stream.class_names, stream.image)
 
 
+ANY_ORDER = (
+    "a large net is trained on a GPU, which adds up gradients in any order: another run of the "
+    "same seed may differ in the last bits"
+)
+
+
 def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
     """Make the state of a run before its first task, with notes on its data.
 
@@ -313,6 +319,8 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     state = new_state(config, seed, DataShape.of(stream), device)
     quota = config.settings.training.buffer_size if LEARNERS[config.method].replays else 0
     state.notes[:0] = [*stream.notes, *small_groups(stream, quota)]
+    if device.type != "cpu" and traits_of(state.learner.net).large:
+        state.notes.append(ANY_ORDER)
     return state
 
 
