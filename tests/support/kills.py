@@ -15,19 +15,14 @@ from faircil.learners.moments import Moments
 from faircil.metrics import TaskMetrics
 from faircil.results import folder
 from faircil.runs import experiment, saved_states
-from faircil.sweep import pool, work
+from faircil.sweep import work
 from faircil.weighting import weights
-from processes import CONTEXT, Prepare
+from processes import Prepare
 
 
 def save_always() -> None:
     """Save a run after each of its steps, so that every moment has a state before it."""
     saved_states.PAUSE, saved_states.SHARE = 0.0, float("inf")
-
-
-def start_quickly() -> None:
-    """Start the processes of a command in a moment, too."""
-    pool.get_context = lambda _: CONTEXT  # type: ignore[attr-defined, assignment]
 
 
 def _die() -> None:

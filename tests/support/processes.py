@@ -89,14 +89,19 @@ class Command:
 
     def send(self, number: int) -> None:
         """Send a signal to it, if it is still there."""
-        if self._process.exitcode is None:
+        if not self.has_ended:
             os.kill(self._process.pid, number)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone."""
+        return self._process.exitcode is not None
 
     def has_said(self, text: str) -> bool:
         """Wait until it has printed a text; False if it has ended without."""
         file = self._printed / "err"
         while True:
-            ended = self._process.exitcode is not None
+            ended = self.has_ended
             if file.exists() and text in file.read_text("utf-8"):
                 return True
             if ended:
