@@ -6,16 +6,23 @@ from faircil.stopping import exit_code, listening
 
 
 def start() -> int:
-    """Run the command line; a signal while it is imported ends it without a traceback, too."""
-    with listening():
-        try:
-            from faircil.cli import main
-        except (Exception, KeyboardInterrupt) as error:
-            if (stopped := exit_code(error)) is None:
-                raise
-            print("interrupted", file=sys.stderr)  # noqa: T201
-            return stopped
-        return main()
+    """Run the command line; a signal while it is imported or ends leaves no traceback, too."""
+    try:
+        with listening():
+            try:
+                from faircil.cli import main
+            except (Exception, KeyboardInterrupt) as error:
+                return _ended_by(error)
+            return main()
+    except KeyboardInterrupt as stop:
+        return _ended_by(stop)
+
+
+def _ended_by(error: BaseException) -> int:
+    if (stopped := exit_code(error)) is None:
+        raise error
+    print("interrupted", file=sys.stderr)  # noqa: T201
+    return stopped
 
 
 if __name__ == "__main__":

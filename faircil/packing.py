@@ -59,15 +59,21 @@ class Packed:
     tensors: dict[str, Tensor]
 
 
-def pack(value: object) -> Packed:
+def pack(value: object, registered: Registered = lambda _: None) -> Packed:
     """Return an object as JSON and tensors.
+
+    Parameters
+    ----------
+    value : object
+    registered : callable
+        Finds classes of other packages that may be written, as for :func:`unpack`.
 
     Raises
     ------
     FaircilError
         If a part of it cannot be written, such as a function.
     """
-    packer = _Packer()
+    packer = _Packer(registered)
     document = packer.write(value, "")
     return Packed(document, packer.tensors)
 
@@ -109,7 +115,8 @@ def told(error: Exception) -> str:
 class _Packer:
     """Writes objects, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, registered: Registered) -> None:
+        self.registered = registered
         self.tensors: dict[str, Tensor] = {}
         self.numbers: dict[int, int] = {}  # of objects that were written, by their id
         self.kept: list[object] = []  # so that no id is used twice
@@ -137,13 +144,16 @@ class _Packer:
             if isinstance(value, kinds):
                 return writer(self, value, path)
         if isinstance(value, type):
-            return {KIND: "class", "class": name_of(value)} if is_own(value) else None
-        if not is_own(type(value)):
+            return {KIND: "class", "class": name_of(value)} if self._known(value) else None
+        if not self._known(type(value)):
             return None
         own = {"class": name_of(type(value))}
         if hasattr(value, "from_packed"):
             return {KIND: "packed", **own, "of": value.packed()}
         return {KIND: "object", **own, "of": self._attributes(value, path)}
+
+    def _known(self, kind: type) -> bool:
+        return is_own(kind) or self.registered(name_of(kind)) is kind
 
     def _attributes(self, value: Any, path: str) -> Document:
         kind = type(value)

@@ -257,6 +257,9 @@ ALIASES: dict[str, tuple[str, str]] = {"fsw": ("er", "fsw")}
 
 
 def learner_named(name: str) -> type | None:
-    """Return the class of a learner by its full name, for files that name it; None if unknown."""
-    kinds = (implementation(row) for row in LEARNERS.values())
+    """Return the class of a learner, or of its settings, by its full name; None if unknown.
+
+    For files that name it.
+    """
+    kinds = (kind for row in LEARNERS.values() for kind in (implementation(row), row.options))
     return next((kind for kind in kinds if name_of(kind) == name), None)

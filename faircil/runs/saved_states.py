@@ -65,7 +65,7 @@ class Saved:
 
 def save_state(state: RunState, file: Path, identity: Mapping[str, Any] | None = None) -> None:
     """Write a state that :func:`load_state` reads; the training data of its task is part of it."""
-    packed = pack(Saved(dict(identity or {}), state))
+    packed = pack(Saved(dict(identity or {}), state), learner_named)
     file.touch(mode=0o600)
     save_file(packed.tensors, file, {DOCUMENT: json.dumps(packed.document)})
 
@@ -98,7 +98,7 @@ def load_state(
 
 def size_of(state: RunState) -> int:
     """Return the bytes of a state, almost all of them in its tensors."""
-    return sum(tensor.nbytes for tensor in pack(state).tensors.values())
+    return sum(tensor.nbytes for tensor in pack(state, learner_named).tensors.values())
 
 
 def state_folder(folder: Path, seed: int) -> Path:

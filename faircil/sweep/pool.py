@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -173,13 +173,9 @@ def serve(pipe: Connection, place: Place) -> None:
     is being made.
     """
     torch.set_num_threads(1)  # the processes share the cores
-    with listening():
-        _serve(pipe, place)
-
-
-def _serve(pipe: Connection, place: Place) -> None:
-    streams = Streams(place.device)
-    try:
+    # The last is for a signal that comes when all is done.
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt), listening():
+        streams = Streams(place.device)
         if (problem := _receive_pieces(place.pieces)) is not None:
             pipe.recv_bytes()
             pipe.send(Answer(None, problem))
@@ -190,8 +186,6 @@ def _serve(pipe: Connection, place: Place) -> None:
             said = answer(work, place, streams, pipe.send) if same else Answer(None, CHANGED)
             pipe.send(said)
             check()
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
-        pass
 
 
 def answer(
