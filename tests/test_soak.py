@@ -24,7 +24,7 @@ from faircil.runs.saved_states import Checkpoints
 from faircil.runs.state import RunState, load_stream
 from faircil.sweep.work import Unwatched, Work, make_run
 from interleaving import SEEDS, orders, write_together
-from kills import bytes_of, save_always
+from kills import bytes_of, save_often
 from processes import Command
 from tiny_encoder import random_texts, write_tiny_encoder
 from tiny_images import write_checkpoint, write_images
@@ -88,7 +88,7 @@ class Wholes:
             for number in range(2):  # the first may have had to embed or import more
                 start = time.monotonic()
                 words = (*RUNS[name], "--out", out, "--force")
-                done = Command(self._folder, *words, prepare=save_always).end()
+                done = Command(self._folder, *words, prepare=save_often).end()
                 assert done.code == 0, (number, done.err)
                 self.seconds[name] = time.monotonic() - start
         return bytes_of(self._folder / out / "seed-0")
@@ -114,7 +114,7 @@ def test_a_kill_at_any_moment_changes_no_byte(case: int, place: Path, wholes: Wh
     killed = 0
     while not killed:  # a run may end before
         moment = draw.uniform(0.1, 0.95) * wholes.seconds[name]
-        killed = stopped_at(Command(place, *words, prepare=save_always), moment, signal.SIGKILL)
+        killed = stopped_at(Command(place, *words, prepare=save_often), moment, signal.SIGKILL)
         if not killed:
             words = (*RUNS[name], "--out", f"killed-{case}-{moment}")
     done = Command(place, *words).end()
@@ -130,6 +130,8 @@ def test_several_processes_stop_and_go_on(place: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         command = Command(place, *words)
         states = place / "stopped"
+        if list(states.glob(".seed-*.state/*-*")):
+            assert command.has_said(" goes on in task")
         while not list(states.glob(".seed-*.state/*-*")) and not command.has_ended:
             time.sleep(0.1)
         command.send(number)
@@ -157,7 +159,7 @@ def test_tuning_goes_on_after_kills(place: Path) -> None:
     assert whole.code == 0, whole.err
     seconds, draw, kills = time.monotonic() - start, random.Random(0), 0
     for _ in range(6):
-        command = Command(place, *words("killed"), prepare=save_always)
+        command = Command(place, *words("killed"), prepare=save_often)
         kills += stopped_at(command, draw.uniform(0.1, 0.6) * seconds, signal.SIGKILL) != 0
     done = Command(place, *words("killed")).end()
     assert done.code == 0, done.err
@@ -225,14 +227,14 @@ def fill(disk: Path, left: int) -> None:
 
 
 def test_a_disk_that_is_full_loses_nothing(small_disk: Path, place: Path) -> None:
-    words = run_words("er", "biased-digits", "--out", str(small_disk / "out"), epochs=40)
+    words = run_words("er", "biased-digits", "--out", str(small_disk / "out"), epochs=10)
     fill(small_disk, 1_000_000)
     before = Command(place, *words).end()
     assert before.code == 1
     assert "and the run will write about" in before.err
     assert "task 1/5" not in before.err  # it is noticed before training
     (small_disk / "other").unlink()
-    command = Command(place, *words, prepare=save_always)
+    command = Command(place, *words, prepare=save_often)
     assert command.has_said("task 1/5")
     fill(small_disk, 0)
     after = command.end()
