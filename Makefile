@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check gallery clean
+.PHONY: setup demo test soak check gallery clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,11 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# Kills, orders of writers, threads and full disks at length; see docs/reliability.md.
+CASES ?= 40
+soak: setup
+	$(BIN)/pytest -m soak -rP --cases $(CASES) tests
 
 check: setup
 	$(BIN)/ruff check .

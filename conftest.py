@@ -37,14 +37,28 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         settings.load_profile("same examples")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the user say how many cases the tests draw that take minutes."""
+    parser.addoption("--cases", type=int, default=40, help="random cases of a soak test")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Number the cases of a soak test."""
+    if "case" in metafunc.fixturenames and metafunc.definition.get_closest_marker("soak"):
+        metafunc.parametrize("case", range(metafunc.config.getoption("--cases")))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
     """Keep small nets on one core: on a busy machine, threads that wait for each other crawl."""
     import torch
 
+    from faircil import compute
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compute, "SEVERAL", 1)
         patch.setenv("OMP_NUM_THREADS", "1")  # of processes that tests start
         yield
     torch.set_num_threads(before)

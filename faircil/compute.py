@@ -4,8 +4,11 @@ Inside an operation torch's threads meet at a barrier. A training step of a smal
 them, each around a fraction of a millisecond of work: two threads gain a little on an idle machine
 and lose an order of magnitude on a busy one. So a step runs on one thread, and a pass over many
 samples gives whole chunks to threads, which then never wait for each other. Either way the result
-does not depend on the number of threads. Nets that are large, such as encoders of texts, are the
-exception: their steps are shared by threads, and the last bits depend on how many there are.
+does not depend on the number of threads.
+
+Inside an operation it would: threads add up parts of a sum, and the last bits depend on how many
+there are. So in a run, see :func:`same_bits`, one thread computes an operation, whatever torch is
+allowed; what is worth more, such as a step of an encoder, gets a number of threads that is fixed.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,7 +38,11 @@ CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cac
 LARGE_CHUNK = 65536  # on a GPU, which needs large batches
 OWN = ("torch.nn.", "faircil.")  # modules known to be stateless between calls
 MEMINFO, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")  # of Linux
+SEVERAL = min(4, os.cpu_count() or 1)  # threads inside an operation that is worth several
 _outside = ContextVar("outside", default=1)  # threads allowed outside one_thread
+# Threads for chunks, where it is not the number of threads inside an operation.
+_chunks: ContextVar[int | None] = ContextVar("chunks", default=None)
+_busy = ContextVar("busy", default=False)  # whether the other threads have tasks of their own
 
 
 def choose_device(name: str) -> torch.device:
@@ -125,31 +132,75 @@ class Generators:
 
 
 @contextmanager
-def one_thread() -> Iterator[int]:
-    """Restrict torch to one thread in the block; yield the number of threads before."""
+def _threads_inside(number: int) -> Iterator[None]:
+    """Set in the block how many threads compute an operation."""
     before = torch.get_num_threads()
-    outside = _outside.set(max(before, _outside.get()))
-    torch.set_num_threads(1)
-    try:
-        yield before
-    finally:
-        torch.set_num_threads(before)
-        _outside.reset(outside)
-
-
-@contextmanager
-def many_threads() -> Iterator[None]:
-    """Restore in the block the number of threads allowed before :func:`one_thread`.
-
-    For a large pass inside a step whose operations assign whole rows to threads. The result does
-    not depend on the number of threads, except in the last bits if the machine's BLAS splits sums.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(before, _outside.get()))
+    torch.set_num_threads(number)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _set(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
+def same_bits() -> Iterator[None]:
+    """Let results in the block be the same, to the bit, whatever number of threads is allowed.
+
+    One thread computes an operation, unless :func:`several_threads` says otherwise; chunks are
+    shared by as many as are allowed.
+    """
+    with _set(_chunks, _allowed()), _threads_inside(1):
+        yield
+
+
+def _allowed() -> int:
+    """Return the number of threads that chunks may be shared by."""
+    chunks = _chunks.get()
+    return torch.get_num_threads() if chunks is None else chunks
+
+
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Restrict torch to one thread in the block; yield the number of threads before."""
+    before = _allowed()
+    chunks = None if _chunks.get() is None else 1
+    with (
+        _set(_outside, max(before, _outside.get())),
+        _set(_chunks, chunks),
+        _threads_inside(1),
+    ):
+        yield before
+
+
+@contextmanager
+def many_threads() -> Iterator[None]:
+    """Restore in the block the number of threads for chunks allowed before :func:`one_thread`.
+
+    Outside of :func:`same_bits`, these are the threads inside an operation as well.
+    """
+    number = max(_allowed(), _outside.get())
+    with _threads_inside(number) if _chunks.get() is None else _set(_chunks, number):
+        yield
+
+
+@contextmanager
+def several_threads() -> Iterator[None]:
+    """Let several threads compute an operation in the block: as many on any call, if any are free.
+
+    For operations that are worth it, however many threads are allowed: the last bits of sums depend
+    on their number.
+    """
+    with _set(_chunks, _allowed()), nullcontext() if _busy.get() else _threads_inside(SEVERAL):
+        yield
 
 
 @contextmanager
@@ -202,7 +253,11 @@ def map_tasks(
 
     def take_tasks() -> None:
         # Gradient recording is a thread-local setting.
-        with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
+        with (
+            torch.inference_mode(inference),
+            torch.set_grad_enabled(grad and not inference),
+            _set(_busy, True),
+        ):
             for number in numbers:
                 try:
                     results[number] = work(tasks[number])

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -238,6 +239,21 @@ def _readable(path: Path) -> Iterator[None]:
 def damaged(path: Path) -> DataError:
     """Return the error for a file that does not hold what it should."""
     return DataError(f"{path} is damaged, so {path.parent} is no finished run")
+
+
+def free_room(folder: Path) -> int:
+    """Return the bytes that may still be written to a folder that is there."""
+    return shutil.disk_usage(folder).free
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raise if what a run will write does not fit on the disk: better before it than after."""
+    free = free_room(folder)
+    if free < needed:
+        raise StorageError(
+            f"{folder} has room for {free / 1e6:,.0f} MB, and the run will write about "
+            f"{needed / 1e6:,.0f} MB; free space, or choose another folder with `folder`"
+        )
 
 
 SUMS = "SHA256SUMS"

@@ -12,7 +12,8 @@ learner and its optimizer share stays shared.
 
 A class may have a say: ``unsaved`` names attributes that are left out, such as caches, and
 ``restored`` is called after reading to begin them anew; or ``packed`` returns its objects as JSON,
-and ``from_packed`` makes them.
+and ``from_packed`` makes them. A net names in ``remade`` its parts of other libraries: of these the
+weights alone are written, and ``remake`` makes a part with these.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -57,15 +59,21 @@ class Packed:
     tensors: dict[str, Tensor]
 
 
-def pack(value: object) -> Packed:
+def pack(value: object, registered: Registered = lambda _: None) -> Packed:
     """Return an object as JSON and tensors.
+
+    Parameters
+    ----------
+    value : object
+    registered : callable
+        Finds classes of other packages that may be written, as for :func:`unpack`.
 
     Raises
     ------
     FaircilError
         If a part of it cannot be written, such as a function.
     """
-    packer = _Packer()
+    packer = _Packer(registered)
     document = packer.write(value, "")
     return Packed(document, packer.tensors)
 
@@ -107,7 +115,8 @@ def told(error: Exception) -> str:
 class _Packer:
     """Writes objects, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, registered: Registered) -> None:
+        self.registered = registered
         self.tensors: dict[str, Tensor] = {}
         self.numbers: dict[int, int] = {}  # of objects that were written, by their id
         self.kept: list[object] = []  # so that no id is used twice
@@ -135,13 +144,16 @@ class _Packer:
             if isinstance(value, kinds):
                 return writer(self, value, path)
         if isinstance(value, type):
-            return {KIND: "class", "class": name_of(value)} if is_own(value) else None
-        if not is_own(type(value)):
+            return {KIND: "class", "class": name_of(value)} if self._known(value) else None
+        if not self._known(type(value)):
             return None
         own = {"class": name_of(type(value))}
         if hasattr(value, "from_packed"):
             return {KIND: "packed", **own, "of": value.packed()}
         return {KIND: "object", **own, "of": self._attributes(value, path)}
+
+    def _known(self, kind: type) -> bool:
+        return is_own(kind) or self.registered(name_of(kind)) is kind
 
     def _attributes(self, value: Any, path: str) -> Document:
         kind = type(value)
@@ -206,10 +218,14 @@ class _Packer:
     def _module(self, value: nn.Module, path: str) -> dict[str, Document] | None:
         if not (is_own(type(value)) or is_layer(type(value))):
             return None
+        remade = getattr(type(value), "remade", ())
         parts: dict[str, Mapping[str, Any]] = {
             "parameters": value._parameters,
             "buffers": value._buffers,
-            "modules": value._modules,
+            "modules": {
+                name: _weights(part) if name in remade else part
+                for name, part in value._modules.items()
+            },
             "others": {
                 name: each
                 for name, each in vars(value).items()
@@ -225,6 +241,9 @@ class _Packer:
                 for part, held in parts.items()
             },
         }
+
+    def _path(self, value: Path, _path: str) -> dict[str, Document]:
+        return {KIND: "path", "value": str(value)}
 
     def _optimizer(self, value: torch.optim.Optimizer, path: str) -> dict[str, Document] | None:
         if not is_layer(type(value)):
@@ -248,6 +267,7 @@ WRITERS: tuple[tuple[tuple[type, ...], Writer], ...] = (
     ((Tensor,), _Packer._tensor),
     ((np.ndarray,), _Packer._array),
     ((np.generic,), _Packer._number),
+    ((Path,), _Packer._path),
     ((torch.Generator,), _Packer._generator),
     ((BaseModel,), _Packer._options),
     ((nn.Module,), _Packer._module),
@@ -341,8 +361,12 @@ class _Reader:
             value = self.read(each)
             value = value if value is None else value.to(self.device)
             found.register_buffer(name, value, persistent=name not in document["volatile"])
+        remade = getattr(kind, "remade", ())
         for name, each in document["modules"].items():
-            found.add_module(name, self.read(each))
+            part = self.read(each)
+            if name in remade:
+                part = found.remake(name, part)  # type: ignore[operator]
+            found.add_module(name, part)
         return found
 
     def _optimizer(self, document: dict[str, Any]) -> torch.optim.Optimizer:
@@ -373,6 +397,12 @@ class _Reader:
         return kind
 
 
+def _weights(part: nn.Module | None) -> dict[str, Tensor]:
+    """Return parameters and buffers of a part by their names."""
+    assert part is not None
+    return {**dict(part.named_parameters()), **dict(part.named_buffers())}
+
+
 def _check_attributes(kind: type, names: Mapping[str, Document]) -> None:
     """Refuse attributes that a class does not have, lacks, or has for methods."""
     known = [one.name for one in fields(kind)] if is_dataclass(kind) else []
@@ -396,6 +426,7 @@ READERS: Mapping[str, Callable[[_Reader, dict[str, Any]], Any]] = {
     "array": lambda reader, document: reader.tensors[document["name"]].numpy().copy(),
     "texts": lambda _, document: np.array(document["items"], dtype=object),
     "number": _Reader._number,
+    "path": lambda _, document: Path(document["value"]),
     "generator": _Reader._generator,
     "list": _Reader._list,
     "tuple": lambda reader, document: tuple(reader._items(document)),

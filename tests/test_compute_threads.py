@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
 
+from faircil import compute
 from faircil.compute import (
     exact_convolutions,
     many_threads,
     map_chunks,
     one_thread,
+    same_bits,
+    several_threads,
     share_tasks,
     thread_safe,
 )
@@ -157,3 +160,51 @@ def test_no_thread_works_on_after_an_error() -> None:
     ended = len(done)
     threading.Event().wait(0.05)
     assert len(done) == ended < tasks - 1
+
+
+def numbers() -> list[torch.Tensor]:
+    """Compute what threads would add up in parts: a long sum, a decomposition, a convolution."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(200_000, generator=draw)
+    square = torch.randn(300, 310, generator=draw, dtype=torch.float64)
+    kernel = torch.randn(8, 3, 3, 3, generator=draw, requires_grad=True)
+    images = torch.randn(32, 3, 16, 16, generator=draw)
+    torch.nn.functional.conv2d(images, kernel).square().sum().backward()
+    assert kernel.grad is not None
+    return [x.sum(), torch.linalg.cholesky(square @ square.T), kernel.grad]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_same_bits_on_any_number_of_threads(
+    several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute, "SEVERAL", 2)
+    found = []
+    for number in (1, 2, 3):
+        with torch_threads(number), same_bits():
+            with several_threads() if several else nullcontext():
+                found.append(numbers())
+            assert torch.get_num_threads() == 1
+    for others in found[1:]:
+        assert all(map(torch.equal, found[0], others))
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_chunks_are_shared_by_all_threads_where_operations_have_one() -> None:
+    meeting = threading.Barrier(3, timeout=20)  # passes only if three threads are there at once
+
+    def work(_: int) -> int:
+        meeting.wait()
+        with several_threads():  # the others are at work
+            return torch.get_num_threads()
+
+    with same_bits():
+        assert map_chunks(lambda rows: work(rows.start), 3, 1, threads=True) == [1, 1, 1]
+        with one_thread():
+            assert share_tasks(work, range(3), threads=True) == [1, 1, 1]
+            assert len(map_chunks(lambda rows: threading.get_ident(), 3, 1, threads=True)) == 3
+        with several_threads():
+            assert torch.get_num_threads() == compute.SEVERAL
+        with many_threads():
+            assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3

@@ -53,8 +53,6 @@ EXCEPTIONS = {
     ("faircil/vision/checkpoints.py", "pickle"): (
         "the error that torch.load raises with weights_only=True"
     ),
-    ("faircil/runs/state.py", "torch.save"): "states in memory, for the checks of learners",
-    ("faircil/runs/state.py", "torch.load"): "the same",
 }
 
 

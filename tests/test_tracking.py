@@ -12,6 +12,8 @@ from faircil.cli import main
 from faircil.errors import UsageError
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
+from faircil.runs.saved_states import load_state, save_state
+from faircil.runs.state import RunState
 from faircil.tracking import TRACKERS, new_trackers, tracking
 
 CONFIG = resolve(dataset="digits", method="er", overrides=["epochs=2", "buffer_size=4"])
@@ -51,6 +53,27 @@ def test_trackers_hear_epochs_and_metrics_of_a_run() -> None:
     assert isinstance(last, dict)
     assert last["accuracy"] == found.per_task[-1].values["accuracy"]
     assert last["accuracy of task/5"] == found.per_task[-1].per_test_task[4]
+
+
+def test_a_run_that_goes_on_is_told_from_its_beginning(tmp_path: Path) -> None:
+    whole, notes, file = Notes(), Notes(), tmp_path / "state"
+
+    def save(state: RunState) -> None:
+        if len(state.epochs) == 5:
+            save_state(state, file)
+
+    with tracking([whole], CONFIG) as tracked:
+        tracked.start(3, 5)
+        run(CONFIG, 3, listener=tracked, checkpoint=save)
+    state = load_state(file)
+    with tracking([notes], CONFIG) as tracked:
+        tracked.start(3, 5)
+        for event in state.history():
+            tracked(event)
+        run(CONFIG, 3, listener=tracked, state=state)
+    assert [(kind, step) for kind, _, step in notes.said] == [
+        (kind, step) for kind, _, step in whole.said
+    ]
 
 
 def test_a_run_that_fails_is_ended() -> None:

@@ -18,6 +18,7 @@ from faircil import __version__
 from faircil.cli.console import say, silence
 from faircil.errors import FaircilError, UsageError, raise_all, unknown_name
 from faircil.registry import load_reference
+from faircil.stopping import exit_code, listening
 
 GROUP = "faircil.commands"  # entry points by which other packages add commands
 
@@ -239,8 +240,8 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
         "groups more than others.",
-        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage, 130 "
-        "interrupted; of a gate also 3 fails, 4 cannot tell.",
+        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage; 130, 143 "
+        "or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP; of a gate also 3 fails, 4 cannot tell.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
@@ -258,14 +259,20 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, ERROR, USAGE = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 error, 2 usage, 130 interrupted.
+    """Run a command and return its exit code: 0 done, 1 error, 2 usage.
 
-    A command with codes of its own, such as a gate, returns them.
+    Stopped by a signal, it is 128 and the number of that: 130 after Ctrl-C, 143 after SIGTERM, 129
+    after SIGHUP. A command with codes of its own, such as a gate, returns them.
     """
+    with listening():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -283,9 +290,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             message = with_flags(message, flags_of(arguments.parser))
         say(f"error:\n{message}" if message.startswith("- ") else f"error: {message}")
         return USAGE if isinstance(error, UsageError) else ERROR
-    except KeyboardInterrupt:
-        say("interrupted")
-        return INTERRUPTED
     except OSError as error:  # a device that is full or gone, a name that is too long
         if error.filename is None:
             silence(sys.stdout)
@@ -299,4 +303,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         say(f"error: not enough memory: {error}; use fewer rows or columns, or another machine")
         return ERROR
+    except (Exception, KeyboardInterrupt) as error:
+        if (stopped := exit_code(error)) is None:
+            raise
+        # What a command has to say about it, such as what is finished, are notes of the error.
+        say("; ".join(["interrupted", *getattr(error, "__notes__", ())]))
+        return stopped
     return DONE if code is None else code

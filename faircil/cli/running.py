@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from faircil.report.study import BASELINE
 from faircil.results.folder import model_folder
 from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig, resolve
+from faircil.runs.saved_states import state_folder
 from faircil.runs.settings import in_effect
 from faircil.sweep.store import Store, check_folder, check_place, remove_others
 from faircil.sweep.sweep import SweepOptions, finish, look
@@ -82,16 +83,30 @@ def run_seeds(
     todo = [work for work, found in zip(works, outcomes, strict=True) if found is None]
     try:
         seeds_run.make(todo, sweep)
-    except KeyboardInterrupt:
-        same = "the same command without --force" if options.again else "the same command"
-        kept = f"{_seeds(seeds_run.done)} in {folder}; {same} continues with the others"
-        nothing = "nothing was kept" + " but embeddings" * (config.medium is not None)
-        say(f"finished: {kept}" if seeds_run.done else f"no seed was finished, {nothing}")
+    except KeyboardInterrupt as stop:
+        begun = [work.seed for work in todo if state_folder(folder, work.seed).is_dir()]
+        for note in _standing(config, folder, seeds_run.done, begun, again=options.again):
+            stop.add_note(note)
         raise
     runs = seeds_run.results(seeds)
     if options.notes and not options.quiet:
         _say_notes(runs)
     return runs
+
+
+def _standing(
+    config: RunConfig, folder: Path, done: Iterable[int], begun: Iterable[int], *, again: bool
+) -> Iterator[str]:
+    """Say what stands after runs were stopped, and how to go on; seeds are by number."""
+    if not {*done, *begun}:
+        nothing = "nothing was kept" + " but embeddings" * (config.medium is not None)
+        yield f"no seed was finished, {nothing}; the same command begins again"
+        return
+    if finished := sorted(done):
+        yield f"finished: {_seeds(finished)} in {folder}"
+    if saved := sorted({*begun} - {*finished}):
+        yield f"begun and saved: {_seeds(saved)} in {folder}"
+    yield f"the same command{' without --force' * again} goes on from there"
 
 
 @dataclass(frozen=True)
@@ -188,14 +203,21 @@ class SeedsRun:
                     self._take(outcome)  # first: an interrupt now must not lose it
                     tally.ended(outcome)
 
-                finish(todo, replace(sweep, jobs=jobs), take, waiting=tally.waiting)
+                several = replace(sweep, jobs=jobs)
+                finish(todo, several, take, waiting=tally.waiting, tell=tally.say)
         else:
             with (
                 reporting(self._config, len(todo), quiet) as shown,
                 tracking(self._options.trackers, self._config, say) as tracked,
             ):
-                watcher = Both(shown, tracked)
-                finish(todo, sweep, self._take, waiting=self._waiting, watcher=watcher)
+                finish(
+                    todo,
+                    sweep,
+                    self._take,
+                    waiting=self._waiting,
+                    watcher=Both(shown, tracked),
+                    tell=self._tell,
+                )
 
     def results(self, seeds: Sequence[int]) -> list[RunSummary]:
         """Return the runs by seed; an error names those whose training diverged."""
@@ -223,8 +245,11 @@ class SeedsRun:
                 remove_others(self._folder, outcome.work)
 
     def _waiting(self, work: Work) -> None:
+        self._tell(f"another process is running seed {work.seed} in {self._folder}; waiting for it")
+
+    def _tell(self, line: str) -> None:
         if not self._options.quiet:
-            say(f"another process is running seed {work.seed} in {self._folder}; waiting for it")
+            say(line)
 
 
 def _check(folder: Path, work: Work, options: RunOptions) -> None:

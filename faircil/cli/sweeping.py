@@ -88,10 +88,15 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
 
     with tallying(works, quiet) as tally:
         try:
-            outcomes = finish(works, options, tally.ended, tally.found, waiting=tally.waiting)
-        except (FaircilError, KeyboardInterrupt):
-            kept = f"{tally.finished} of {tally.total} runs are finished and kept in {options.root}"
-            say(f"{kept}; the same command continues with the others")
+            outcomes = finish(
+                works, options, tally.ended, tally.found, waiting=tally.waiting, tell=tally.say
+            )
+        except FaircilError:
+            say(f"{tally.standing} in {options.root}; the same command continues with the others")
+            raise
+        except KeyboardInterrupt as stop:
+            stop.add_note(f"{tally.standing} in {options.root}, and what was begun is saved")
+            stop.add_note("the same command goes on from there")
             raise
     if not quiet:
         _say_problems(outcomes)
@@ -112,6 +117,11 @@ class Tally:
         self.total, self.finished, self.failed, self.reused = len(self._efforts), 0, 0, 0
         if isinstance(progress, Progress):
             self._bar = progress.add_task("", total=self.total, detail="looking for finished runs")
+
+    @property
+    def standing(self) -> str:
+        """What stands if it ends now."""
+        return f"{self.finished} of {self.total} runs are finished and kept"
 
     def found(self, outcome: Outcome) -> None:
         """Count an existing run."""

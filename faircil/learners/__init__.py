@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from faircil.registry import Loaded, Registry, load_reference, summary_of
+from faircil.registry import (
+    Loaded,
+    Registry,
+    implementation,
+    load_reference,
+    name_of,
+    summary_of,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -247,3 +254,12 @@ _BUILT_IN = {
 LEARNERS: Registry[Method] = Registry("method", "faircil.learners", as_method, _BUILT_IN)
 # Short names for a learner with a weighting.
 ALIASES: dict[str, tuple[str, str]] = {"fsw": ("er", "fsw")}
+
+
+def learner_named(name: str) -> type | None:
+    """Return the class of a learner, or of its settings, by its full name; None if unknown.
+
+    For files that name it.
+    """
+    kinds = (kind for row in LEARNERS.values() for kind in (implementation(row), row.options))
+    return next((kind for kind in kinds if name_of(kind) == name), None)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from faircil.buffer import large_weight_first
-from faircil.compute import many_threads
 from faircil.learners.base import (
     Batch,
     Count,
@@ -106,8 +105,7 @@ class Ocs(Learner):
         if small or not (batch.noise.is_cuda or self.steps > self.settings.warm_up):
             self._train_on(batch, torch.argsort(batch.noise)[:size])
             return
-        with many_threads():  # the whole buffer passes through the net
-            self._pick_and_train(batch, batch.noise)
+        self._pick_and_train(batch, batch.noise)
 
     def _pick_and_train(self, batch: Batch, noise: Tensor) -> None:
         new = self.meter.of_samples(batch.current.x, batch.current.y)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from faircil.compute import exact_convolutions
+from faircil.compute import exact_convolutions, same_bits
 from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
 from faircil.errors import DataError, UsageError, shortened
@@ -187,7 +187,7 @@ class Model:
 
         digest, notes = samples.digest(), len(state.notes)
         twice = any(one.digest == digest for one in self.lessons)
-        with threadpool_limits(1, user_api="blas"), exact_convolutions():
+        with threadpool_limits(1, user_api="blas"), exact_convolutions(), same_bits():
             learn_task(self.config, state, samples.to(place), heard)
         # A hash of rows tells whether they are those, which noise is to hide.
         hidden = isinstance(state.learner, Moments) and state.learner.noise is not None

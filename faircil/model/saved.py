@@ -38,13 +38,12 @@ from faircil.files import (
     open_private,
     write_sealed,
 )
-from faircil.learners import LEARNERS
+from faircil.learners import learner_named
 from faircil.metrics import evaluate
 from faircil.model.card import card_of, summary_of
 from faircil.model.history import Lesson, now
 from faircil.model.model import Model
-from faircil.packing import Packed, name_of, pack, told, unpack
-from faircil.registry import implementation
+from faircil.packing import Packed, pack, told, unpack
 from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
@@ -238,7 +237,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     """
     check_there(folder)
     try:
-        model = unpack(_read(folder), device=device, registered=_registered)
+        model = unpack(_read(folder), device=device, registered=learner_named)
         return _whole(model)
     except DataError as error:
         raise DataError(f"{folder}: {error}") from None
@@ -323,12 +322,6 @@ def _whole(model: object) -> Model:
     except Exception as error:  # whatever parts that do not fit lead to
         problem = f"parts that do not fit ({told(error)})"
     raise DataError(f"the content is damaged: the model has {problem}; {AGAIN}")
-
-
-def _registered(name: str) -> type | None:
-    """Return the class of a registered learner."""
-    kinds = (implementation(row) for row in LEARNERS.values())
-    return next((kind for kind in kinds if name_of(kind) == name), None)
 
 
 def size_of(folder: Path) -> int:

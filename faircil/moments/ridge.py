@@ -30,7 +30,6 @@ With many groups and classes, products of (G, d, C) numbers do not fit. Beyond `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -38,7 +37,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from faircil.compute import chunks_of, one_thread, share_tasks
+from faircil.compute import chunks_of, one_thread, several_threads, share_tasks
 from faircil.errors import DataError
 from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
@@ -188,7 +187,7 @@ class RidgeProblem:
     def solve(self, weights: Floats, *, slopes: bool = True) -> RidgeSolution:
         """Return the solution for weights, (G,), with the losses and, if asked, their slopes."""
         many = self.moments.width >= WIDE or not self.whole
-        with nullcontext() if many else one_thread():
+        with several_threads() if many else one_thread():
             return self._solve(weights, slopes)
 
     def _solve(self, weights: Floats, with_slopes: bool) -> RidgeSolution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from faircil.compute import exact_convolutions, one_thread
+from faircil.compute import exact_convolutions, one_thread, same_bits, several_threads
 from faircil.data.splits import hold_out
 from faircil.data.stream import Task, TaskStream
 from faircil.errors import DivergedError
@@ -31,7 +31,7 @@ from faircil.results.record import (
 )
 from faircil.runs.config import RunConfig
 from faircil.runs.graphs import GraphedStep
-from faircil.runs.state import RunState, TaskInProgress, load_stream, start_run
+from faircil.runs.state import EpochInProgress, RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
@@ -223,6 +223,7 @@ def run(
     listener: Listener = lambda _: None,
     state: RunState | None = None,
     checkpoint: Checkpoint = lambda _: None,
+    between_steps: Checkpoint = lambda _: None,
 ) -> RunResult:
     """Train a learner over a stream of tasks and measure it after each.
 
@@ -238,25 +239,32 @@ def run(
     listener : callable
         Called after every epoch and every evaluation.
     state : RunState, optional
-        Of the same run at the end of some epoch, to go on from there.
+        Of the same run at some checkpoint, to go on from there.
     checkpoint : callable
         Is given the state at the end of every epoch.
+    between_steps : callable
+        Is given the state between any two steps of an epoch; the run can go on from there as well.
     """
     device = torch.device(device)
     stream = load_stream(config, seed, device=device) if stream is None else stream
     state = start_run(config, seed, stream, device) if state is None else state
     start = time.perf_counter() - state.total_seconds
 
-    def at_epoch_end() -> None:
-        state.total_seconds = time.perf_counter() - start
-        checkpoint(state)
+    def timed(hook: Checkpoint) -> Callable[[], None]:
+        def call() -> None:
+            state.total_seconds = time.perf_counter() - start
+            hook(state)
+
+        return call
 
     # numpy's BLAS threads spin after each product and would take the cores from torch's.
-    with threadpool_limits(1, user_api="blas"), exact_convolutions():
+    with threadpool_limits(1, user_api="blas"), exact_convolutions(), same_bits():
         for number in range(len(state.per_task), len(stream.tasks)):
             _refuse_unknown(config, state.learner, stream.tasks[number])
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
-            learn_task(config, state, train.to(device), listener, at_epoch_end)
+            learn_task(
+                config, state, train.to(device), listener, timed(checkpoint), timed(between_steps)
+            )
             if held_out is not None:
                 state.held_out.append(held_out.to(device))
             tests = [test.to(device) for test in stream.tests_after(number + 1)]
@@ -294,6 +302,7 @@ def learn_task(
     train: Samples,
     listener: Listener = lambda _: None,
     at_epoch_end: Callable[[], None] = lambda: None,
+    between_steps: Callable[[], None] = lambda: None,
 ) -> None:
     """Train on one task, epoch by epoch, and keep a part of it in the buffer.
 
@@ -308,6 +317,8 @@ def learn_task(
         Called after every epoch.
     at_epoch_end : callable
         Called after that.
+    between_steps : callable
+        Called between any two steps.
     """
     learner = state.learner
     task = state.task or state.begin_task(train, config.settings.training.memory_batch_size)
@@ -317,39 +328,36 @@ def learn_task(
     graphable = learner.graphable and traits.graphable
     step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
     while task.epoch < epochs:
-        chosen = learner.begin_epoch(task.epoch + 1, epochs)
-        result = weigh_samples(config, state, task.material.current)
-        start, tokens = time.perf_counter(), _trained_tokens(learner)
-        selection = select_samples(config, state, task.material.current, result, chosen)
-        steps, passed = 1, None
+        epoch = task.begun = task.begun or _begin_epoch(config, state, task, epochs)
+        start, passed = time.perf_counter() - epoch.seconds, None
         if task.epoch == trained:
             task.show_average(learner.net)
             passed = learner.learn(task.material.current)
             state.notes += [f"task {state.tasks + 1}: {note}" for note in passed.notes]
+            epoch.steps = 1
         else:
             last = round(config.settings.training.average_last * trained)
             average = task.averaging(learner.net, trained - last)
+            size = config.settings.training.batch_size
             with _threads_for(learner):
-                steps = _train_epoch(
-                    step, task, selection, config.settings.training.batch_size, average
-                )
+                _train_epoch(step, task, epoch, size, (average, between_steps))
         task.epoch += 1
-        task.weights = None if result is None else result.weights
+        task.weights, task.begun = epoch.weights, None
         record = EpochRecord(
             task=state.tasks + 1,
             epoch=task.epoch,
             samples=len(task.material.current),
-            trained=len(selection.index),
-            steps=steps,
+            trained=len(epoch.selection.index),
+            steps=epoch.steps,
             train=time.perf_counter() - start,
-            weights=weight_record(result),
-            tokens=None if tokens is None else (_trained_tokens(learner) or 0) - tokens,
+            weights=epoch.record,
+            tokens=None if epoch.tokens is None else (_trained_tokens(learner) or 0) - epoch.tokens,
             passed=passed,
         )
         state.epochs.append(record)
         listener(record)
         _check_finite(learner, record, config.settings.learner.lr)
-        if len(selection.index) == 0:
+        if record.trained == 0:
             state.notes.append(
                 f"task {record.task}, epoch {record.epoch}: the program keeps no sample, so the "
                 "epoch trained on the buffer alone; a smaller alpha or a larger lam keeps more"
@@ -362,37 +370,58 @@ def learn_task(
     state.tasks += 1
 
 
+def _begin_epoch(
+    config: RunConfig, state: RunState, task: TaskInProgress, epochs: int
+) -> EpochInProgress:
+    """Weigh the samples of a task, and choose those of its next epoch."""
+    learner, current = state.learner, task.material.current
+    chosen = learner.begin_epoch(task.epoch + 1, epochs)
+    result = weigh_samples(config, state, current)
+    start = time.perf_counter()
+    selection = select_samples(config, state, current, result, chosen)
+    return EpochInProgress(
+        selection,
+        weights=None if result is None else result.weights,
+        record=weight_record(result),
+        tokens=_trained_tokens(learner),
+        seconds=time.perf_counter() - start,
+    )
+
+
 def _train_epoch(
     step: Step,
     task: TaskInProgress,
-    selection: Selection,
+    epoch: EpochInProgress,
     batch_size: int,
-    after_step: Callable[[], None],
-) -> int:
-    """Step over the selected samples, or once over the buffer if there are none; count steps."""
-    samples, replay = task.material.current, task.replay
+    after_step: Sequence[Callable[[], None]],
+) -> None:
+    """Step over the rest of the selected samples, or once over the buffer if there are none."""
+    samples, replay, selection = task.material.current, task.replay, epoch.selection
+    start = time.perf_counter() - epoch.seconds
     rows = torch.split(selection.index, batch_size)
     weights = rows if selection.weight is None else torch.split(selection.weight, batch_size)
     if len(selection.index) == 0 and replay is not None:
         rows, weights = rows * replay.per_pass, weights * replay.per_pass
-    for index, weight in zip(rows, weights, strict=True):
+    for index, weight in zip(rows[epoch.steps :], weights[epoch.steps :], strict=True):
         memory, memory_rows = (None, None) if replay is None else replay.next()
         used = None if selection.weight is None else weight
         step(Batch(samples.take(index), index, used, memory, memory_rows))
-        after_step()
+        epoch.steps += 1
+        epoch.seconds = time.perf_counter() - start
+        for call in after_step:
+            call()
     if samples.y.is_cuda:
         torch.cuda.synchronize()
-    return len(rows)
 
 
 def _threads_for(learner: Learner) -> AbstractContextManager[object]:
-    """Leave all threads to large nets; in small ones a second thread wakes up too late to help."""
-    return nullcontext() if traits_of(learner.net).large else one_thread()
+    """Give several threads to large nets; in small ones a second one wakes up too late to help."""
+    return several_threads() if traits_of(learner.net).large else one_thread()
 
 
-def _trained_tokens(learner: Learner) -> int | None:
+def _trained_tokens(learner: Learner, before: int | None = 0) -> int | None:
     tokens = traits_of(learner.net).trained_tokens
-    return None if tokens is None else int(tokens)
+    return None if tokens is None or before is None else int(tokens) - before
 
 
 def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:

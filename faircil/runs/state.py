@@ -1,11 +1,9 @@
-"""The state of a run: how it starts, what it carries from epoch to epoch, how it is saved."""
+"""The state of a run: how it starts, and what it carries from step to step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +19,16 @@ from faircil.errors import UsageError, raise_all, unknown_name
 from faircil.learners import LEARNERS, Learner, Material
 from faircil.media import encoded, item_vectors
 from faircil.metrics import TaskMetrics
-from faircil.nets import build_conv, build_mlp
+from faircil.nets import build_conv, build_mlp, traits_of
 from faircil.postprocess.tasks import TaskProbabilities
-from faircil.results.record import EpochRecord, Predictions, Seconds
+from faircil.results.record import EpochRecord, Predictions, Seconds, WeightRecord
 from faircil.runs.config import RunConfig, default_measure
 from faircil.samples import Samples, group_counts
 from faircil.text.encoders import kept_encoder
 from faircil.text.text_net import TextNet
 from faircil.vision.backbones import build_resnet18
 from faircil.weighting.measures import Measure, find_measure
+from faircil.weighting.selection import Selection
 
 
 @dataclass
@@ -72,6 +71,34 @@ def _averaged(net: nn.Module) -> list[Tensor]:
 
 
 @dataclass
+class EpochInProgress:
+    """An epoch that has begun and not ended.
+
+    Parameters
+    ----------
+    selection : Selection
+        Samples that it trains on, in order.
+    weights : Tensor, shape (n,), or None
+        Of the samples of the task; None: all 1.
+    record : WeightRecord or None
+        On these.
+    tokens : int or None
+        That the net had been trained on before.
+    steps : int
+        That are done.
+    seconds : float
+        That they took.
+    """
+
+    selection: Selection
+    weights: Tensor | None
+    record: WeightRecord | None
+    tokens: int | None
+    steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
 class TaskInProgress:
     """A task that has begun and not ended.
 
@@ -87,6 +114,8 @@ class TaskInProgress:
         Of the last epoch.
     average : AveragedNet or None
         Over the steps of its last epochs so far.
+    begun : EpochInProgress or None
+        None between two epochs.
     """
 
     material: Material
@@ -94,6 +123,7 @@ class TaskInProgress:
     epoch: int = 0
     weights: Tensor | None = None
     average: AveragedNet | None = None
+    begun: EpochInProgress | None = None
 
     def averaging(self, net: nn.Module, first: int) -> Callable[[], None]:
         """Return what is called after each step: it averages parameters from epoch ``first`` on."""
@@ -160,6 +190,21 @@ class RunState:
         self.task = TaskInProgress(material, replay)
         return self.task
 
+    @property
+    def place(self) -> str:
+        """Where it stands, for a message."""
+        if self.task is None:
+            return f"after task {self.tasks}"
+        begun = self.task.begun
+        steps = "" if begun is None else f" and {begun.steps} steps"
+        return f"in task {self.tasks + 1}, after epoch {self.task.epoch}{steps}"
+
+    def history(self) -> Iterator[EpochRecord | TaskMetrics]:
+        """Yield all epochs and evaluations so far, as they came."""
+        for number in range(1, len(self.per_task) + 2):
+            yield from (epoch for epoch in self.epochs if epoch.task == number)
+            yield from self.per_task[number - 1 : number]
+
     def seconds(self) -> Seconds:
         """Split the wall time of the run."""
         weights = [epoch.weights for epoch in self.epochs if epoch.weights]
@@ -170,17 +215,6 @@ class RunState:
             eval=self.eval_seconds,
             total=self.total_seconds,
         )
-
-
-def save_state(state: RunState, file: Path | BinaryIO) -> None:
-    """Write a state that :func:`load_state` reads; the training data of its task is part of it."""
-    torch.save(state, file)
-
-
-def load_state(file: Path | BinaryIO) -> RunState:
-    """Read a state; only from a file of your own, since reading it can run code."""
-    state: RunState = torch.load(file, weights_only=False)
-    return state
 
 
 def load_stream(
@@ -267,6 +301,12 @@ class DataShape:
         return cls(stream.name, inputs, stream.class_names, stream.image)
 
 
+ANY_ORDER = (
+    "a large net is trained on a GPU, which adds up gradients in any order: another run of the "
+    "same seed may differ in the last bits"
+)
+
+
 def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
     """Make the state of a run before its first task, with notes on its data.
 
@@ -281,6 +321,8 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     state = new_state(config, seed, DataShape.of(stream), device)
     quota = config.settings.training.buffer_size if LEARNERS[config.method].replays else 0
     state.notes[:0] = [*stream.notes, *small_groups(stream, quota)]
+    if device.type != "cpu" and traits_of(state.learner.net).large:
+        state.notes.append(ANY_ORDER)
     return state
 
 

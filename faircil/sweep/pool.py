@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -25,7 +25,9 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError, SweepError, raise_all
 from faircil.registry import added_pieces, register
 from faircil.runs.config import RunConfig, code_digest, pieces_of
+from faircil.runs.saved_states import Tell
 from faircil.runs.state import load_stream
+from faircil.stopping import SIGNALS, check, listening
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
 from faircil.sweep.work import Keep, Outcome, Unwatched, Watch, Watcher, Work, make_run
@@ -165,10 +167,15 @@ def _receive_pieces(sent: Sent) -> str | None:
 
 
 def serve(pipe: Connection, place: Place) -> None:
-    """Make what comes over the pipe until it is closed."""
+    """Make what comes over the pipe until it is closed.
+
+    Answers go back, and before them lines for the user as they come. A SIGTERM saves the run that
+    is being made.
+    """
     torch.set_num_threads(1)  # the processes share the cores
-    streams = Streams(place.device)
-    try:
+    # The last is for a signal that comes when all is done.
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt), listening():
+        streams = Streams(place.device)
         if (problem := _receive_pieces(place.pieces)) is not None:
             pipe.recv_bytes()
             pipe.send(Answer(None, problem))
@@ -176,21 +183,23 @@ def serve(pipe: Connection, place: Place) -> None:
         while True:
             work: Work = pipe.recv()
             same = work.code == code_digest(work.config)
-            pipe.send(answer(work, place, streams) if same else Answer(None, CHANGED))
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
-        pass
+            said = answer(work, place, streams, pipe.send) if same else Answer(None, CHANGED)
+            pipe.send(said)
+            check()
 
 
-def answer(work: Work, place: Place, streams: Streams, watcher: Watcher | None = None) -> Answer:
+def answer(
+    work: Work, place: Place, streams: Streams, tell: Tell, watcher: Watcher | None = None
+) -> Answer:
     """Make a run, unless it is there or another process is making it."""
     try:
         with place.store.alone(work) as mine:
-            return Answer(_make(work, place, streams, Watch(watcher)) if mine else None)
+            return Answer(_make(work, place, streams, Watch(watcher), tell) if mine else None)
     except StorageError as error:
         return Answer(None, str(error))
 
 
-def _make(work: Work, place: Place, streams: Streams, watch: Watch) -> Outcome:
+def _make(work: Work, place: Place, streams: Streams, watch: Watch, tell: Tell) -> Outcome:
     replaced = None
     if not place.again:
         try:
@@ -213,6 +222,8 @@ def _make(work: Work, place: Place, streams: Streams, watch: Watch) -> Outcome:
             load=watch.loading(streams, device),
             watcher=watch,
             keep=place.keep,
+            anew=place.again,
+            tell=tell,
         )
     except DivergedError as error:
         place.store.note_divergence(work, str(error))
@@ -276,6 +287,7 @@ def make_here(
     listener: Listener,
     waiting: Waiting = lambda _: None,
     watcher: Watcher | None = None,
+    tell: Tell = lambda _: None,
 ) -> None:
     """Make all work in this process, the first first; what others are making comes last.
 
@@ -289,7 +301,8 @@ def make_here(
     bench = Bench(list(works))
     while bench.todo:
         work = bench.todo.pop(0)
-        _hear(answer(work, place, streams, watcher), work, bench, listener, waiting)
+        _hear(answer(work, place, streams, tell, watcher), work, bench, listener, waiting)
+        check()
 
 
 def share_work(
@@ -297,6 +310,7 @@ def share_work(
     crews: Sequence[Crew],
     listener: Listener,
     waiting: Waiting = lambda _: None,
+    tell: Tell = lambda _: None,
 ) -> None:
     """Make all work in several processes, the first first.
 
@@ -312,7 +326,7 @@ def share_work(
             ready = wait([worker.pipe for worker in busy], timeout=PATIENCE)
             for worker in busy:
                 if worker.pipe in ready:
-                    _take(worker, bench, listener, waiting)
+                    _take(worker, bench, listener, waiting, tell)
 
 
 def _hand_out(bench: Bench, workers: Sequence[Worker]) -> list[Worker]:
@@ -329,12 +343,16 @@ def _hand_out(bench: Bench, workers: Sequence[Worker]) -> list[Worker]:
     return [worker for worker in workers if worker.work is not None]
 
 
-def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting) -> None:
+def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting, tell: Tell) -> None:
     """Take what a worker has to say, or note that it has died."""
     work, worker.work = worker.work, None
     assert work is not None  # as busy workers have
     try:
-        said: Answer = worker.pipe.recv()
+        said: Answer | str = worker.pipe.recv()
+        if isinstance(said, str):  # and the answer is still to come
+            worker.work = work
+            tell(said)
+            return
     except (EOFError, OSError):
         worker.process.join()
         _bury(work, worker.process.exitcode, bench, listener)
@@ -382,15 +400,17 @@ def _start(place: Place) -> tuple[BaseProcess, Connection]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach: this one ends them, without their tracebacks."""
+    """Start processes that signals of the terminal do not reach: this one ends them by SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers of signals belong to the main thread
         return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    terminal = [number for number in SIGNALS if number != signal.SIGTERM]
+    handlers = [signal.signal(number, signal.SIG_IGN) for number in terminal]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in zip(terminal, handlers, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager

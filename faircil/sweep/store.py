@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from faircil.errors import DataError, StorageError, raise_all
-from faircil.files import claim, file_name, is_intact, write_sealed
+from faircil.files import claim, file_name, is_intact, make_private, write_sealed
 from faircil.results.folder import (
     check_replaceable,
     read_identity,
@@ -29,6 +30,7 @@ from faircil.results.folder import (
     seed_folders,
 )
 from faircil.results.record import RunSummary, differing, identity
+from faircil.runs.saved_states import state_folder
 from faircil.sweep.work import Outcome, Work
 
 ROOT = Path("runs")
@@ -98,14 +100,24 @@ class Store:
         folder = self.folder_of(work)
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         claim(folder)
-        try:
-            with _locked(folder, work.seed) as mine:
+        with _locked(folder, work.seed) as mine:
+            try:
                 if mine:
                     restore_run(seed_folder(folder, work.seed))
                 yield mine
-        finally:
-            if folder in new and list(folder.iterdir()) == [_lock(folder, work.seed)]:
-                _remove_empty(new, _lock(folder, work.seed))
+            finally:
+                lock = _lock(folder, work.seed)
+                if mine and folder in new and list(folder.iterdir()) == [lock]:
+                    _remove_empty(new, lock)
+
+    def clear_states(self, work: Work) -> None:
+        """Remove states that a finished run has left: it was killed when it was on disk."""
+        folder = self.folder_of(work)
+        states = state_folder(folder, work.seed)
+        if states.is_dir():
+            with _locked(folder, work.seed) as mine:
+                if mine:
+                    shutil.rmtree(states, ignore_errors=True)
 
     def note_divergence(self, work: Work, problem: str) -> None:
         """Remember that a run diverges, beside the place of its folder."""
@@ -202,12 +214,18 @@ def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> R
 @contextmanager
 def _locked(folder: Path, seed: int) -> Iterator[bool]:
     """Hold the lock of a seed, if it is free; it is released when its process ends."""
-    lock = FileLock(_lock(folder, seed), mode=0o600)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        yield False
-        return
+    path = _lock(folder, seed)
+    lock = FileLock(path, mode=0o600)
+    while not (lock.is_locked and path.exists()):
+        lock.release()  # of a file that its last owner has removed: others see a new one
+        try:
+            make_private(folder)  # which it may have removed as well
+            lock.acquire(timeout=0)
+        except FileNotFoundError:
+            continue
+        except Timeout:
+            yield False
+            return
     try:
         yield True
     finally:
@@ -221,7 +239,8 @@ def _lock(folder: Path, seed: int) -> Path:
 def _remove_empty(folders: Iterable[Path], lock: Path) -> None:
     """Remove the folders of a run that could not be made, such as for a mistake in its data.
 
-    Where another process has come to them meanwhile, they stay.
+    Where another process has come to them meanwhile, they stay. The lock is held, so that who takes
+    it next can tell that it is gone.
     """
     with suppress(OSError):
         lock.unlink()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from faircil.errors import FaircilError, StorageError
 from faircil.results.folder import check_replaceable, seed_folder
+from faircil.runs.saved_states import Tell
 from faircil.sweep.pool import Crew, Listener, Place, Waiting, make_here, share_work
 from faircil.sweep.store import ROOT, Store
 from faircil.sweep.work import Keep, Outcome, Watcher, Work, effort, suits_gpu
@@ -82,6 +83,7 @@ def finish(
     *,
     waiting: Waiting = lambda _: None,
     watcher: Watcher | None = None,
+    tell: Tell = lambda _: None,
 ) -> list[Outcome]:
     """Make all runs that are not there yet.
 
@@ -98,6 +100,8 @@ def finish(
         Called once for every run that another process is executing.
     watcher : Watcher, optional
         Receives the progress of runs executed in this process.
+    tell : callable
+        Takes lines about saved states of runs and room on the disk.
 
     Returns
     -------
@@ -129,7 +133,7 @@ def finish(
         for work in missing.values():
             take(Outcome(work, None, NOT_MADE))
     elif missing:
-        _make(missing.values(), options, take, waiting, watcher)
+        _make(missing.values(), options, take, waiting, watcher, tell)
     return [outcomes[work.key] for work in works]
 
 
@@ -140,7 +144,10 @@ def look(work: Work, options: SweepOptions) -> Outcome | None:
         check_replaceable(seed_folder(store.folder_of(work), work.seed))
         return None
     try:
-        return store.find(work)
+        found = store.find(work)
+        if found is not None:
+            store.clear_states(work)
+        return found
     except StorageError:
         raise
     except FaircilError as error:
@@ -164,14 +171,15 @@ def _make(
     take: Listener,
     waiting: Waiting,
     watcher: Watcher | None,
+    tell: Tell,
 ) -> None:
     longest_first = sorted(works, key=effort, reverse=True)
     here = options.place(options.device)
     if options.jobs == 1 and not options.gpu_jobs:
-        make_here(longest_first, here, take, waiting, watcher)
+        make_here(longest_first, here, take, waiting, watcher, tell)
         return
     crews = (
         Crew(here, options.jobs, lambda work: not (options.gpu_jobs and suits_gpu(work))),
         Crew(options.place("cuda"), options.gpu_jobs, suits_gpu),
     )
-    share_work(longest_first, crews, take, waiting)
+    share_work(longest_first, crews, take, waiting, tell)

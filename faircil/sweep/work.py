@@ -18,13 +18,21 @@ from faircil.cache import EmbeddingProgress
 from faircil.compute import enough_memory
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError
-from faircil.files import claim
+from faircil.files import check_room, claim
 from faircil.learners import LEARNERS
-from faircil.results.folder import seed_folder, write_run
+from faircil.results.folder import seed_folder
 from faircil.results.record import RunSummary, environment, identity
 from faircil.runs.config import RunConfig, code_digest
 from faircil.runs.experiment import Event, run
+from faircil.runs.saved_states import (
+    Checkpoints,
+    Tell,
+    expected_size,
+    state_folder,
+    write_finished,
+)
 from faircil.runs.state import RunState, start_run
+from faircil.stopping import waiting
 
 Load = Callable[[RunConfig, int], TaskStream]
 # Takes configuration, seed, data and final state of a run, and returns what writes its model.
@@ -239,8 +247,12 @@ def make_run(
     load: Load,
     watcher: Watcher,
     keep: Keep | None = None,
+    anew: bool = False,
+    tell: Tell = lambda _: None,
 ) -> RunSummary:
     """Make a run and write it to the folder of its configuration.
+
+    A run that was stopped goes on from its last state, and its watcher hears again what was before.
 
     Parameters
     ----------
@@ -256,22 +268,60 @@ def make_run(
     keep : callable, optional
         Keeps the final model in the folder of the run; not kept by default. A model that cannot be
         kept is a note of the run.
+    anew : bool
+        Whether saved states are left aside.
+    tell : callable
+        Takes lines about saved states and room on the disk.
     """
     config, seed = work.config, work.seed
     write_model = None
     with enough_memory():
         stream = load(config, seed)
-        claim(folder)
+    claim(folder)
+    with waiting(), enough_memory():  # a signal waits until the run is saved or finished
         watcher.start(seed, len(stream.tasks))
-        state = start_run(config, seed, stream, device)
-        result = run(config, seed, stream=stream, device=device, listener=watcher, state=state)
+        room = expected_size(config, stream)
+        states = Checkpoints(
+            state_folder(folder, seed), _state_identity(work, device), tell, 2 * room
+        )
+        state = None if anew else states.latest(device)
+        if state is None:
+            state = start_run(config, seed, stream, device)
+        else:
+            tell(f"seed {seed} goes on {state.place}")
+            for event in state.history():
+                watcher(event)
+        if keep is not None:
+            room += sum(
+                each.numel() * each.element_size() for each in state.learner.net.parameters()
+            )
+        check_room(folder, room)
+        result = run(
+            config,
+            seed,
+            stream=stream,
+            device=device,
+            listener=watcher,
+            state=state,
+            checkpoint=states,
+            between_steps=states,
+        )
         if keep is not None:
             try:
                 write_model = keep(config, seed, stream, state)
             except FaircilError as error:
                 result = replace(result, notes=(*result.notes, f"{NO_MODEL}: {error}"))
-    made_on = environment(command, str(device), work.code)
-    return write_run(seed_folder(folder, seed), result, made_on, work.code, write_model)
+        made_on = environment(command, str(device), work.code)
+        written = write_finished(
+            seed_folder(folder, seed), result, made_on, work.code, write_model, tell
+        )
+        states.clear()  # not before the run is on disk
+    return written
+
+
+def _state_identity(work: Work, device: torch.device) -> dict[str, Any]:
+    """Return what a state must be of, so that going on from it changes no bit."""
+    return work.identity | {"torch": str(torch.__version__), "device": device.type}
 
 
 # Training samples; only the proportions matter.

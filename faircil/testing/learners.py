@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +21,9 @@ from faircil.nets import build_mlp
 from faircil.results.record import RunResult
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run
+from faircil.runs.saved_states import load_state, save_state
 from faircil.runs.settings import in_effect, settings_of
-from faircil.runs.state import RunState, load_state, save_state
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
 from faircil.testing.pieces import demand, fulfil, known, promise, title
 
@@ -229,21 +231,29 @@ def large_buffer_is_no_problem(case: LearnerCase) -> None:
 def goes_on_from_a_saved_state(case: LearnerCase) -> None:
     """A run goes on from a saved state to the same end."""
     last = 1 if case.row.one_pass else 2  # a one-pass method has one epoch
-    saved = {(task, min(epoch, last)): io.BytesIO() for task, epoch in SAVED_AFTER}
+    ends = {(task, min(epoch, last)) for task, epoch in SAVED_AFTER}
+    with tempfile.TemporaryDirectory() as folder:
+        _goes_on(case, ends, Path(folder))
 
-    def save(state: RunState) -> None:
+
+def _goes_on(case: LearnerCase, ends: Collection[tuple[int, int]], folder: Path) -> None:
+    def at_end(state: RunState) -> None:
         end = (state.epochs[-1].task, state.epochs[-1].epoch)
-        if end in saved:
-            save_state(state, saved[end])
+        if end in ends:
+            save_state(state, folder / "epoch {1} of task {0}".format(*end))
+
+    def between(state: RunState) -> None:
+        now = state.task and state.task.begun
+        if state.tasks == 1 and now and now.steps == 1:
+            save_state(state, folder / f"a step of task 2 and epoch {len(state.epochs)}")
 
     config, stream = case.config(), case.stream()
     whole, end = case.finished
-    run(config, 0, stream=stream, checkpoint=save)
-    for (task, epoch), file in saved.items():
-        file.seek(0)
+    run(config, 0, stream=stream, checkpoint=at_end, between_steps=between)
+    for file in sorted(folder.iterdir()):
         state = load_state(file)
         rest = run(config, 0, stream=stream, state=state)
-        when = f"saved after epoch {epoch} of task {task}"
+        when = f"saved after {file.name}"
         demand(rest.per_task == whole.per_task, f"{when}, it ends with other metrics")
         same = torch.equal(parameters(state.learner.net), parameters(end.learner.net))
         demand(same, f"{when}, it ends in another net")

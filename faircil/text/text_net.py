@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from faircil.errors import UsageError
+from faircil.errors import DataError, UsageError
 from faircil.nets import NetTraits, seeded
 from faircil.text.encoders import Encoder, load_model
 from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
@@ -34,6 +35,8 @@ class TextNet(nn.Module):
     trainable_layers : int, optional
         Train only this many of the encoder's last layers, and the head; None: everything.
     """
+
+    remade = ("encoder",)
 
     def __init__(
         self,
@@ -85,6 +88,23 @@ class TextNet(nn.Module):
         fresh = _new_head(self.head.in_features, self.head.out_features, seed)
         self.head.load_state_dict(fresh.state_dict())
         self.seed, self.passes = seed, 0
+
+    def remake(self, _: str, weights: Mapping[str, Tensor]) -> nn.Module:
+        """Return the encoder with weights from a file.
+
+        The very parameters are put into it, so that an optimizer that has them trains it.
+        """
+        encoder: nn.Module = load_model(self.folder)
+        for path, tensor in weights.items():
+            owner, _, name = path.rpartition(".")
+            module = encoder.get_submodule(owner)
+            held: dict[str, Any] = module._buffers
+            if name in module._parameters:
+                held = module._parameters
+            if name not in held or held[name].shape != tensor.shape:
+                raise DataError(f"the content is damaged: {path} is no part of this shape")
+            held[name] = tensor
+        return encoder.train(self.training)
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:

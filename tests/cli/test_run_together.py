@@ -12,6 +12,7 @@ import pytest
 from cli_outcome import Cli, run_words
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
+from kills import bytes_of
 from processes import Command, die_with_the_first_run, interrupt_with_the_first_run
 
 TOY = run_words("er", "toy", "--out", "out", epochs=2)
@@ -34,6 +35,8 @@ def test_seeds_side_by_side_give_the_same_result(cli: Cli, tmp_path: Path) -> No
         assert f"model of seed {seed}: 0.1 MB in other/seed-{seed}/model" in several.err
     assert several.code == 0
     assert metrics_of(several.out) == metrics_of(one.out)
+    for seed in ("seed-0", "seed-1"):
+        assert bytes_of(tmp_path / "other" / seed) == bytes_of(tmp_path / "out" / seed)
     assert "2 of 2 runs" in several.err
     assert seeds_in(tmp_path / "other") == [0, 1]
     again = cli(*TOY, "--seeds", "0-2", "--out", "other", "--jobs", "2")
@@ -83,7 +86,7 @@ def test_ctrl_c_with_several_processes(tmp_path: Path) -> None:
     assert done.out == ""
     assert "1 of 6 runs" in done.err
     assert "finished: seed " in done.err
-    assert "the same command continues with the others" in done.err
+    assert "the same command goes on from there" in done.err
     assert "Traceback" not in done.err
     assert seeds_in(tmp_path / "out")
 

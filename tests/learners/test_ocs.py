@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +15,8 @@ from faircil.learners.ocs import CANDIDATES, Ocs, OcsOptions, balanced
 from faircil.nets import build_mlp
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
-from faircil.runs.state import RunState, load_state, save_state
+from faircil.runs.saved_states import load_state, save_state
+from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
 from learning import batch_of, buffer_of, gradient, new_learner, parameters, random_samples
 from small_runs import TASKS, small_config, small_stream
@@ -183,8 +184,8 @@ def test_balance_takes_the_first_of_each_class() -> None:
 
 
 @pytest.mark.parametrize("quota", ["group", "total"])
-def test_a_run_that_scores_goes_on_from_a_saved_state(quota: str) -> None:
-    saved, states = io.BytesIO(), list[RunState]()
+def test_a_run_that_scores_goes_on_from_a_saved_state(quota: str, tmp_path: Path) -> None:
+    saved, states = tmp_path / "state", list[RunState]()
 
     def save(state: RunState) -> None:
         states.append(state)
@@ -194,7 +195,6 @@ def test_a_run_that_scores_goes_on_from_a_saved_state(quota: str) -> None:
     config = small_config("ocs", attribute=True, pick=5, warm_up=2, quota=quota)
     stream = small_stream(attribute=True)
     whole = run(config, 0, stream=stream, checkpoint=save)
-    saved.seek(0)
     rest = run(config, 0, stream=stream, state=load_state(saved))
     assert rest.per_task == whole.per_task
     assert whole.per_task[0].accuracy > 0.6

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import io
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from faircil.postprocess.tasks import fair_predictions
 from faircil.results.record import RunResult
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
-from faircil.runs.state import RunState, load_state, save_state
+from faircil.runs.saved_states import load_state, save_state
+from faircil.runs.state import RunState
 from faircil.samples import concatenate, group_counts
 from small_runs import ABSENT, FEW, PER_GROUP, TASKS, small_config, small_stream
 
@@ -134,9 +135,11 @@ def test_held_out_samples_serve_methods_without_a_buffer() -> None:
     assert result.label == "finetune+eps-fair"
 
 
-def test_a_run_that_goes_on_holds_out_the_same_samples(states: list[RunState]) -> None:
+def test_a_run_that_goes_on_holds_out_the_same_samples(
+    states: list[RunState], tmp_path: Path
+) -> None:
     config = small_config(attribute=True).model_copy(update={"held_out": 4})
-    saved = io.BytesIO()
+    saved = tmp_path / "state"
 
     def save(state: RunState) -> None:
         if (state.epochs[-1].task, state.epochs[-1].epoch) == (2, 1):
@@ -144,7 +147,6 @@ def test_a_run_that_goes_on_holds_out_the_same_samples(states: list[RunState]) -
 
     stream = small_stream(attribute=True)
     whole = run(config, 0, stream=stream, checkpoint=save)
-    saved.seek(0)
     state = load_state(saved)
     rest = run(config, 0, stream=stream, state=state)
     for mine, other in zip(state.held_out, states[0].held_out, strict=True):

@@ -451,3 +451,28 @@ def test_unknown_attribute_values_are_refused_where_they_cannot_be_used() -> Non
     config = small_config("moments").model_copy(update={"postprocess": "eps-fair"})
     with pytest.raises(DataError, match=r"post-processing by eps-fair needs all"):
         run(config, 0, stream=partly_unknown())
+
+
+@pytest.mark.parametrize("method", ["er", "moments"])
+def test_one_thread_computes_an_operation_whatever_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    seen: list[int] = []
+    evaluate, step = experiment.evaluate_task, Replay.step
+
+    def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*given: Any) -> Any:
+            seen.append(torch.get_num_threads())
+            return call(*given)
+
+        return noting
+
+    monkeypatch.setattr(experiment, "evaluate_task", noted(evaluate))
+    monkeypatch.setattr(Replay, "step", noted(step))
+    torch.set_num_threads(3)
+    try:
+        run(small_config(method), 0, stream=small_stream(attribute=False))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+    assert {*seen} == {1}

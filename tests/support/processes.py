@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.context import BaseContext
@@ -20,14 +21,23 @@ import pytest
 
 from cli_outcome import Outcome
 from faircil.cli import main
-from faircil.metrics import TaskMetrics
-from faircil.sweep import pool, work
+from faircil.sweep import pool
 
 CONTEXT: BaseContext = get_context("spawn")
 if "forkserver" in get_all_start_methods():
     CONTEXT = get_context("forkserver")
-    # The last is what torch imports with the first optimizer.
-    CONTEXT.set_forkserver_preload(["faircil.cli.running", "faircil.cli.run", "torch._dynamo"])
+    # What a run imports, and what torch imports with the first optimizer.
+    CONTEXT.set_forkserver_preload(
+        [
+            "faircil.cli.running",
+            "faircil.cli.run",
+            "faircil.learners.moments",
+            "faircil.model.tables",
+            "faircil.report.plots",
+            "highspy",
+            "torch._dynamo",
+        ]
+    )
 Prepare = Callable[[], None]
 
 
@@ -54,21 +64,6 @@ def interrupt_with_the_first_run() -> None:
     _stop_with_the_first_run(signal.SIGINT, get_context("fork"))
 
 
-def interrupt_seed_1() -> None:
-    """Send Ctrl-C at the end of a task, whether the machine is fast or slow."""
-    run = work.run
-
-    def interrupted(config, seed, *, listener, **options):  # type: ignore[no-untyped-def]
-        def told(record: object) -> None:
-            listener(record)
-            if seed == 1 and isinstance(record, TaskMetrics):
-                signal.raise_signal(signal.SIGINT)
-
-        return run(config, seed, listener=told, **options)
-
-    work.run = interrupted
-
-
 @pytest.fixture
 def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the processes of sweeps in a moment."""
@@ -92,6 +87,27 @@ class Command:
         self._process = CONTEXT.Process(target=_run, args=arguments)  # type: ignore[attr-defined]
         self._process.start()
 
+    def send(self, number: int) -> None:
+        """Send a signal to it, if it is still there."""
+        if not self.has_ended:
+            os.kill(self._process.pid, number)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone."""
+        return self._process.exitcode is not None
+
+    def has_said(self, text: str) -> bool:
+        """Wait until it has printed a text; False if it has ended without."""
+        file = self._printed / "err"
+        while True:
+            ended = self.has_ended
+            if file.exists() and text in file.read_text("utf-8"):
+                return True
+            if ended:
+                return False
+            time.sleep(0.005)
+
     def end(self) -> Outcome:
         """Wait until it has ended."""
         self._process.join()
@@ -103,8 +119,9 @@ def _run(folder: Path, printed: Path, words: tuple[str, ...], prepare: Prepare |
     for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
         file = os.open(printed / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, stream.fileno())
-    # The process that this one is a copy of may have been started while Ctrl-C was ignored.
+    # The process that this one is a copy of may have been started while these were ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(folder)
     if prepare is not None:
         prepare()

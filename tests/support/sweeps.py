@@ -6,6 +6,7 @@ import os
 import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from faircil.counts import Counts
 from faircil.learners.replay import Replay
@@ -49,10 +50,10 @@ def dies_on_seed_1(pipe: Connection, place: pool.Place) -> None:
     """Serve as a worker does, but die on one piece of work, as when memory runs out."""
     real = pool.answer
 
-    def answer(work: Work, place: pool.Place, streams: pool.Streams) -> pool.Answer:
+    def answer(work: Work, *given: Any) -> pool.Answer:
         if work.seed == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(work, place, streams)
+        return real(work, *given)
 
     pool.answer = answer  # type: ignore[assignment]
     pool.serve(pipe, place)

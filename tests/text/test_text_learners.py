@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ from faircil.data.stream import Task, TaskStream
 from faircil.learners import LEARNERS
 from faircil.results.record import RunResult
 from faircil.runs import experiment
-from faircil.runs.state import RunState, load_state, save_state
+from faircil.runs.saved_states import load_state, save_state
+from faircil.runs.state import RunState
 from faircil.samples import Samples
 from faircil.text.encoders import Encoder
 from faircil.text.text_net import TextNet
@@ -105,8 +106,10 @@ def test_gdumb_begins_again_with_the_pre_trained_encoder(
 
 
 @pytest.mark.parametrize("method", ["er", "der++"])
-def test_a_run_with_dropout_goes_on_from_a_saved_state(method: str, stream: TaskStream) -> None:
-    file, ends = io.BytesIO(), list[RunState]()
+def test_a_run_with_dropout_goes_on_from_a_saved_state(
+    method: str, stream: TaskStream, tmp_path: Path
+) -> None:
+    file, ends = tmp_path / "state", list[RunState]()
 
     def save(state: RunState) -> None:
         ends[:] = [state]
@@ -115,7 +118,6 @@ def test_a_run_with_dropout_goes_on_from_a_saved_state(method: str, stream: Task
 
     whole = run(method, stream, "fsw", checkpoint=save)
     torch.rand(1)
-    file.seek(0)
     state = load_state(file)
     rest = run(method, stream, "fsw", state=state)
     assert rest.per_task == whole.per_task
