@@ -63,9 +63,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"faircil {faircil.__version__}\n"
 
 
-def test_entry_point_is_main() -> None:
+def test_the_entry_point_runs_main(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (point,) = entry_points(group="console_scripts", name="faircil")
-    assert point.load() is main
+    monkeypatch.setattr(sys, "argv", ["faircil", "--version"])
+    with pytest.raises(SystemExit) as stopped:
+        point.load()()
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"faircil {faircil.__version__}\n"
 
 
 def test_neither_import_nor_help_loads_torch() -> None:

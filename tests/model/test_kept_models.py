@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from faircil import FairIncrementalClassifier
 from faircil.errors import FaircilError, UsageError
@@ -27,7 +28,7 @@ def finished(method: str, **settings: Any) -> tuple[Any, ...]:
     changes = settings.pop("config", {})
     config = small_config(method, attribute=True, **settings).model_copy(update=changes)
     stream = small_stream(attribute=True)
-    state = start_run(config, 0, stream, "cpu")  # type: ignore[arg-type]
+    state = start_run(config, 0, stream, torch.device("cpu"))
     result = run(config, 0, stream=stream, state=state)
     return config, 0, stream, state, result
 

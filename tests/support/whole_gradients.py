@@ -51,7 +51,7 @@ def slow_whole_statistics(
         losses += member @ loss(net(samples.x), samples.y).detach()
         gradients += member @ own_gradients
     size = torch.from_numpy(membership.groups.size)
-    return losses / size, unit_rows(gradients) @ unit_rows(own).T
+    return losses / size, (unit_rows(gradients) @ unit_rows(own).T).detach()
 
 
 class Tied(nn.Module):
