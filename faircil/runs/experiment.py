@@ -36,6 +36,8 @@ from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
 
+MOST_PROBABILITIES = 10**8  # bytes of probabilities that a run keeps for those who want them later
+
 
 def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence[Samples]) -> None:
     """Add predictions and metrics to the state, and probabilities where they can be of use.
@@ -57,10 +59,14 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
     attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
     sensitive = np.concatenate(attributes) if attributes else None
     pool = concatenate(state.held_out) if state.held_out else state.buffer.samples
-    if sensitive is not None and pool is not None:
+    # Fewer than evaluations: they were too many before.
+    wanted = config.postprocess != "none" or len(state.probabilities) == len(state.per_task)
+    if sensitive is not None and pool is not None and wanted:
         probabilities = task_probabilities(state, scores, pool)
         state.probabilities.append(probabilities)
-        if config.postprocess != "none":
+        if config.postprocess == "none":
+            _limit_probabilities(state)
+        else:
             fair = fair_predictions(probabilities, sensitive, config.epsilon, seed)
             y_pred = fair.y_pred
             notes = [f"{config.postprocess}: {note}" for note in fair.notes]
@@ -84,6 +90,18 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
         )
     )
     state.eval_seconds += time.perf_counter() - start
+
+
+def _limit_probabilities(state: RunState) -> None:
+    """Keep no probabilities of a run whose are too many: they grow with tasks, rows and classes."""
+    total = sum(each.test.nbytes + each.pool.nbytes for each in state.probabilities)
+    if total > MOST_PROBABILITIES:
+        state.probabilities.clear()
+        state.notes.append(
+            f"probabilities after every task are more than {MOST_PROBABILITIES / 1e6:,.0f} MB and "
+            "are not kept, so the run cannot be post-processed later; to do that, run it with "
+            "post-processing"
+        )
 
 
 def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> TaskProbabilities:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from any_text import NUL
 from faircil.data.bios import GENDERS, PROFESSIONS, biasbios, biasbios_sample
 from faircil.data.stream import Part, Parts
 from faircil.errors import DataError
@@ -28,7 +29,7 @@ HUB = "-00000-of-00001-0ab65b32c47407e8.parquet"
 ODD = (
     "مرحبا بالعالم",
     "她是医生 👩🏽‍⚕️",
-    "a\0b",
+    f"a{NUL}b",
     "line\u2028separator",
     'quote " and\nnew line',
     "e\u0301",

@@ -10,6 +10,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from any_text import NUL
 from faircil.data.own import OwnData, load_own
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, FaircilError, UsageError
@@ -307,7 +308,7 @@ def with_texts(labels: dict[str, int] | None = None, **columns: Any) -> pd.DataF
     table = make_table()
     table["y"] = table["y"].map(labels or {name: name for name in "abcd"})
     people = zip(table["y"], table["sex"], table.index, strict=True)
-    table["bio"] = [f"{y}, {sex}, number {number}: مرحبا 👋\0" for y, sex, number in people]
+    table["bio"] = [f"{y}, {sex}, number {number}: مرحبا 👋{NUL}" for y, sex, number in people]
     return table.assign(**columns)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from any_text import NUL
 from faircil.data.tables import READERS, read_table
 from faircil.errors import DataError, FaircilError
 
@@ -168,7 +169,7 @@ def test_any_text_survives(tmp_path: Path, ending: str) -> None:
     texts = [
         "مرحبا",
         "👩🏽‍⚕️ 医生",
-        "a\0b",
+        f"a{NUL}b",
         "x\u2028y",
         'a "word",\nand more',
         "e\u0301 é",

@@ -71,6 +71,17 @@ def test_methods_on_one_seed_share_initial_weights_and_buffer(
         assert torch.equal(kept[0].x, kept[number].x)
 
 
+def test_probabilities_that_are_too_many_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config(attribute=True)
+    whole = run(config, 0, stream=small_stream(attribute=True))
+    assert len(whole.probabilities) == len(TASKS)
+    monkeypatch.setattr(experiment, "MOST_PROBABILITIES", 1)
+    found = run(config, 0, stream=small_stream(attribute=True))
+    assert found.probabilities == ()
+    assert sum("are not kept" in note for note in found.notes) == 1
+    assert found.per_task == whole.per_task
+
+
 def test_methods_on_one_seed_see_the_same_data() -> None:
     one, other = (load_stream(resolve(dataset="toy", method=m), 4) for m in ("er", "fsw"))
     for mine, yours in zip(one.tasks, other.tasks, strict=True):

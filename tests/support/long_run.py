@@ -10,7 +10,6 @@ import gc
 import json
 import os
 import sys
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +53,22 @@ def resident() -> int:
 
 
 def held(thing: Any, seen: set[int]) -> int:
-    """Return the bytes of all tensors and arrays that can be reached from a state."""
+    """Return the bytes of all that can be reached from a state: tensors, arrays, and records."""
     if id(thing) in seen:
         return 0
     seen.add(id(thing))
     if isinstance(thing, torch.Tensor):
-        return thing.untyped_storage().nbytes()
+        return sys.getsizeof(thing) + thing.untyped_storage().nbytes()
     if isinstance(thing, np.ndarray):
         return thing.nbytes
+    parts: list[Any] = []
     if isinstance(thing, dict):
-        return sum(held(value, seen) for value in thing.values())
-    if isinstance(thing, (list, tuple, set)):
-        return sum(held(value, seen) for value in thing)
-    if is_dataclass(thing):
-        return sum(held(getattr(thing, field.name), seen) for field in fields(thing))
-    if hasattr(thing, "__dict__"):
-        return sum(held(value, seen) for value in vars(thing).values())
-    return 0
+        parts = [*thing.keys(), *thing.values()]
+    elif isinstance(thing, (list, tuple, set)):
+        parts = [*thing]
+    elif hasattr(thing, "__dict__") and not isinstance(thing, type):
+        parts = [vars(thing)]
+    return sys.getsizeof(thing) + sum(held(part, seen) for part in parts)
 
 
 def main(method: str, tasks: int, classes: int, epochs: int) -> None:
