@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test soak check gallery clean
+.PHONY: setup demo test soak check release gallery clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,11 @@ check: setup
 	$(BIN)/python .ci/audit_dependencies.py
 	$(BIN)/pytest -q tests/test_docs.py
 
+# Wheels and sources in dist/, tried in clean environments with the pinned and the oldest versions.
+release: setup
+	$(BIN)/python .ci/release.py
+	$(BIN)/python .ci/release.py --oldest
+
 # Three reports of finished runs, for docs/report.md; obesity needs its file, see `faircil data`.
 GALLERY := biased-digits/er biased-digits/fsw biased-digits/moments digits/er digits/der++ \
 	digits/moments obesity/er obesity/gdumb obesity/moments
@@ -47,4 +52,4 @@ gallery: setup
 		--screenshot=docs/images/report.png file://$(CURDIR)/docs/reports/biased-digits.html
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

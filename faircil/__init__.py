@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         WeightResult as WeightResult,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _PUBLIC = {
     "Audit": "faircil.auditing",
     "EpsilonFair": "faircil.postprocess.epsilon_fair",
