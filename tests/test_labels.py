@@ -32,7 +32,10 @@ from prediction_rows import binary, columns, quick, samples
         (([0, {}], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
         (([0, [1]], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
         (([0, 2**63], [0, 1], [0, 0]), "y_true has numbers such as 9223372036854775808, expected"),
-        ((np.array([0, 2**63], dtype=np.uint64), [0, 1], [0, 0]), "y_true has numbers such as 9223"),
+        (
+            (np.array([0, 2**63], dtype=np.uint64), [0, 1], [0, 0]),
+            "y_true has numbers such as 9223",
+        ),
         ((None, [0, 1], [0, 0]), "y_true is None; give a class"),
         (([0, 1], None, None), "y_pred is None; give a class"),
         (([0, 0, 1], [0, 0, 1], [4, 5, 5]), "class 0 is in tasks 4, 5; put it in one"),
@@ -47,7 +50,7 @@ def test_mistakes_in_the_arrays_are_named(arrays, message):
 @pytest.mark.parametrize("favoured", ["ab", [[1]], 5])
 @pytest.mark.parametrize("function", [evaluate, audit])
 def test_favoured_classes_that_are_none(function, favoured):
-    with pytest.raises(DataError, match="favoured .* list of"):
+    with pytest.raises(DataError, match=r"favoured .* list of"):
         function(["a", "b"], ["a", "b"], favoured=favoured)
 
 

@@ -285,7 +285,9 @@ class Audit:
             notes.append(f"predicted, but never true: {_listed(strange)} ({rows:,} samples)")
         for name in self.attributes:
             rows = sum(
-                n for value, n in zip(columns[key_of(name)], times, strict=True) if is_unknown(value)
+                n
+                for value, n in zip(columns[key_of(name)], times, strict=True)
+                if is_unknown(value)
             )
             if rows:
                 notes.append(

@@ -157,9 +157,13 @@ def find_ties(pool: Pool, offsets: Floats, optimal: Floats) -> Ties:
     rows = np.flatnonzero(tied.sum(axis=1) > 1)
     keys = np.column_stack([pool.group[rows], tied[rows]])
     patterns, pattern = np.unique(keys, axis=0, return_inverse=True)
-    weighted = pool.mass[rows, None] * optimal[rows] * tied[rows]
+    # Rounding of the solver may leave chances slightly below 0.
+    weighted = pool.mass[rows, None] * np.maximum(optimal[rows], 0) * tied[rows]
     sums = np.zeros((len(patterns), tied.shape[1]))
     np.add.at(sums, pattern.reshape(-1), weighted)
+    # Samples of next to no mass may be given to no tied class: any of these is as good.
+    lost = ~sums.any(axis=1)
+    sums[lost] = patterns[lost, 1:]
     chances = sums / sums.sum(axis=1, keepdims=True)
     return Ties(patterns[:, 0], patterns[:, 1:].astype(bool), chances)
 

@@ -61,7 +61,9 @@ def by_hand(case: dict[str, Any]) -> dict[str, Any]:
     overall = share(list(range(len(true))))
     result: dict[str, Any] = {
         "accuracy": sum(means, Fraction(0)) / len(means),
-        "eer": fmean(abs(value - overall) for value in found.values()) if found.keys() - {true[0]} else None,
+        "eer": fmean(abs(value - overall) for value in found.values())
+        if found.keys() - {true[0]}
+        else None,
     }
     if "sensitive" in arrays:
         gaps = []

@@ -22,28 +22,20 @@ from faircil import (
     solve,
 )
 from faircil.weighting.program import PROOF
-from fuzzing import FLOATS, FULL, HUGE, SMALL, WORDS, Harness, columns, maybe, refused
-from oracles import naive_optimum
-
-INPUTS = 3
-numbers = st.one_of(
-    st.floats(-3, 3, width=32),
-    st.sampled_from([0.0, 0.0, 1.0, 1e-30, 1e30, 1e38, float("nan"), float("inf")]),
+from fuzzing import (
+    FLOATS,
+    FULL,
+    HUGE,
+    INPUTS,
+    SMALL,
+    WORDS,
+    Harness,
+    columns,
+    maybe,
+    refused,
+    sample_sets,
 )
-plain = st.floats(-3, 3, width=32)
-
-
-@st.composite
-def sample_sets(draw: st.DrawFn, classes: tuple[int, ...] = (0, 1, 2), most: int = 8) -> Any:
-    """Draw samples, now and then odd: no rows, huge inputs, negative classes and values."""
-    n = draw(st.one_of(st.integers(1, most), st.integers(0, 2)))
-    odd = draw(st.integers(0, 5)) == 0
-    x = draw(st.lists(numbers if odd else plain, min_size=n * INPUTS, max_size=n * INPUTS))
-    labels = st.integers(-1, 4) if odd else st.sampled_from(classes)
-    y = draw(st.lists(labels, min_size=n, max_size=n))
-    z = draw(maybe(st.lists(st.integers(-1 if odd else 0, 2), min_size=n, max_size=n)))
-    given = torch.tensor(x).reshape(n, INPUTS), torch.tensor(y, dtype=torch.int64)
-    return Samples(*given, None if z is None else torch.tensor(z, dtype=torch.int64))
+from oracles import naive_optimum
 
 
 @st.composite
@@ -82,9 +74,7 @@ def check_buffer(case: dict[str, Any]) -> None:
         assert dict(buffer.seen) == dict(seen)
         if buffer.samples is not None:
             kept = Counter(map(tuple, buffer.samples.keys().tolist()))
-            assert kept == {
-                key: min(n, case["quota"]) for key, n in seen.items() if case["quota"]
-            }
+            assert kept == {key: min(n, case["quota"]) for key, n in seen.items() if case["quota"]}
         buffer.as_dataset()
 
 
@@ -203,7 +193,9 @@ def programs(draw: st.DrawFn) -> dict[str, Any]:
     other = draw(st.integers(0, 9)) == 0
     return {
         "arrays": (array(k, n), array(k + other), array(n), array(m, n), np.abs(array(m))),
-        "solver": draw(st.sampled_from(["auto", "exact", "highs", "highs-ipm", "first-order", "x"])),
+        "solver": draw(
+            st.sampled_from(["auto", "exact", "highs", "highs-ipm", "first-order", "x"])
+        ),
     }
 
 

@@ -6,10 +6,15 @@ of faircil with a message is as good as a right result, and any other exception 
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +23,7 @@ import torch
 from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 
 from faircil.errors import FaircilError
+from faircil.samples import Samples
 
 SHORT, FULL = 8, 5000  # cases: in every test run, and with `pytest -m soak`
 LONGEST = 60  # seconds of a case; more is a hang
@@ -68,6 +74,13 @@ class Harness:
         )(test)()
 
 
+def scratch_folder() -> Path:
+    """Return a new folder, removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="faircil-fuzz-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 @contextmanager
 def ended() -> Iterator[None]:
     """Raise HangError in a case that takes too long."""
@@ -90,15 +103,37 @@ def refused(*also: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (FaircilError, *also) as error:
-        assert str(error).strip(), f"{type(error).__name__} without a message"
+        if not str(error).strip():
+            raise AssertionError(f"{type(error).__name__} without a message") from error
+
+
+@contextmanager
+def silent() -> Iterator[StringIO]:
+    """Keep what a command prints; no traceback may be in it."""
+    printed = StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        yield printed
+    assert "Traceback" not in printed.getvalue()
 
 
 # Texts that people have, and that break programs: other scripts, marks, controls, numbers, paths.
+PLAIN_WORDS = ["a", "b", "yes", "no", "f", "m", "1", "01", "-1", "1.0", "nan", "None", "", " "]
+ODD_WORDS = [
+    "é",
+    "e\u0301",
+    "\u202eabc",
+    "😀",
+    "a,b",
+    'a"b',
+    "a\nb",
+    "a\tb",
+    "\0",
+    "../x",
+    "$x$",
+    "<b>",
+]
 WORDS = st.one_of(
-    st.sampled_from(
-        ["a", "b", "yes", "no", "f", "m", "1", "01", "-1", "1.0", "nan", "None", "", " ", "é", "é"]
-        + ["\u202eabc", "😀", "a,b", 'a"b', "a\nb", "a\tb", "\0", "../x", "$x$", "<b>", "％", "1e999"]
-    ),
+    st.sampled_from([*PLAIN_WORDS, *ODD_WORDS, "％", "1e999"]),
     st.text(max_size=6),
 )
 SMALL = st.integers(-2, 5)
@@ -112,7 +147,9 @@ ODD = st.one_of(
     st.booleans(),
     HUGE,
     FLOATS,
-    st.sampled_from([b"x", (1, 2), ("a",), pd.NA, pd.NaT, np.float32("nan"), np.datetime64("2020")]),
+    st.sampled_from(
+        [b"x", (1, 2), ("a",), pd.NA, pd.NaT, np.float32("nan"), np.datetime64("2020")]
+    ),
     st.sampled_from([[1], {}, {1}, 1j, pd.Timestamp("2020-01-01")]),
 )
 
@@ -170,3 +207,24 @@ def columns(n: int) -> st.SearchStrategy[Any]:
 def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Draw None in half of the cases."""
     return st.one_of(st.none(), strategy)
+
+
+INPUTS = 3  # of a sample
+NUMBERS = st.one_of(
+    st.floats(-3, 3, width=32),
+    st.sampled_from([0.0, 0.0, 1.0, 1e-30, 1e30, 1e38, float("nan"), float("inf")]),
+)
+PLAIN = st.floats(-3, 3, width=32)
+
+
+@st.composite
+def sample_sets(draw: st.DrawFn, classes: tuple[int, ...] = (0, 1, 2), most: int = 8) -> Any:
+    """Draw samples, now and then odd: no rows, huge inputs, negative classes and values."""
+    n = draw(st.one_of(st.integers(1, most), st.integers(0, 2)))
+    odd = draw(st.integers(0, 5)) == 0
+    x = draw(st.lists(NUMBERS if odd else PLAIN, min_size=n * INPUTS, max_size=n * INPUTS))
+    labels = st.integers(-1, 4) if odd else st.sampled_from(classes)
+    y = draw(st.lists(labels, min_size=n, max_size=n))
+    z = draw(maybe(st.lists(st.integers(-1 if odd else 0, 2), min_size=n, max_size=n)))
+    given = torch.tensor(x).reshape(n, INPUTS), torch.tensor(y, dtype=torch.int64)
+    return Samples(*given, None if z is None else torch.tensor(z, dtype=torch.int64))
