@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError, UsageError, raise_all, seed_mistakes
 from faircil.registry import Loaded, Registry, summary_of
 from faircil.samples import Samples, concatenate, group_counts, rows_of_groups
 from faircil.weighting.groups import find_groups
@@ -151,6 +153,12 @@ class ReplayBuffer:
     samples: Samples | None = None
     seen: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.quota, Integral) or not 0 <= int(self.quota) <= sys.maxsize:
+            raise UsageError(
+                f"quota is {self.quota!r}, expected a whole number of samples to keep of each group"
+            )
+
     def add(
         self,
         train: Samples,
@@ -177,6 +185,7 @@ class ReplayBuffer:
                 f"a buffer takes Samples, and this is a {type(train).__name__}; give "
                 "Samples(x, y, z), of a dataset its rows that are to be kept"
             )
+        raise_all(seed_mistakes(seed=seed))
         state = np.random.SeedSequence([seed, sum(self.seen.values())])
         generator = torch.Generator().manual_seed(int(state.generate_state(1)[0]))
         return self.with_task(train, weights, generator, rule, features)
@@ -217,6 +226,13 @@ class ReplayBuffer:
         """
         order = (RULES.find(rule) if isinstance(rule, str) else as_buffer_rule(rule)).order
         weights = torch.ones(len(train)) if weights is None else weights
+        if not isinstance(weights, Tensor) or weights.shape != train.y.shape:
+            raise DataError(
+                f"the weights are {shown(weights)}, expected a tensor of shape ({len(train)},): "
+                "one for each sample of the task"
+            )
+        if not len(train):
+            return self
         weights = weights.to(train.y.device)
         membership = find_groups(train, None, by_attribute=train.z is not None)
         every = cache(_no_features if features is None else features)

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faircil.errors import DataError, UsageError, raise_all
-from faircil.labels import Column, Labels, checked_columns, distinct_labels, known_values
+from faircil.labels import (
+    Column,
+    Labels,
+    checked_columns,
+    distinct_labels,
+    favoured_labels,
+    known_values,
+)
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -209,7 +216,7 @@ def count(
         predicted=_table(predicted, value, shape, rows),
         members=members.T,
         before=before,
-        favoured=None if favoured is None else _among(classes, favoured),
+        favoured=_among(classes, favoured_labels(favoured)),
     )
 
 
@@ -322,6 +329,8 @@ def _table(
     return flat.reshape(shape).astype(np.int64)
 
 
-def _among(classes: Labels, favoured: Collection[Any]) -> NDArray[np.bool_]:
+def _among(classes: Labels, favoured: Collection[Any] | None) -> NDArray[np.bool_] | None:
+    if favoured is None:
+        return None
     wanted = set(favoured)
     return np.array([label in wanted for label in classes.tolist()], dtype=bool)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from numbers import Integral
 
 MOST_NAMES = 30  # that a message lists
 
@@ -89,6 +90,21 @@ def collecting(mistakes: list[str]) -> Iterator[None]:
         yield
     except UsageError as error:
         mistakes += map(str, error.args)
+
+
+def seed_mistakes(**numbers: object) -> list[str]:
+    """Find what cannot be a seed, or the number of an epoch, by name.
+
+    Examples
+    --------
+    >>> seed_mistakes(seed=-1, epoch=3)
+    ['`seed` is -1, expected a whole number from 0 on']
+    """
+    return [
+        f"`{name}` is {number!r}, expected a whole number from 0 on"
+        for name, number in numbers.items()
+        if not isinstance(number, Integral) or int(number) < 0
+    ]
 
 
 def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:

@@ -6,7 +6,7 @@ become arrays: of int64 where all labels are whole numbers, else of objects.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from faircil.errors import DataError, raise_all, shortened
 Labels = NDArray[Any]  # int64, or objects where they are no integers
 Column = Any  # an ArrayLike, a column of pandas or a tensor of torch
 NEVER_MISSING = ("y_true", "y_pred", "task")  # all other columns are attributes
+WHOLE = np.iinfo(np.int64)  # the whole numbers that are kept as such
 
 
 def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
@@ -33,7 +34,9 @@ def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
         Arrays of int64 or objects, shape (n,). A missing value of an attribute is −1 among
         numbers, else None; elsewhere it is a mistake.
     """
-    arrays = {name: _array(column) for name, column in given.items() if column is not None}
+    arrays = {name: as_array(column) for name, column in given.items() if column is not None}
+    if absent := [name for name in ("y_true", "y_pred") if name not in arrays]:
+        raise DataError(f"{' and '.join(absent)} is None; give a class for each sample")
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or arrays["y_true"].ndim != 1 or arrays["y_true"].size == 0:
         came = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
@@ -60,7 +63,7 @@ def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
 
 def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
     """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
-    if array.dtype.kind in "biu":
+    if array.dtype.kind in "bi":
         return array.astype(np.int64)
     values = array.tolist()
     missing = np.fromiter(map(is_missing, values), dtype=bool, count=len(values))
@@ -79,12 +82,32 @@ def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
             )
             return np.zeros(len(values), dtype=np.int64)
         whole = [-1 if no else int(v) for v, no in zip(values, missing, strict=True)]
+        if large := [value for value in whole if not WHOLE.min <= value <= WHOLE.max]:
+            mistakes.append(
+                f"{name} has numbers such as {large[0]}, expected labels from {WHOLE.min} to "
+                f"{WHOLE.max}; write such identifiers as texts"
+            )
+            return np.zeros(len(values), dtype=np.int64)
         return np.array(whole, dtype=np.int64)
     try:
         hash(tuple(there))
     except TypeError as error:
         mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
     return _objects([None if no else value for value, no in zip(values, missing, strict=True)])
+
+
+def favoured_labels(favoured: Collection[Any] | None) -> tuple[Any, ...] | None:
+    """Return the favoured classes as a tuple; a DataError says that they are none."""
+    if isinstance(favoured, str):
+        raise DataError(
+            f"favoured is the text {favoured!r}, expected a list of classes: [{favoured!r}]"
+        )
+    try:
+        return None if favoured is None else tuple(dict.fromkeys(favoured))
+    except TypeError as error:
+        raise DataError(
+            f"favoured has values that are no classes: {error}; give a list of numbers or words"
+        ) from None
 
 
 def distinct_labels(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
@@ -104,9 +127,14 @@ def distinct_labels(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
 def known_values(attributes: Labels) -> NDArray[np.bool_]:
     """Tell which attribute values are known, (Z,)."""
     if attributes.dtype == object:
-        return np.array([value is not None for value in attributes], dtype=bool)
+        return np.array([not is_unknown(value) for value in attributes], dtype=bool)
     known: NDArray[np.bool_] = attributes >= 0
     return known
+
+
+def is_unknown(value: object) -> bool:
+    """Whether a value of an attribute, as :func:`checked_columns` returns it, is unknown."""
+    return value is None or (isinstance(value, int) and value < 0)
 
 
 def is_missing(value: object) -> bool:
@@ -119,7 +147,7 @@ def is_missing(value: object) -> bool:
         return True
 
 
-def _array(column: Column) -> NDArray[Any]:
+def as_array(column: Column) -> NDArray[Any]:
     """Return a column as an array of whatever it holds."""
     if hasattr(column, "detach"):  # a tensor of torch, on any device
         column = column.detach().cpu()
@@ -127,7 +155,10 @@ def _array(column: Column) -> NDArray[Any]:
         column = column.to_numpy()
     if isinstance(column, list | tuple) and any(isinstance(one, str | tuple) for one in column):
         return _objects(column)
-    return np.asarray(column)
+    try:
+        return np.asarray(column)
+    except ValueError:  # rows of several lengths, which are no labels
+        return _objects(column)
 
 
 def _objects(values: Sequence[Any]) -> NDArray[np.object_]:

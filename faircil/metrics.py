@@ -305,10 +305,6 @@ def evaluate(
     >>> evaluate(["no", "no", "yes", "yes"], ["no", "yes", "yes", "yes"], sensitive=list("fmfm")).eo
     0.25
     """
-    if isinstance(favoured, str):
-        raise DataError(
-            f"favoured is the text {favoured!r}, expected a list of classes: [{favoured!r}]"
-        )
     earlier = None if before is None else before.counts
     counts = count(
         y_true, y_pred, task=task, sensitive=sensitive, before=earlier, favoured=favoured

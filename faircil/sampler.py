@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from faircil.errors import DataError, UsageError, raise_all
+from faircil.errors import DataError, UsageError, raise_all, seed_mistakes
 from faircil.weighting.selection import KEEP_ABOVE, draw_rows, fair_chances
 from faircil.weighting.weights import WeightResult
 
@@ -66,8 +66,6 @@ class FairSampler(Sampler[int]):
         self._replay, self._equally, self._length = replay, equally, length
         self._seed, self._generator = seed, generator
         self._epoch = 0
-        self._weights: Tensor = torch.ones(self._n)
-        self._group: Tensor = torch.zeros(self._n, dtype=torch.int64)
         shares = {"replay": replay, "equally": 0.0 if equally is None else equally}
         mistakes = [
             f"{name} is {share:g}, expected a share from 0 to 1"
@@ -76,9 +74,14 @@ class FairSampler(Sampler[int]):
         ]
         if self._n < 1:
             mistakes.append("there are no current samples to draw from")
+        if self._m < 0:
+            mistakes.append(f"memory is {self._m}, expected a number of replayed samples")
+        mistakes += seed_mistakes(seed=seed)
         if length is not None and length < 1:
             mistakes.append(f"length is {length}, expected a number of draws above 0, or None")
         raise_all(mistakes)
+        self._weights: Tensor = torch.ones(self._n)
+        self._group: Tensor = torch.zeros(self._n, dtype=torch.int64)
 
     def set_weights(self, result: WeightResult) -> None:
         """Draw by these weights from the next epoch on.
@@ -107,6 +110,7 @@ class FairSampler(Sampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch, from 0; each pass over the sampler adds 1."""
+        raise_all(seed_mistakes(epoch=epoch))
         self._epoch = epoch
 
     def __len__(self) -> int:

@@ -136,6 +136,26 @@ def test_a_buffer_smaller_than_a_batch_is_one_batch() -> None:
     assert len(batches.next()[0]) == len(batches.next()[0]) == 3
 
 
+@pytest.mark.parametrize("quota", [-1, 2.5, 10**30])
+def test_quotas_that_are_no_numbers_of_samples(quota: int) -> None:
+    with pytest.raises(UsageError, match=r"quota is .*, expected a whole number"):
+        ReplayBuffer(quota)
+
+
+def test_a_task_without_samples_leaves_the_buffer_as_it_was() -> None:
+    buffer = ReplayBuffer(2)
+    nothing = Samples(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
+    assert buffer.add(nothing) is buffer
+
+
+def test_weights_and_seeds_of_a_buffer_are_checked() -> None:
+    samples = Samples(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+    with pytest.raises(DataError, match=r"a tensor of float32, shape \(2,\), expected .* \(3,\)"):
+        ReplayBuffer(2).add(samples, torch.ones(2))
+    with pytest.raises(UsageError, match="`seed` is -1, expected a whole number from 0 on"):
+        ReplayBuffer(2).add(samples, seed=-1)
+
+
 def test_unknown_rule() -> None:
     with pytest.raises(UsageError, match="did you mean 'random'"):
         ReplayBuffer(2).with_task(task({(0,): 3}), None, generator(), "randm")

@@ -7,6 +7,7 @@ import torch
 from fairlearn.metrics import equalized_odds_difference
 from hypothesis import given, settings
 
+from faircil.auditing import audit
 from faircil.errors import DataError
 from faircil.metrics import ClassAccuracy, eo_gap, evaluate
 from prediction_rows import binary, columns, quick, samples
@@ -29,6 +30,14 @@ from prediction_rows import binary, columns, quick, samples
             "y_true is 'no', 'yes' and y_pred 0, 1, so that no prediction could be right",
         ),
         (([0, {}], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
+        (([0, [1]], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
+        (([0, 2**63], [0, 1], [0, 0]), "y_true has numbers such as 9223372036854775808, expected"),
+        (
+            (np.array([0, 2**63], dtype=np.uint64), [0, 1], [0, 0]),
+            "y_true has numbers such as 9223",
+        ),
+        ((None, [0, 1], [0, 0]), "y_true is None; give a class"),
+        (([0, 1], None, None), "y_pred is None; give a class"),
         (([0, 0, 1], [0, 0, 1], [4, 5, 5]), "class 0 is in tasks 4, 5; put it in one"),
     ],
 )
@@ -36,6 +45,19 @@ def test_mistakes_in_the_arrays_are_named(arrays, message):
     y, p, task = arrays
     with pytest.raises(DataError, match=message):
         evaluate(y, p, task=task)
+
+
+@pytest.mark.parametrize("favoured", ["ab", [[1]], 5])
+@pytest.mark.parametrize("function", [evaluate, audit])
+def test_favoured_classes_that_are_none(function, favoured):
+    with pytest.raises(DataError, match=r"favoured .* list of"):
+        function(["a", "b"], ["a", "b"], favoured=favoured)
+
+
+def test_negative_numbers_are_unknown_among_words_too():
+    after = evaluate([0] * 4, [0, 0, 1, 0], sensitive=["a", 1, -1, None])
+    assert after.eo_gap == 0
+    assert [group.attribute for group in after.groups] == [1, "a"]
 
 
 NAMES = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay"]

@@ -92,6 +92,17 @@ def test_without_current_samples_only_the_memory_is_drawn() -> None:
         FairSampler(12, length=5).set_weights(result([0.0] * 12))
 
 
+def test_numbers_below_0_are_refused() -> None:
+    with pytest.raises(FaircilError) as caught:
+        FairSampler(-1, memory=-1, seed=-1)
+    message = str(caught.value)
+    assert "no current samples" in message
+    assert "memory is -1" in message
+    assert "`seed` is -1" in message
+    with pytest.raises(FaircilError, match="`epoch` is -1"):
+        FairSampler(1).set_epoch(-1)
+
+
 def test_mistakes_are_named_at_once() -> None:
     with pytest.raises(FaircilError) as caught:
         FairSampler(0, replay=2, equally=-1, length=0)

@@ -25,8 +25,14 @@ from faircil.auditing.findings import (
 )
 from faircil.auditing.gate import Gate as Gate, decide
 from faircil.counts import Counts, count
-from faircil.errors import DataError, UsageError, raise_all, shortened
-from faircil.labels import Column, checked_columns, distinct_labels
+from faircil.errors import DataError, UsageError, raise_all, seed_mistakes, shortened
+from faircil.labels import (
+    Column,
+    checked_columns,
+    distinct_labels,
+    favoured_labels,
+    is_unknown,
+)
 
 if TYPE_CHECKING:
     from faircil.data.arrow import Coded
@@ -75,9 +81,9 @@ class Audit:
             mistakes.append(f"the attributes are {', '.join(attributes)}, expected each once")
         if draws < 100:
             mistakes.append(f"`draws` is {draws}, expected at least 100; 2,000 are usual")
-        raise_all(mistakes)
+        raise_all([*mistakes, *seed_mistakes(seed=seed)])
         self.attributes = tuple(attributes)
-        self.favoured = None if favoured is None else tuple(favoured)
+        self.favoured = favoured_labels(favoured)
         self.draws, self.seed = draws, seed
         self._cells: dict[tuple[Any, ...], int] = {}  # (truth, prediction, task, *values) → samples
 
@@ -249,7 +255,7 @@ class Audit:
                 f"{_listed(true)}"
             )
         for name in self.attributes:
-            values = {value for value in columns[key_of(name)] if not _unknown(value)}
+            values = {value for value in columns[key_of(name)] if not is_unknown(value)}
             if key_of(name) in besides:
                 continue
             if len(values) > MOST_VALUES:
@@ -279,7 +285,9 @@ class Audit:
             notes.append(f"predicted, but never true: {_listed(strange)} ({rows:,} samples)")
         for name in self.attributes:
             rows = sum(
-                n for value, n in zip(columns[key_of(name)], times, strict=True) if _unknown(value)
+                n
+                for value, n in zip(columns[key_of(name)], times, strict=True)
+                if is_unknown(value)
             )
             if rows:
                 notes.append(
@@ -405,11 +413,7 @@ def refusal(name: str, part: str, labels: NDArray[Any]) -> list[str]:
 def _crossed(columns: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the values of several attributes as one; unknown where one of them is."""
     rows = zip(*columns, strict=True)
-    return [None if any(map(_unknown, values)) else values for values in rows]
-
-
-def _unknown(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and value < 0)
+    return [None if any(map(is_unknown, values)) else values for values in rows]
 
 
 def _too_many(name: str, values: Sequence[Any]) -> str:

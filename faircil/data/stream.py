@@ -147,7 +147,31 @@ class TaskStream:
     def __post_init__(self) -> None:
         raise_all(list(self._mistakes()), DataError)
 
+    def _unnamed(self) -> list[str]:
+        """Find classes and attribute values without a name."""
+        mistakes = []
+        for number, task in enumerate(self.tasks, start=1):
+            classes = {*task.classes, *task.renewed}
+            values: set[int] = set()
+            for part in (task.train, task.test):
+                classes |= set(torch.unique(part.y).tolist())
+                if part.z is not None and self.attribute is not None:
+                    values |= set(torch.unique(part.z.clamp(min=-1)).tolist()) - {-1}
+            for what, found, names in (
+                ("class", classes, self.class_names),
+                ("attribute value", values, self.attribute_values),
+            ):
+                mistakes += [
+                    f"task {number} has {what} {one}, and there are {len(names)} names of such, "
+                    "numbered from 0; name all of them"
+                    for one in sorted(found)
+                    if not 0 <= one < len(names)
+                ]
+        return mistakes
+
     def _mistakes(self) -> list[str]:
+        if unnamed := self._unnamed():
+            return unnamed
         occurrences = Counter(chain.from_iterable(task.classes for task in self.tasks))
         mistakes = [
             f"class '{self.class_names[c]}' is in {times} tasks; put it in one"

@@ -323,11 +323,15 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd
 
 def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.DataFrame:
     del kinds  # arrays have types
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is not an .npz archive; write it with numpy.savez")
+    try:
+        opened = np.load(path, allow_pickle=False)
+    except DAMAGE:
+        opened = None
+    if not isinstance(opened, np.lib.npyio.NpzFile):
+        raise DataError(f"{path} is not an .npz archive, or damaged; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
     mistakes = []
-    with np.load(path, allow_pickle=False) as archive:
+    with opened as archive:
         for name in archive.files:
             try:
                 frames[name] = _columns(archive[name], name)

@@ -265,6 +265,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if sensitive is None:
             return None
         table = attribute_table(sensitive)
+        if not table.shape[1]:
+            raise DataError("sensitive_features has no column; give one, or leave it out")
         if len(table) != rows:
             raise DataError(
                 f"sensitive_features has {len(table)} rows and y has {rows}; give as many"

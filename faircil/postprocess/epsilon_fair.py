@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import DataError, raise_all, shortened
+from faircil.errors import DataError, raise_all, seed_mistakes, shortened
 from faircil.postprocess.pool import (
     Floats,
     Integers,
     Pool,
+    as_numbers,
     as_values,
     codes_of,
     largest_gap,
@@ -26,6 +27,7 @@ from faircil.postprocess.pool import (
 from faircil.postprocess.program import solve
 
 TIE = 1e-7  # scores with a smaller difference are tied
+LEAST = 1e-9  # share of a group in the population; rates of smaller ones are lost in rounding
 FEW = 30  # effective samples of a group; with fewer, its rates are unreliable
 
 
@@ -96,7 +98,7 @@ class FittedRule:
         sensitive : array, shape (n,)
             Attribute values, which the rule needs.
         """
-        p, values = np.asarray(probabilities), as_values(sensitive)
+        p, values = as_numbers(probabilities, "probabilities"), as_values(sensitive)
         mistakes = probability_mistakes(p, "probabilities")
         n_classes = self.offsets.shape[1]
         if not mistakes and p.shape[1] != n_classes:
@@ -155,9 +157,13 @@ def find_ties(pool: Pool, offsets: Floats, optimal: Floats) -> Ties:
     rows = np.flatnonzero(tied.sum(axis=1) > 1)
     keys = np.column_stack([pool.group[rows], tied[rows]])
     patterns, pattern = np.unique(keys, axis=0, return_inverse=True)
-    weighted = pool.mass[rows, None] * optimal[rows] * tied[rows]
+    # Rounding of the solver may leave chances slightly below 0.
+    weighted = pool.mass[rows, None] * np.maximum(optimal[rows], 0) * tied[rows]
     sums = np.zeros((len(patterns), tied.shape[1]))
     np.add.at(sums, pattern.reshape(-1), weighted)
+    # Samples of next to no mass may be given to no tied class: any of these is as good.
+    lost = ~sums.any(axis=1)
+    sums[lost] = patterns[lost, 1:]
     chances = sums / sums.sum(axis=1, keepdims=True)
     return Ties(patterns[:, 0], patterns[:, 1:].astype(bool), chances)
 
@@ -229,9 +235,10 @@ class EpsilonFair:
         DataError
             If the arrays are invalid; all problems are listed.
         """
-        p, values = np.asarray(probabilities), as_values(sensitive)
+        raise_all(seed_mistakes(seed=seed))
+        p, values = as_numbers(probabilities, "probabilities"), as_values(sensitive)
         n = len(p) if p.ndim else 0
-        weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight)
+        weight = np.ones(n) if sample_weight is None else as_numbers(sample_weight, "sample_weight")
         mistakes = probability_mistakes(p, "probabilities")
         mistakes += weight_mistakes(weight, n)
         wrong_values = value_mistakes(values, n)
@@ -250,7 +257,15 @@ class EpsilonFair:
         counts = np.bincount(group, weight)
         if population is not None:
             counts = np.array([population[value] for value in groups.tolist()], dtype=np.float64)
-        pool = Pool(p.astype(np.float64), group, normalised(weight, group), counts / counts.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = counts / counts.sum()
+        small = [str(value) for value, part in zip(groups, share, strict=True) if not part >= LEAST]
+        if small:
+            raise DataError(
+                f"group {shortened(small)} is less than {LEAST:g} of the population, beyond what "
+                "numbers can hold; check sample_weight and population, or leave the group out"
+            )
+        pool = Pool(p.astype(np.float64), group, normalised(weight, group), share)
         return self._fit(pool, groups, np.random.default_rng(seed))
 
     def _fit(self, pool: Pool, groups: NDArray[Any], generator: np.random.Generator) -> FittedRule:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import shortened
-from faircil.labels import is_missing
+from faircil.errors import DataError, shortened
+from faircil.labels import as_array, is_missing
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -115,11 +115,22 @@ def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:
     return []
 
 
+def as_numbers(given: ArrayLike, what: str) -> NDArray[Any]:
+    """Return what was given as an array; a DataError says that it has no such form."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise DataError(f"{what} has rows of several lengths; expected equal ones") from None
+
+
 def as_values(sensitive: ArrayLike) -> NDArray[Any]:
-    """Return attribute values as an array, sortable if they are of one type."""
-    values = np.asarray(sensitive)
+    """Return attribute values as an array, sortable if they are of one type.
+
+    Gaps stay gaps: of a list with texts and NaN, numpy would make the text "nan".
+    """
+    values = as_array(sensitive)
     if values.dtype == object and values.ndim == 1 and not any(map(is_missing, values)):
-        values = np.array(values.tolist())  # text from pandas
+        return as_numbers(values.tolist(), "sensitive")  # text from pandas
     return values
 
 

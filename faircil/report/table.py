@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faircil.counts import ENOUGH
+from faircil.errors import DataError
 from faircil.metrics import METRICS, Metric, Part
 from faircil.moments import PassRecord, Price
 from faircil.results.processed import GroupAnswers
@@ -422,5 +423,12 @@ def price_note(price: Price) -> str:
 
 def group_name(label: int, attribute: Sequence[int], names: Names) -> str:
     """Return the class and, where groups have one, the attribute value."""
-    values = (names.attribute_values[value] if value >= 0 else "unknown" for value in attribute)
-    return ", ".join((names.classes[label], *values))
+    try:
+        values = [names.attribute_values[one] if one >= 0 else "unknown" for one in attribute]
+        return ", ".join((names.classes[label], *values))
+    except IndexError:
+        raise DataError(
+            f"a run names {len(names.classes)} classes and {len(names.attribute_values)} attribute "
+            f"values, and has a group with the numbers {', '.join(map(str, (label, *attribute)))}: "
+            "its files were altered; run it again"
+        ) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from faircil.counts import answers_by_group
-from faircil.errors import DataError
+from faircil.errors import DataError, shortened
 from faircil.files import check_file, read_checksums
 from faircil.metrics import TaskMetrics, before_task, evaluate
 from faircil.postprocess.pool import Integers
@@ -100,8 +100,13 @@ def process_run(run: RunSummary, epsilons: Sequence[float]) -> list[ProcessedRun
 
 def _favoured(run: RunSummary) -> list[int] | None:
     """Return the numbers of the favoured classes; None if the run has none."""
-    names = run.config.get("favoured", ())
-    return [read_names(Path(run.dir)).classes.index(name) for name in names] or None
+    names, known = run.config.get("favoured", ()), read_names(Path(run.dir)).classes
+    if unknown := [name for name in names if name not in known]:
+        raise DataError(
+            f"the run in {run.dir} favours {shortened(list(map(str, unknown)))}, which is none of "
+            "its classes: its files were altered; run it again"
+        )
+    return [known.index(name) for name in names] or None
 
 
 def _process(

@@ -25,7 +25,7 @@ from faircil.counts import ENOUGH
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.data.stream import TaskStream
-from faircil.errors import UsageError, raise_all, shortened, unknown_name
+from faircil.errors import UsageError, raise_all, seed_mistakes, shortened, unknown_name
 from faircil.learners import LEARNERS
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.readability import Readability, read_attribute, readable_sentence
@@ -149,6 +149,7 @@ def diagnose(
     >>> [(group.label, group.value, group.train) for group in found.groups][:2]
     [('0', '0', 1000), ('0', '1', 1000)]
     """
+    raise_all(seed_mistakes(seed=seed))
     if isinstance(data, TaskStream | RunConfig) and roles:
         raise UsageError(
             f"{', '.join(f'`{name}`' for name in roles)}: for a table, given by its path; leave "

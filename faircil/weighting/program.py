@@ -24,6 +24,7 @@ from faircil.errors import DataError, raise_all
 if TYPE_CHECKING:  # torch is not needed to list solvers
     from faircil.weighting.groups import Floats, Groups
 
+LARGEST = 1e100  # entry of a program: sums of squares stay finite
 PROOF = 1e-9  # gap to the bound, relative to 1 + |objective|, that counts as proof of optimality
 
 
@@ -59,8 +60,7 @@ class WeightProgram:
         for name in ("gap_rows", "gap_offsets", "cost", "floor_rows", "floor_offsets"):
             array = np.asarray(getattr(self, name), dtype=np.float64, order="C")
             object.__setattr__(self, name, array)
-            if not _all_finite(array):
-                mistakes.append(f"{name} has NaN or infinite entries")
+            mistakes += _entry_mistakes(name, array)
         for name in ("gap_offsets", "cost", "floor_offsets"):
             if getattr(self, name).ndim != 1:
                 mistakes.append(f"{name} has shape {getattr(self, name).shape}, expected one axis")
@@ -130,10 +130,20 @@ class WeightProgram:
         )
 
 
-def _all_finite(array: Floats) -> bool:
-    # A finite sum implies finite entries; only a non-finite sum needs a full check.
+def _entry_mistakes(name: str, array: Floats) -> list[str]:
+    # A small sum of squares implies small entries; only another one needs a full check.
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
+        if np.vdot(array, array) <= LARGEST**2:
+            return []
+    if not np.isfinite(array).all():
+        return [f"{name} has NaN or infinite entries"]
+    size = np.abs(array).max()
+    if size <= LARGEST:
+        return []
+    return [
+        f"{name} has entries up to {size:.1e}, expected at most {LARGEST:g}: products of larger "
+        "ones are not finite; scale all arrays of the program"
+    ]
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,19 @@ def test_a_stream_names_all_its_mistakes_at_once() -> None:
     ]
 
 
+def test_classes_and_values_without_a_name() -> None:
+    tasks = (
+        Task((0,), samples([0], [0]), samples([0], [2])),
+        Task((4,), samples([4]), samples([-1])),
+    )
+    with pytest.raises(DataError) as caught:
+        TaskStream("some", tasks, ("a", "b"), "sex", ("f", "m"))
+    message = str(caught.value)
+    assert "task 1 has attribute value 2, and there are 2 names" in message
+    assert "task 2 has class -1" in message
+    assert "task 2 has class 4, and there are 2 names" in message
+
+
 def test_one_class_is_not_enough() -> None:
     with pytest.raises(DataError, match="mine has 1 class"):
         TaskStream("mine", (Task((0,), samples([0]), samples([0])),), ("a",))

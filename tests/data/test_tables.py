@@ -19,6 +19,7 @@ from any_text import NUL
 from faircil.data.tables import READERS, read_table
 from faircil.errors import DataError, FaircilError
 
+EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
 CSV = "age,sex,ok\n31,F,True\n45.5,M,False\n"
 
 
@@ -85,6 +86,7 @@ def test_npz_arrays_become_columns(tmp_path: Path) -> None:
         ("t.csv.gz", b"a,b\n1,2\n", "Not a gzipped file"),
         ("t.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:20], "Compressed file ended"),
         ("t.npz", CSV.encode(), r"not an \.npz archive"),
+        ("t.npz", b"Q" + EMPTY_ZIP, r"not an \.npz archive"),  # an archive to zipfile alone
     ],
 )
 def test_unusable_files_are_named(

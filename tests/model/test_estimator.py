@@ -377,6 +377,8 @@ def test_mistakes_are_named(tmp_path):
             ask()
     with pytest.raises(ValueError, match="unknown method 'momentss'"):
         FairIncrementalClassifier("momentss").fit(x, y)
+    with pytest.raises(ValueError, match="sensitive_features has no column"):
+        small().fit(x, y, sensitive_features=[])
     with pytest.raises(ValueError, match="sensitive_features has 3 rows"):
         small().fit(x, y, sensitive_features=z[:3])
     with pytest.raises(ValueError, match="`classes` lacks"):

@@ -237,11 +237,37 @@ def test_all_mistakes_at_once() -> None:
         (np.where(GROUPS == 0, np.nan, 1.0), "missing values"),
         (np.array(["a", None] * 20, dtype=object), "missing values"),
         (np.array(["a", pd.NA] * 20, dtype=object), "missing values"),
+        (["a", float("nan")] * 20, "missing values"),
+        ([0, (1, 2)] * 20, "rows of several lengths"),
     ],
 )
 def test_what_are_no_groups(sensitive: NDArray[np.generic], message: str) -> None:
     with pytest.raises(DataError, match=message):
         EpsilonFair(0.1).fit(PROBABILITIES, sensitive)
+
+
+@pytest.mark.parametrize("size", [1e-257, 1e308])
+def test_groups_that_are_lost_beside_the_others(size: float) -> None:
+    with pytest.raises(DataError, match=r"group .* is less than 1e-09 of the population"):
+        EpsilonFair(0).fit(PROBABILITIES, GROUPS, population={0: 1e308, 1: size})
+
+
+def test_samples_of_next_to_no_mass_get_chances_too() -> None:
+    p = np.array([[1, 1, 1]] * 5 + [[0.1, 1.1, 1.1], [1, 1, 1]])
+    p /= p.sum(axis=1, keepdims=True)
+    groups, weight = list("aaaaaab"), [1, 1, 1, 1, 1, 1e-73, 1]
+    chances = EpsilonFair(0).fit(p, groups, sample_weight=weight).chances(p, groups)
+    assert np.allclose(chances.sum(axis=1), 1)
+
+
+def test_rounding_of_the_solver_makes_no_negative_chances() -> None:
+    p, groups = np.array([[2 / 3, 0, 0, 1 / 3], [0.25, 0.5, 0, 0.25]]), ["a", "b"]
+    assert (EpsilonFair(1e-10).fit(p, groups).chances(p, groups) >= 0).all()
+
+
+def test_seeds_below_0() -> None:
+    with pytest.raises(UsageError, match="`seed` is -1, expected a whole number from 0 on"):
+        EpsilonFair(0.1).fit(PROBABILITIES, GROUPS, seed=-1)
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from faircil.errors import DataError
 from faircil.moments import Price
 from faircil.report import Cell, Table, as_markdown, format_value, legend
-from faircil.report.table import price_note
+from faircil.report.table import group_name, price_note
+from faircil.results.record import Names
 
 PROVEN, OPEN, PLAIN = Cell(".9", best=True), Cell(".8", among_best=True), Cell(".7")
 TEST = "(paired t-test over at least 3 common seeds, Holm, 5 %)"
@@ -87,3 +89,10 @@ def test_names_from_data_are_plain_text_in_markdown() -> None:
     text = as_markdown(Table("t", (hostile,), ((Cell(hostile),), (Cell(hostile, best=True),))))
     shown = "&lt;script>\\|\\[x\\](javascript:y)\\\\ # no heading\ufffd\\[31m"
     assert text == f"| {shown} |\n|---|\n| {shown} |\n| **{shown}** |\n"
+
+
+def test_groups_beyond_the_names_of_a_run_are_refused() -> None:
+    names = Names(("a", "b"), attribute_values=("f", "m"))
+    assert group_name(1, (0,), names) == "b, f"
+    with pytest.raises(DataError, match=r"names 2 classes and 2 .* numbers 1, 7: its files were"):
+        group_name(1, (7,), names)

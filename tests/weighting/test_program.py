@@ -127,6 +127,12 @@ def test_all_mistakes_are_named() -> None:
     assert "floor_offsets has shape (2, 1), expected one axis" in message
 
 
+def test_entries_whose_squares_are_not_finite() -> None:
+    no_floor = np.zeros((0, 1)), np.zeros(0)
+    with pytest.raises(DataError, match=r"gap_offsets has entries up to 1\.0e\+200, expected at"):
+        WeightProgram(np.ones((1, 1)), [1e200], np.zeros(1), *no_floor)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("cost", [1.0, np.zeros((3, 1))])
 def test_cost_has_one_axis(cost: Floats) -> None:
     with pytest.raises(DataError, match=r"cost has shape .* expected one axis"):

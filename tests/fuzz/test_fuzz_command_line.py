@@ -1,0 +1,153 @@
+"""Fuzzing of the command line: words of every command, right ones, nearly right ones and odd ones.
+
+Runs are never started here: `run`, `tune` and `demo` get words that end before training, or toys
+of one step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from faircil.cli import COMMANDS, Parser, _parts_of as parts_of, add_command, main
+from fuzzing import FULL, WORDS, Harness, scratch_folder, silent
+from spoilt_files import write_tables
+
+HOME = scratch_folder()
+# What would train for long, start processes, or reach for the network.
+NEVER = {"demo", "data", "tune"}
+COLUMNS = ["a", "b", "job", "sex", "guess", "JOB", "nowhere"]
+VALUES = st.one_of(
+    st.sampled_from(COLUMNS),
+    st.sampled_from(
+        ["t.csv", "t.parquet", "t.npz", "t.tsv", "model", "nothing.csv", ".", "/", "out"]
+    ),
+    st.sampled_from(["0", "1", "-1", "0.5", "nan", "inf", "1e309", "9" * 30, "١", "0x10", "2.5"]),
+    st.sampled_from(
+        ["moments", "er", "eo", "eer", "toy-groups", "none", "auto", "cpu", "eo_gap>0.1"]
+    ),
+    st.sampled_from(["width=8", "lr=1e400", "lr=", "=", "epochs=0", "x,y|z", "|", "@t.csv", "@x"]),
+    WORDS.filter(lambda text: "\0" not in text),
+)
+
+
+@cache
+def options_of(command: str) -> list[argparse.Action]:
+    """Return the options of a command."""
+    subparsers = Parser(prog="faircil").add_subparsers()
+    add_command(subparsers, command, parts_of(str(COMMANDS[command].module)), "does")
+    return [one for one in subparsers.choices[command]._actions if one.dest != "help"]
+
+
+def option(action: argparse.Action) -> st.SearchStrategy[list[str]]:
+    """Draw an option with as many values as it takes, or with others."""
+    values = VALUES
+    if action.choices is not None:
+        values = st.one_of(st.sampled_from(list(map(str, action.choices))), VALUES)
+    most = 0 if action.nargs == 0 else 2 if action.nargs in ("+", "*") else 1
+    usual = st.lists(values, min_size=most and 1, max_size=most)
+    flag = list(action.option_strings[-1:])
+    return st.one_of(usual, usual, usual, st.lists(values, max_size=2)).map(lambda w: [*flag, *w])
+
+
+# Lines that are right, of which words are left out, doubled and replaced.
+RIGHT = {
+    "audit": "t.csv --truth job --prediction guess --sensitive sex --draws 100",
+    "fit": "--data t.csv --label job --sensitive sex --ignore guess --method moments --set width=8 "
+    "--out model --force",
+    "update": "model --data t.csv",
+    "predict": "model --data t.csv --out out.csv --force",
+    "forget": "model --data t.csv",
+    "show": "model",
+    "diagnose": "--data t.csv --label job --sensitive sex --ignore guess",
+    "run": "--data t.csv --label job --ignore guess --method moments --set width=8 --out out",
+    "compare": "out",
+    "report": "out --out page.html",
+    "postprocess": "out",
+    "list": "measures",
+}
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> list[str]:
+    command = draw(st.sampled_from(sorted(set(COMMANDS) - NEVER)))
+    words = RIGHT[command].split()
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(words)))
+        kind = draw(st.sampled_from(["option", "option", "value", "remove", "double"]))
+        if kind == "option":
+            words += draw(st.sampled_from(options_of(command)).flatmap(option))
+        elif kind == "value":
+            words[at : at + 1] = [draw(VALUES)]
+        elif kind == "remove":
+            del words[at : at + 1]
+        else:
+            words[at:at] = words[at : at + 2]
+    first = draw(st.sampled_from([command] * 20 + ["", "--version", "fitt", "--help", "-x"]))
+    return [first, *words]
+
+
+def slow(words: list[str]) -> bool:
+    """Whether a line may train on data of others, for long, or on other devices."""
+    long = (
+        "toy",
+        "digits",
+        "mnist",
+        "drug",
+        "bios",
+        "--text",
+        "--images",
+        "--jobs",
+        "--seeds",
+        "--track",
+    )
+    big = any(word.isdecimal() and int(word) > 10**6 for word in words if word.isascii())
+    trains = words[0] in ("run", "fit", "update", "diagnose")
+    return trains and (
+        any(word.startswith(long) for word in words) or "moments" not in words or big
+    )
+
+
+def check_line(words: list[str]) -> None:
+    folder = HOME
+    before = write_tables(folder) if not (folder / "t.csv").exists() else tables_in(folder)
+    if words[0] == "run" and slow(words):
+        words = [*words, "--dataset", "nothing"]  # a mistake beside others
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        with silent() as printed:
+            try:
+                code = main(words)
+            except SystemExit as end:  # of --help and --version
+                code = int(end.code or 0)
+    finally:
+        os.chdir(here)
+    assert code in (0, 1, 2, 3, 4), code
+    assert code == 0 or printed.getvalue().strip()
+    assert tables_in(folder) == before
+
+
+def tables_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("t.*"))}
+
+
+HARNESSES = {
+    "command line": Harness(lines(), check_line, short=20),
+}
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_a_few_cases(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    HARNESSES[name].run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", HARNESSES)
+def test_thousands_of_cases(name: str) -> None:
+    HARNESSES[name].run(FULL)
