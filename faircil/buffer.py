@@ -154,7 +154,8 @@ class ReplayBuffer:
     seen: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.quota, Integral) or not 0 <= int(self.quota) <= sys.maxsize:
+        given: object = self.quota  # of whoever does not check types
+        if not isinstance(given, Integral) or not 0 <= int(given) <= sys.maxsize:
             raise UsageError(
                 f"quota is {self.quota!r}, expected a whole number of samples to keep of each group"
             )
