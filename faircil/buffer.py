@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from faircil.errors import DataError, UsageError, raise_all, seed_mistakes
+from faircil.errors import DataError, UsageError, raise_all, whole_mistakes
 from faircil.registry import Loaded, Registry, summary_of
 from faircil.samples import Samples, concatenate, group_counts, rows_of_groups
 from faircil.weighting.groups import find_groups
@@ -154,8 +153,7 @@ class ReplayBuffer:
     seen: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given: object = self.quota  # of whoever does not check types
-        if not isinstance(given, Integral) or not 0 <= int(given) <= sys.maxsize:
+        if whole_mistakes(quota=self.quota) or self.quota > sys.maxsize:
             raise UsageError(
                 f"quota is {self.quota!r}, expected a whole number of samples to keep of each group"
             )
@@ -186,7 +184,7 @@ class ReplayBuffer:
                 f"a buffer takes Samples, and this is a {type(train).__name__}; give "
                 "Samples(x, y, z), of a dataset its rows that are to be kept"
             )
-        raise_all(seed_mistakes(seed=seed))
+        raise_all(whole_mistakes(seed=seed))
         state = np.random.SeedSequence([seed, sum(self.seen.values())])
         generator = torch.Generator().manual_seed(int(state.generate_state(1)[0]))
         return self.with_task(train, weights, generator, rule, features)

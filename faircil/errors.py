@@ -92,12 +92,12 @@ def collecting(mistakes: list[str]) -> Iterator[None]:
         mistakes += map(str, error.args)
 
 
-def seed_mistakes(**numbers: object) -> list[str]:
-    """Find what cannot be a seed, or the number of an epoch, by name.
+def whole_mistakes(**numbers: object) -> list[str]:
+    """Find what is no whole number from 0 on, as seeds and numbers of epochs are, by name.
 
     Examples
     --------
-    >>> seed_mistakes(seed=-1, epoch=3)
+    >>> whole_mistakes(seed=-1, epoch=3)
     ['`seed` is -1, expected a whole number from 0 on']
     """
     return [

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from faircil.errors import DataError, UsageError, raise_all, seed_mistakes
+from faircil.errors import DataError, UsageError, raise_all, whole_mistakes
 from faircil.weighting.selection import KEEP_ABOVE, draw_rows, fair_chances
 from faircil.weighting.weights import WeightResult
 
@@ -76,7 +76,7 @@ class FairSampler(Sampler[int]):
             mistakes.append("there are no current samples to draw from")
         if self._m < 0:
             mistakes.append(f"memory is {self._m}, expected a number of replayed samples")
-        mistakes += seed_mistakes(seed=seed)
+        mistakes += whole_mistakes(seed=seed)
         if length is not None and length < 1:
             mistakes.append(f"length is {length}, expected a number of draws above 0, or None")
         raise_all(mistakes)
@@ -110,7 +110,7 @@ class FairSampler(Sampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch, from 0; each pass over the sampler adds 1."""
-        raise_all(seed_mistakes(epoch=epoch))
+        raise_all(whole_mistakes(epoch=epoch))
         self._epoch = epoch
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ from faircil.auditing.findings import (
 )
 from faircil.auditing.gate import Gate as Gate, decide
 from faircil.counts import Counts, count
-from faircil.errors import DataError, UsageError, raise_all, seed_mistakes, shortened
+from faircil.errors import DataError, UsageError, raise_all, shortened, whole_mistakes
 from faircil.labels import (
     Column,
     checked_columns,
@@ -81,7 +81,7 @@ class Audit:
             mistakes.append(f"the attributes are {', '.join(attributes)}, expected each once")
         if draws < 100:
             mistakes.append(f"`draws` is {draws}, expected at least 100; 2,000 are usual")
-        raise_all([*mistakes, *seed_mistakes(seed=seed)])
+        raise_all([*mistakes, *whole_mistakes(seed=seed)])
         self.attributes = tuple(attributes)
         self.favoured = favoured_labels(favoured)
         self.draws, self.seed = draws, seed

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -323,15 +323,9 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd
 
 def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.DataFrame:
     del kinds  # arrays have types
-    try:
-        opened = np.load(path, allow_pickle=False)
-    except DAMAGE:
-        opened = None
-    if not isinstance(opened, np.lib.npyio.NpzFile):
-        raise DataError(f"{path} is not an .npz archive, or damaged; write it with numpy.savez")
     frames: dict[str, pd.DataFrame] = {}
     mistakes = []
-    with opened as archive:
+    with path.open("rb") as file, _archive(file, path) as archive:
         for name in archive.files:
             try:
                 frames[name] = _columns(archive[name], name)
@@ -356,6 +350,17 @@ def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.Dat
     raise_all(mistakes, DataError)
     table = pd.concat(frames.values(), axis=1)
     return table if columns is None else table[list(columns)]
+
+
+def _archive(file: BinaryIO, path: Path) -> np.lib.npyio.NpzFile:
+    """Return the arrays of an opened file."""
+    try:
+        found = np.load(file, allow_pickle=False)
+    except DAMAGE:
+        found = None
+    if not isinstance(found, np.lib.npyio.NpzFile):
+        raise DataError(f"{path} is not an .npz archive, or damaged; write it with numpy.savez")
+    return found
 
 
 def _columns(array: NDArray[Any], name: str) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faircil.errors import DataError, raise_all, seed_mistakes, shortened
+from faircil.errors import DataError, raise_all, shortened, whole_mistakes
 from faircil.postprocess.pool import (
     Floats,
     Integers,
@@ -235,7 +235,7 @@ class EpsilonFair:
         DataError
             If the arrays are invalid; all problems are listed.
         """
-        raise_all(seed_mistakes(seed=seed))
+        raise_all(whole_mistakes(seed=seed))
         p, values = as_numbers(probabilities, "probabilities"), as_values(sensitive)
         n = len(p) if p.ndim else 0
         weight = np.ones(n) if sample_weight is None else as_numbers(sample_weight, "sample_weight")

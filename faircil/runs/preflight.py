@@ -25,7 +25,7 @@ from faircil.counts import ENOUGH
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData
 from faircil.data.stream import TaskStream
-from faircil.errors import UsageError, raise_all, seed_mistakes, shortened, unknown_name
+from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name, whole_mistakes
 from faircil.learners import LEARNERS
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.readability import Readability, read_attribute, readable_sentence
@@ -149,7 +149,7 @@ def diagnose(
     >>> [(group.label, group.value, group.train) for group in found.groups][:2]
     [('0', '0', 1000), ('0', '1', 1000)]
     """
-    raise_all(seed_mistakes(seed=seed))
+    raise_all(whole_mistakes(seed=seed))
     if isinstance(data, TaskStream | RunConfig) and roles:
         raise UsageError(
             f"{', '.join(f'`{name}`' for name in roles)}: for a table, given by its path; leave "
@@ -208,6 +208,12 @@ def preflight(
 
 def inspect(stream: TaskStream, buffer: BufferPlan | None = None, seed: int = 0) -> Preflight:
     """Look at a stream of tasks, with the plan of its buffer if there is one."""
+    parts = [part for task in stream.tasks for part in (task.train, task.test)]
+    if any((part.z is None) != (stream.attribute is None) for part in parts):
+        raise DataError(
+            f"the attribute of {stream.name} is {stream.attribute}, and its samples say otherwise; "
+            "give z to all samples and name the attribute, or neither"
+        )
     groups = tuple(_sizes(stream))
     constant = tuple(_constant(stream))
     told, unread = (None, []) if stream.attribute is None else read_attribute(stream, seed)

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from faircil import Audit, audit, evaluate
 from faircil.labels import checked_columns
-from fuzzing import FULL, ODD, WORDS, Harness, columns, maybe, refused
+from fuzzing import FULL, ODD, WORDS, Harness, columns, maybe, refused, usually
 
-sizes = st.one_of(st.integers(0, 30), st.integers(2, 8))
+sizes = usually(st.integers(4, 60), st.integers(0, 4))
+
+
+favoured = st.lists(
+    usually(st.sampled_from([0, 1, "a", "b"]), st.one_of(WORDS, ODD), 4), max_size=2
+)
 
 
 def near(found: float | None, expected: Any) -> None:
@@ -34,9 +39,9 @@ def predictions(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "y_true": truth,
         "y_pred": truth if copied else draw(columns(n)),
-        "task": draw(maybe(columns(n))),
+        "task": draw(usually(st.none(), columns(n), 4)),
         "sensitive": draw(maybe(columns(n))),
-        "favoured": draw(maybe(st.lists(st.one_of(st.integers(0, 3), WORDS, ODD), max_size=3))),
+        "favoured": draw(usually(st.none(), favoured, 4)),
     }
 
 
@@ -101,6 +106,7 @@ def audits(draw: st.DrawFn) -> dict[str, Any]:
             st.fixed_dictionaries({name: columns(n) for name in names}),
         )
     )
+    known = st.sampled_from(["eo_gap>0.1", "eer>0.2", "accuracy<0.5", "worst_group<.3"])
     measures = st.sampled_from(["eo_gap", "eer", "accuracy", "worst_group", "dp", "eopp", "x", ""])
     conditions = st.builds(
         "{}{}{}{}".format,
@@ -113,11 +119,11 @@ def audits(draw: st.DrawFn) -> dict[str, Any]:
         "y_true": truth,
         "y_pred": truth if draw(st.booleans()) else draw(columns(n)),
         "sensitive_features": features,
-        "task": draw(maybe(columns(n))),
-        "favoured": draw(maybe(st.lists(st.one_of(st.integers(0, 3), WORDS, ODD), max_size=3))),
+        "task": draw(usually(st.none(), columns(n), 4)),
+        "favoured": draw(usually(st.none(), favoured, 4)),
         "seed": draw(st.sampled_from([0, 1, 2**32])),
-        "conditions": draw(st.lists(conditions, max_size=2)),
-        "policy": draw(st.sampled_from(["report", "pass", "fail", "", "x"])),
+        "conditions": draw(st.lists(usually(known, conditions, 4), min_size=1, max_size=2)),
+        "policy": draw(st.sampled_from(["report", "pass", "fail", "report", "x"])),
     }
 
 

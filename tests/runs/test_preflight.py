@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from faircil import Samples, Task, TaskStream, diagnose
-from faircil.errors import UsageError
+from faircil.errors import DataError, UsageError
 from faircil.runs.preflight import detectable_gap
 
 
@@ -41,6 +41,14 @@ def test_counts_constants_and_absent_groups() -> None:
     assert "nothing is learned: class 'b' with sex 'M'" in found.findings[0]
     assert found.groups[0].gap == pytest.approx(detectable_gap(15, 15))
     assert found.groups[2].gap is None
+
+
+def test_attributes_that_samples_and_streams_do_not_share() -> None:
+    for attribute, z in (("sex", None), (None, torch.tensor([0, 1]))):
+        part = Samples(torch.zeros(2, 2), torch.tensor([0, 1]), z)
+        stream = TaskStream("some", (Task((0, 1), part, part),), ("a", "b"), attribute, ("f", "m"))
+        with pytest.raises(DataError, match="give z to all samples and name the attribute"):
+            diagnose(stream)
 
 
 def test_small_groups_are_named() -> None:
