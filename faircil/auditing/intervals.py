@@ -81,6 +81,7 @@ FINE = 400  # points of a path that are looked at, without draws
 MUCH = 8.0  # times as far as without an end at 0 or 1
 ENOUGH_OF = 0.8  # of the last θ that is wanted
 HALVINGS = 50  # of an interval of length 1: exact in double precision
+EXACT = 1e-100  # variance of a rate that cannot be another, such as the share of a single class
 TIE = 1e-9  # T is a ratio of counts: equal values differ by rounding only
 
 Limits = tuple[float, float]
@@ -292,7 +293,7 @@ def _tied(rates: Floats, variance: Floats) -> Floats:
     for end, half in ((best, high), (worst, ~high)):
         error = np.sqrt(variance + np.take_along_axis(variance, end, 1))
         near = half & (np.abs(rates - np.take_along_axis(rates, end, 1)) <= NEAR * error)
-        precision = np.where(near, 1 / variance, 0.0)
+        precision = np.where(near, 1 / np.maximum(variance, EXACT), 0.0)
         whole = precision.sum(axis=1)  # 0 where all rates are equal, and none is lower
         mean = np.nansum(precision * rates, axis=1) / np.where(whole > 0, whole, 1.0)
         tied = np.where(near, mean[:, None], tied)

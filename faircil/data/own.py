@@ -319,6 +319,8 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
     table = read_table(Path(spec.path), texts=texts, labels=(spec.label, *spec.sensitive))
     notes: list[str] = list(table.attrs.get(NOTES, ()))
     raise_all(usage_mistakes(spec, table))
+    for name in (spec.label, *spec.sensitive):
+        table[name] = _without_blanks(table[name])
     labels = code_values(table[spec.label])
     tasks = named_tasks(spec.tasks, labels.names, spec.classes_per_task)
     used = np.isin(labels.names, list(chain.from_iterable(tasks)))
@@ -338,6 +340,12 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
             f"rows of unknown group (no value of {' or '.join(spec.sensitive)}): {unknown:,}"
         )
     return OwnTable(table, code_values(table[spec.label]), z, tasks, tuple(notes))
+
+
+def _without_blanks(column: pd.Series) -> pd.Series:
+    """Return names, (n,); those of blanks alone, control characters among them, are missing."""
+    missing = code_values(column).codes < 0
+    return column if missing.sum() == column.isna().sum() else column.mask(missing)
 
 
 def _without_gaps(table: pd.DataFrame, columns: Sequence[str], notes: list[str]) -> pd.DataFrame:

@@ -128,6 +128,12 @@ def forecast(
                 "every group of `memory` is in the task too, so none can be forgotten; give the "
                 "buffer as it is before the task"
             )
+        for layer_of, name in ((task, "current"), (old, "memory")):
+            if not torch.isfinite(layer_of.features).all():
+                raise DataError(
+                    f"features of `{name}` are not finite; replace NaN and infinite inputs, and "
+                    "look whether the net has diverged"
+                )
         sums, losses = group_sums(old, membership.memory, len(groups))
         everything = torch.zeros_like(membership.current)
         step = group_sums(task, everything, 1)[0][0].double() / len(now)

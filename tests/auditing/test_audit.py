@@ -430,3 +430,10 @@ def test_audits_start_without_torch() -> None:
     code = "import sys; from faircil import audit; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert faircil.audit is audit
+
+
+def test_one_class_without_a_mistake_and_a_small_group() -> None:
+    report = audit([0] * 36, [0] * 36, sensitive_features=[0] * 25 + [1] * 10 + [2]).report()
+    found = {one.measure: one for one in report.findings}
+    assert found["accuracy"].value == 1
+    assert found["dp"].value in (0, None)

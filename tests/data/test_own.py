@@ -391,3 +391,12 @@ def test_specifications_saved_before_there_were_texts_still_load() -> None:
     saved |= {"use_sensitive": False, "test_column": None, "test_share": 0.3}
     own = TypeAdapter(OwnData).validate_python(saved)
     assert own == OwnData("people.csv", "y", ("sex",))
+
+
+@pytest.mark.parametrize("blank", [" ", "\x1c", "\u2003"])
+def test_a_class_of_blanks_is_missing(tmp_path: Path, blank: str) -> None:
+    rows = [f"{number},{job},{sex}" for number, job in enumerate("xyxyxyxy") for sex in "fm"]
+    (tmp_path / "t.csv").write_text("\n".join(["a,job,sex", *rows, f"1,{blank},f"]) + "\n")
+    own = OwnData(path=str(tmp_path / "t.csv"), label="job", sensitive=("sex",))
+    with pytest.raises(DataError, match="job"):
+        load_own(own, 0)

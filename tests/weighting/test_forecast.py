@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 from torch.utils.data import TensorDataset
 
-from faircil import forecast
+from faircil import Samples, forecast
 from faircil.errors import DataError
 from faircil.nets import MLP, features_of
 from oracles import make_samples, seeded
@@ -88,3 +88,12 @@ def test_nothing_old_is_refused() -> None:
         forecast(net(), MEMORY, MEMORY)
     with pytest.raises(DataError, match="`memory` has no samples"):
         forecast(net(), CURRENT, MEMORY.take(slice(0)))
+
+
+def test_inputs_that_are_not_finite_are_told() -> None:
+    net = torch.nn.Linear(3, 2)
+    old = Samples(torch.zeros(2, 3), torch.tensor([0, 0]))
+    new = Samples(torch.tensor([[0.0, 0.0, torch.nan]]), torch.tensor([1]))
+    for current, memory, name in ((new, old, "current"), (old, new, "memory")):
+        with pytest.raises(DataError, match=f"features of `{name}` are not finite"):
+            forecast(net, current, memory)
