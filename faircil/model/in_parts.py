@@ -46,7 +46,7 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.results.record import EpochRecord
 from faircil.samples import Samples
 
-MOST_SHARDS, LEAST_SHARDS = 64, 8
+MOST_SHARDS, LEAST_SHARDS = 1024, 8
 ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
 Progress = Callable[[int, int], None]  # rows that are done, of how many
 HERE = Here()
