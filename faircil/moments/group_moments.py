@@ -16,6 +16,7 @@ are then weighted sums, and n is no whole number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -167,16 +168,21 @@ class GroupMoments:
         self._sum(samples, features, sign=-1)
         self._close()
 
-    def fade(self, samples: Samples, factor: float) -> None:
-        """Let rows that are there count ``factor`` times what they did, in the cells of samples.
+    def fade(self, new: Mapping[Key, float], factor: float) -> None:
+        """Let rows that are there count ``factor`` times what they did, in cells with new ones.
 
         That much where as many new rows come as are there; with fewer, m of them for n that are
         there, it is ``factor^(m/n)``: a few rows do not take the place of many. Cells that get no
         new row stay as they are.
+
+        Parameters
+        ----------
+        new : mapping
+            Number of new rows of each cell.
+        factor : float
         """
         if factor == 1:
             return
-        new = group_counts(samples)
         for place, key in enumerate(self.keys):
             if key in new:
                 own = factor ** min(1.0, new[key] / self.count[place])
@@ -205,6 +211,16 @@ class GroupMoments:
             self._merge_second(place, other, theirs)
             self.count[place] += other.count[theirs]
             self.first[place] += other.first[theirs].to(self.device)
+
+    def renumbered(self, number: Callable[[Key], Key]) -> GroupMoments:
+        """Return the same sums with other keys; both share the tensors."""
+        found = copy(self)
+        found.keys = [number(key) for key in self.keys]
+        found.faded = {number(key) for key in self.faded}
+        found.seen = copy(self.seen)
+        found.seen.counts = {number(key): n for key, n in self.seen.counts.items()}
+        found.seen.sums = {number(key): sums for key, sums in self.seen.sums.items()}
+        return found
 
     def regroup(self, targets: Mapping[Key, Key | None]) -> None:
         """Add the sums of some cells to others.
