@@ -134,7 +134,7 @@ class FairSampleWeights:
     shape (rows, groups)"""
     alpha: Positive | Literal["auto"] = "auto"
     """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); a larger α keeps fewer
-    samples; auto: 12/|T| for |T| current samples"""
+    samples; auto: 12/n for n current samples"""
     lam: NonNegative = 0.5
     """weight λ of the current classes' loss relative to the disparity"""
     granularity: Annotated[str, one_of("granularity", GRANULARITIES)] = "sample"
