@@ -197,6 +197,15 @@ class Moments(Learner):
         """Train the net on the first task if its activations are to be features."""
         return epochs if self.settings.features == "trained" and self.moments is None else 0
 
+    @property
+    def takes_host_rows(self) -> bool:
+        """Whether rows may stay in the host's memory: features are computed part by part."""
+        return self.settings.features in ("relu", "raw", "both")
+
+    def _place(self, rows: Samples) -> torch.device:
+        """Return where sums are: on a GPU, if rows or net are there."""
+        return rows.x.device if rows.x.is_cuda else next(self.net.parameters()).device
+
     @classmethod
     def on_activations(cls, learner: Learner, samples: Samples) -> Moments:
         """Learn samples by the last activations of another learner's net, for the same measure."""
@@ -235,7 +244,7 @@ class Moments(Learner):
         if self.moments is None:
             self.plan = self._planned(train)
             with torch.no_grad():
-                self._begin(self._features(train), train.x.device)
+                self._begin(self._features(train), self._place(train))
 
         def add(moments: GroupMoments) -> None:
             moments.fade(train, self.settings.decay)
@@ -435,13 +444,14 @@ class Moments(Learner):
         return tuple(notes)
 
     def _features(self, train: Samples) -> FeatureMap:
-        kind, generator = self.settings.features, self.generators.method
+        kind, generator, place = self.settings.features, self.generators.method, self._place(train)
         if kind == "raw":
-            return Raw(train.x)
+            return Raw(train.x, place)
         if kind == "trained":
             return Trained(train.x, self.net, self.plan.width, generator)
         if kind != "patches":
-            return RandomRelu(train.x, self.plan.width, generator, inputs=kind == "both")
+            inputs = kind == "both"
+            return RandomRelu(train.x, self.plan.width, generator, inputs=inputs, device=place)
         if self.image is None:
             raise UsageError(
                 "`features=patches` needs images, and this data is not known to be images; choose "
@@ -470,4 +480,4 @@ class Moments(Learner):
                     "`rank='full'`, and a smaller `width` if they do not fit"
                 )
             rank = "full"
-        return plan.made_to_fit(rank, free_memory(train.x.device), fixed=wanted is not None)
+        return plan.made_to_fit(rank, free_memory(self._place(train)), fixed=wanted is not None)
