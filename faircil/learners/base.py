@@ -30,6 +30,7 @@ from faircil.options import (
 from faircil.samples import (
     Samples as Samples,
     concatenate as concatenate,
+    group_counts as group_counts,
     rows_of_groups as rows_of_groups,
     unique_rows as unique_rows,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import nan
 from typing import Annotated, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from faircil.learners.base import (
     Positive,
     Samples,
     Share,
+    group_counts,
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
@@ -51,7 +53,7 @@ from faircil.moments.group_moments import GroupMoments, Key, penalties_for
 from faircil.moments.patches import Patches
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
-from faircil.moments.small_cells import Clipped, Noise, pooled, remove_rows
+from faircil.moments.small_cells import Clipped, Noise, pool_sums, pooled, remove_rows
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
@@ -67,6 +69,9 @@ SPENT = 4  # solutions after a removal at most: with the shares, the present wei
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
 # What training of the net on the first task depends on.
+FORGETTABLE = {"auto": 20_000_000, "true": None, "false": 0}  # rows with check sums, at most
+# The record of rows that were added without a choice of weights.
+UNSOLVED = PassRecord(nan, nan, 0, nan, 1.0, groups=())
 OF_THE_NET = {"lr", "momentum", "epochs", "batch_size", "net", "hidden", "average_last"}
 
 
@@ -104,6 +109,9 @@ class MomentsOptions(Options):
     """what earlier rows of a group count, by what they did, once a task brings as many new ones;
     with fewer, they lose less. For classes that come back changed; rows of such groups cannot be
     removed then"""
+    forgettable: Literal["auto", "true", "false"] = "auto"
+    """whether a check sum of every row is kept, 8 bytes each, without which no row can be removed;
+    auto: of up to 20 million rows"""
     min_cell: Annotated[int, Field(ge=0)] = 0
     """least number of rows that are added at once to the sums of a class and group: smaller groups
     are pooled within their class, smaller classes left out; 0: all sums are exact, and those of one
@@ -162,7 +170,7 @@ class Moments(Learner):
         self.ridge = 0.0
         self.rows_at_choice = 0.0  # when the penalty was chosen
         self.temperature = 1.0
-        self.told_of_copies = False
+        self.told_of_copies = self.told_of_rank = False
 
     def grow(self, classes: int) -> None:
         """Make room for further classes."""
@@ -236,27 +244,55 @@ class Moments(Learner):
         if self.noise is not None:
             features = Clipped(features, self.noise.norm)
         self.net = FeatureNet(features, self.classes).to(device)
-        self.moments = replace(self.plan, width=features.width).moments(device)
+        self.moments = self.empty_sums(device)
+
+    def empty_sums(self, device: torch.device) -> GroupMoments:
+        """Return the moments of no rows, to which rows can be added by the features of the net."""
+        found = replace(self.plan, width=self.net.features.width).moments(device)
+        found.seen.most = FORGETTABLE[self.settings.forgettable]
+        return found
+
+    def begin(self, first: Samples) -> None:
+        """Choose the features by first rows, of which nothing is learned yet."""
+        self.plan = self._planned(first)
+        with torch.no_grad():
+            self._begin(self._features(first), self._place(first))
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
         train, told = self.admitted(train)
         if self.moments is None:
-            self.plan = self._planned(train)
-            with torch.no_grad():
-                self._begin(self._features(train), self._place(train))
+            self.begin(train)
 
         def add(moments: GroupMoments) -> None:
-            moments.fade(train, self.settings.decay)
-            new = moments
-            if self.noise is not None:
-                new = replace(self.plan, width=moments.width).moments(moments.device)
+            moments.fade(group_counts(train), self.settings.decay)
+            new = moments if self.noise is None else self.empty_sums(moments.device)
             new.add(train, self.net.features)
             if self.noise is not None:
                 self.noise.hide(new)
                 moments.merge(new)
 
         return replace(self._change(add), notes=(*told, *self._notes(train)))
+
+    def absorb(self, new: GroupMoments, *, solve: bool = True) -> PassRecord:
+        """Learn rows by their sums, which the features of this net made, in parts or elsewhere.
+
+        Parameters
+        ----------
+        new : GroupMoments
+            Of rows that were not learned yet; they are pooled, and noised, as rows would be.
+        solve : bool
+            Whether the weights of all groups are chosen anew; else there is no solution yet.
+        """
+        told = pool_sums(new, self.settings.min_cell)
+
+        def add(moments: GroupMoments) -> None:
+            moments.fade(dict(zip(new.keys, new.count, strict=True)), self.settings.decay)
+            if self.noise is not None:
+                self.noise.hide(new)
+            moments.merge(new)
+
+        return replace(self._change(add, solve=solve), notes=(*told, *self._notes(None)))
 
     def placed(self, rows: Samples) -> Samples:
         """Return rows that were learned with the attribute values that they count by."""
@@ -314,7 +350,9 @@ class Moments(Learner):
         """Return scores divided by the temperature; −inf for classes that were not seen."""
         return super().logits(x) / self.temperature
 
-    def _change(self, change: Callable[[GroupMoments], None], most: int = MOST) -> PassRecord:
+    def _change(
+        self, change: Callable[[GroupMoments], None], most: int = MOST, *, solve: bool = True
+    ) -> PassRecord:
         """Change the moments, and solve anew."""
         if self.moments is None:
             raise UsageError("nothing was learned yet, so nothing can be removed; learn rows first")
@@ -322,7 +360,7 @@ class Moments(Learner):
         with torch.no_grad():
             change(self.moments)
             summed = time.perf_counter()
-            record = self._refit(self.moments, most)
+            record = self._refit(self.moments, most) if solve else UNSOLVED
         solved = time.perf_counter()
         return replace(record, summing=summed - start, solving=solved - summed)
 
@@ -416,11 +454,12 @@ class Moments(Learner):
             self.ridge, evening = better_penalty(evening, self.ridge, penalties)
         return evening
 
-    def _notes(self, train: Samples) -> tuple[str, ...]:
-        """Say if moments are compressed, rows are copies, or inputs on another scale."""
+    def _notes(self, train: Samples | None) -> tuple[str, ...]:
+        """Say if moments are compressed, rows are copies, or those at hand on another scale."""
         moments, plan, notes = self.moments, self.plan, []
         assert moments is not None
-        if plan.rank is not None and len(moments.seen) == len(train):
+        if plan.rank is not None and not self.told_of_rank:
+            self.told_of_rank = True
             exact = replace(plan, rank=None)
             notes.append(
                 f"moments are compressed to {plan.rank} directions of each group, "
@@ -435,7 +474,8 @@ class Moments(Learner):
                 "while its copy is there, so left-out losses of groups with many copies are too "
                 "small; remove copies from the data if they are no rows of their own"
             )
-        far = 0.0 if self.noise is not None else self.net.features.far(train.x)
+        known = train is None or self.noise is not None
+        far = 0.0 if known or train is None else self.net.features.far(train.x)
         if far > ANOTHER_SCALE:
             notes.append(
                 f"{far:.0%} of the input values are further from those of the first task than "

@@ -18,10 +18,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from faircil.compute import choose_device
+from faircil.data.columns import same_names
 from faircil.data.encode import attribute_mistakes, code_values, cross_all, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
-from faircil.data.tables import same_names
 from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.model import Floats32, Floats64, Model

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from faircil.buffer import ReplayBuffer
 from faircil.compute import exact_convolutions, same_bits
 from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
@@ -164,18 +165,8 @@ class Model:
         if not LEARNERS[self.config.method].learner.takes_unknown:
             refuse_unknown(samples, f"training with the method '{self.config.method}'")
         known = len(self.labels)
-        if after.state is None:
-            after._check_first()
-            shape = DataShape(self.config.dataset, samples.x[0].numel(), after.names, self.image)
-            after.inputs = shape.inputs
-            after.state = new_state(self.config, self.seed, shape, torch.device(device))
-        else:
-            # Learners change in place: the copy is what is lost if something fails.
-            after.state = deepcopy(after.state)
-            if len(after.labels) > known:
-                after.state.learner.grow(len(after.labels))
-            after.state.learner.measure = measure_of(self.config, after.names)
-        state = after.state
+        after.prepare(known, samples.x[0].numel(), device)
+        state = after._learned()
         samples, left_out = state.learner.admitted(samples)
         place = next(state.learner.net.parameters()).device
         records: list[EpochRecord] = []
@@ -202,8 +193,31 @@ class Model:
             digest="" if hidden else digest,
         )
         state.epochs.clear()
-        self._become(after, lesson)
+        self.become(after, lesson)
         return lesson
+
+    def prepare(self, known: int, inputs: int, device: torch.device | str) -> None:
+        """Make a learner, or a copy of the one that is there with room for new classes.
+
+        Parameters
+        ----------
+        known : int
+            Classes that the learner knows; all of ``labels`` are to be learned.
+        inputs : int
+            Of a row.
+        device : torch.device or str
+        """
+        if self.state is None:
+            self._check_first()
+            shape = DataShape(self.config.dataset, inputs, self.names, self.image)
+            self.inputs = inputs
+            self.state = new_state(self.config, self.seed, shape, torch.device(device))
+            return
+        # Learners change in place: the copy is what is lost if something fails.
+        self.state = deepcopy(self.state)
+        if len(self.labels) > known:
+            self.state.learner.grow(len(self.labels))
+        self.state.learner.measure = measure_of(self.config, self.names)
 
     def forget(
         self, x: Floats32, labels: Sequence[Hashable], values: Sequence[str | None] | None = None
@@ -251,7 +265,7 @@ class Model:
         same = [place for place, one in enumerate(self.lessons) if one.digest == digest]
         if same:
             self.lessons[same[-1]] = replace(self.lessons[same[-1]], digest="")
-        self._become(after, lesson)
+        self.become(after, lesson)
         return lesson
 
     def measure(
@@ -291,6 +305,7 @@ class Model:
         y_pred: Integers,
         sensitive: Integers | None,
         on: str,
+        times: Integers | None = None,
     ) -> Measured:
         """Remember how the model, as it is now, predicts rows that it has not learned.
 
@@ -304,10 +319,14 @@ class Model:
             Attribute values by number; negative: unknown.
         on : str
             Which rows these are, in plain words.
+        times : ndarray of int, shape (n,), optional
+            How many rows each stands for; by default 1.
         """
+        times = np.ones(len(y_true), dtype=np.int64) if times is None else times
         names = Names(self.names, attribute_values=tuple(self.values))
         z = np.full(len(y_true), -1) if sensitive is None else sensitive
-        cells, rows = np.unique(np.stack([y_true, z, y_pred], axis=1), axis=0, return_counts=True)
+        cells, cell = np.unique(np.stack([y_true, z, y_pred], axis=1), axis=0, return_inverse=True)
+        rows = np.bincount(cell.ravel(), times).astype(np.int64)
         predicted = tuple(
             PredictedRows(self.names[y], self.values[z] if z >= 0 else None, self.names[found], n)
             for (y, z, found), n in zip(cells.tolist(), rows.tolist(), strict=True)
@@ -315,10 +334,19 @@ class Model:
         groups = tuple(group_results(metrics, names))
         lessons = len(self.lessons)
         measured = Measured(
-            now(), on, len(y_true), lessons, dict(metrics.values), groups, predicted
+            now(), on, int(times.sum()), lessons, dict(metrics.values), groups, predicted
         )
         self.measured.append(measured)
         return measured
+
+    def without_sums(self) -> Model:
+        """Return a copy that predicts alike and is small: without what only learning needs."""
+        state = self._learned()
+        learner = copy(state.learner)
+        if isinstance(learner, Moments):
+            learner.moments = learner.evening = None
+        buffer = ReplayBuffer(state.buffer.quota)
+        return replace(self, state=replace(state, learner=learner, buffer=buffer))
 
     def probabilities(self, x: Floats32) -> Floats64:
         """Return the probability of each class, (n, classes), of inputs (n, d)."""
@@ -398,7 +426,8 @@ class Model:
 
         return [GroupRows(self.names[key[0]], value(key), n) for key, n in sorted(counts.items())]
 
-    def _become(self, after: Model, lesson: Lesson) -> None:
+    def become(self, after: Model, lesson: Lesson) -> None:
+        """Take over what a copy has learned."""
         self.labels, self.values, self.state = after.labels, after.values, after.state
         self.inputs = after.inputs
         self.lessons.append(lesson)

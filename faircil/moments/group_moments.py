@@ -171,16 +171,21 @@ class GroupMoments:
             self._sum(part, features, sign=-1)
         self._close()
 
-    def fade(self, samples: Samples, factor: float) -> None:
-        """Let rows that are there count ``factor`` times what they did, in the cells of samples.
+    def fade(self, new: Mapping[Key, float], factor: float) -> None:
+        """Let rows that are there count ``factor`` times what they did, in cells with new ones.
 
         That much where as many new rows come as are there; with fewer, m of them for n that are
         there, it is ``factor^(m/n)``: a few rows do not take the place of many. Cells that get no
         new row stay as they are.
+
+        Parameters
+        ----------
+        new : mapping
+            Number of new rows of each cell.
+        factor : float
         """
         if factor == 1:
             return
-        new = group_counts(samples)
         for place, key in enumerate(self.keys):
             if key in new:
                 own = factor ** min(1.0, new[key] / self.count[place])
