@@ -3,9 +3,9 @@
 A GPU is told what to do kernel by kernel, so rows come in chunks as large as memory allows, one
 cell after another. ``φᵀφ`` of a chunk is computed panel by panel of the upper triangle.
 
-- Where products of float64 are as fast as those of float32 (``FULL_RATE``: they have matrix units of
-  their own there), the chunk is multiplied in float64. Sums are then those of float64, rounded once
-  for each call to the type in which moments are kept.
+- Where products of float64 are as fast as those of float32 (``FULL_RATE``: there are matrix units
+  for them), the chunk is multiplied in float64. Sums are then those of float64, rounded once for
+  each call to the type in which moments are kept.
 - Elsewhere, and where the user has allowed TF32 (``torch.backends.cuda.matmul``), the chunk is
   multiplied in float32. A product has an error of about 1e-7 of it then, with TF32 of about 2e-5,
   and products are added up in float64, so that errors of chunks average out.

@@ -86,9 +86,7 @@ class _Copier:
         self.emptied = [torch.cuda.Event() for _ in self.buffers]  # type: ignore[no-untyped-call]
         self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         # The number of threads inside an operation is thread-local.
-        self.threads = ThreadPoolExecutor(
-            COPYING, "faircil-copying", torch.set_num_threads, (1,)
-        )
+        self.threads = ThreadPoolExecutor(COPYING, "faircil-copying", torch.set_num_threads, (1,))
         self.pieces = 0
 
     def part(self, rows: slice) -> tuple[Tensor, torch.cuda.Event]:

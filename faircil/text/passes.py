@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from faircil.compute import map_tasks
 from faircil.errors import raise_all, unknown_name
+from faircil.text.layouts import fixed_for
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 FINE_TUNED = "cls"  # fine-tuning adapts the first token
@@ -203,9 +204,10 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     size = min(size, how.token_budget)
     mixed, pool = how.mixed(ids.device), POOLINGS[how.pooling]
 
-    def vectors(tokens: Tensor, mask: Tensor) -> Tensor:
+    def vectors(tokens: Tensor, mask: Tensor, padded: bool = True) -> Tensor:
+        attended = mask.long() if padded else None
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=mixed):
-            hidden = model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+            hidden = model(input_ids=tokens, attention_mask=attended).last_hidden_state
         return pool(hidden.float(), mask)
 
     def inputs(chunk: Chunk) -> tuple[Tensor, Tensor]:
@@ -216,6 +218,18 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
         missing = chunk.width - tokens.shape[1]
         return pad(tokens, (0, missing), value=how.pad_id) if missing else tokens, mask
 
+    layout = fixed_for(len(ids))
+    if layout is not None and torch.is_grad_enabled():
+        # Nothing here asks what the lengths are: the same kernels run for all batches.
+        order = torch.argsort(lengths, descending=True, stable=True)
+        passed = []
+        for shape, rows in zip(
+            layout.chunks, torch.split(order, [part.rows for part in layout.chunks]), strict=True
+        ):
+            mask = torch.arange(shape.width, device=ids.device) < lengths[rows][:, None]
+            tokens = ids.index_select(0, rows)[:, : shape.width].long()
+            passed.append(vectors(tokens, mask, shape.padded))
+        return torch.cat(passed).index_select(0, torch.argsort(order))
     if len(ids) and torch.is_grad_enabled():
         chunks = cut(lengths.cpu(), size)
         tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)
