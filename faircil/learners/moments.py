@@ -265,7 +265,8 @@ class Moments(Learner):
             self.begin(train)
 
         def add(moments: GroupMoments) -> None:
-            moments.fade(group_counts(train), self.settings.decay)
+            if self.settings.decay < 1:
+                moments.fade(group_counts(train), self.settings.decay)
             new = moments if self.noise is None else self.empty_sums(moments.device)
             new.add(train, self.net.features)
             if self.noise is not None:
@@ -359,6 +360,8 @@ class Moments(Learner):
         start = time.perf_counter()
         with torch.no_grad():
             change(self.moments)
+            if self.moments.device.type == "cuda":
+                torch.cuda.synchronize(self.moments.device)
             summed = time.perf_counter()
             record = self._refit(self.moments, most) if solve else UNSOLVED
         solved = time.perf_counter()
@@ -502,7 +505,8 @@ class Moments(Learner):
     def _planned(self, train: Samples) -> Plan:
         """Choose the number of features and of directions; refuse what does not fit."""
         kind, inputs = self.settings.features, train.x[0].numel()
-        values = {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+        keys, _ = unique_rows(train.keys().to(self._place(train)))
+        values = {tuple(key[1:]) for key in keys.tolist()}
         width = wanted = None if self.settings.width == "auto" else self.settings.width
         if kind == "raw":
             width = wanted = inputs + 1

@@ -11,6 +11,7 @@ has a :class:`faircil.nets.Recording`: its steps are recorded by layout, several
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from faircil.nets import LayoutUse, traits_of
 from faircil.samples import Samples
 
 WARM_UP = 3  # ordinary steps first: they allocate what the optimizer and the libraries keep
-AGAIN = 2  # steps with a layout before it is recorded: one in any shapes, and one in its own
+AGAIN = 1  # and before another layout is recorded: libraries choose kernels for its shapes
 MOST = 8  # recordings of a net with layouts; they share their memory
 Arrays = tuple[Tensor | None, ...]
 Shapes = tuple[tuple[int, ...] | None, ...]
@@ -85,13 +86,13 @@ class GraphedStep:
         key = (shapes, layout)
         if key not in self._recorded:
             self._seen[key] += 1
-            warm = WARM_UP if self._recording is None else AGAIN
+            warm = AGAIN if self._recorded else WARM_UP
             if self._seen[key] <= warm or not self._room(batch.rows.device):
-                # In any shapes at first: a layout that does not come again is not worth its own.
-                own = self._recording is None or self._seen[key] == AGAIN
-                self._aside(batch, layout if own else None)
+                self._aside(batch, layout)
                 return
-            self._record(arrays, key)
+            if not self._record(arrays, key):
+                self._aside(batch, layout)
+                return
         self._replay(self._recorded[key], arrays)
 
     def _layout(self, batch: Batch, shapes: Shapes) -> Any:
@@ -127,14 +128,25 @@ class GraphedStep:
             return nullcontext()
         return self._recording.in_layout(layout)
 
-    def _record(self, arrays: Arrays, key: Key) -> None:
+    def _record(self, arrays: Arrays, key: Key) -> bool:
+        """Record a step, without taking it; return whether that was possible."""
         static = tuple(None if array is None else array.clone() for array in arrays)
         graph = torch.cuda.CUDAGraph()
         # One is replayed after another: what one leaves behind the next may overwrite.
         pool = next((one.graph.pool() for one in self._recorded.values()), None)
-        with torch.cuda.graph(graph, pool=pool), self._in(key[1]):
-            self._learner.step(_batch(static))
+        try:
+            with torch.cuda.graph(graph, pool=pool), self._in(key[1]):
+                self._learner.step(_batch(static))
+        except RuntimeError as error:  # such as a model that asks the GPU for a number
+            self._most = 0
+            warnings.warn(
+                f"steps of this net cannot be recorded as a CUDA graph ({_first_line(error)}), and "
+                "are launched kernel by kernel, which takes longer",
+                stacklevel=3,
+            )
+            return False
         self._recorded[key] = Recorded(graph, static)
+        return True
 
     def _replay(self, recorded: Recorded, arrays: Arrays) -> None:
         for place, array in zip(recorded.static, arrays, strict=True):
@@ -142,6 +154,10 @@ class GraphedStep:
                 place.copy_(array)
         with nullcontext() if self._recording is None else self._recording.drawing():
             recorded.graph.replay()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _arrays(batch: Batch) -> Arrays:

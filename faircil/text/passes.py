@@ -204,10 +204,9 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     size = min(size, how.token_budget)
     mixed, pool = how.mixed(ids.device), POOLINGS[how.pooling]
 
-    def vectors(tokens: Tensor, mask: Tensor, padded: bool = True) -> Tensor:
-        attended = mask.long() if padded else None
+    def vectors(tokens: Tensor, mask: Tensor) -> Tensor:
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=mixed):
-            hidden = model(input_ids=tokens, attention_mask=attended).last_hidden_state
+            hidden = model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
         return pool(hidden.float(), mask)
 
     def inputs(chunk: Chunk) -> tuple[Tensor, Tensor]:
@@ -221,15 +220,8 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
     layout = fixed_for(len(ids))
     if layout is not None and torch.is_grad_enabled():
         # Nothing here asks what the lengths are: the same kernels run for all batches.
-        order = torch.argsort(lengths, descending=True, stable=True)
-        passed = []
-        for shape, rows in zip(
-            layout.chunks, torch.split(order, [part.rows for part in layout.chunks]), strict=True
-        ):
-            mask = torch.arange(shape.width, device=ids.device) < lengths[rows][:, None]
-            tokens = ids.index_select(0, rows)[:, : shape.width].long()
-            passed.append(vectors(tokens, mask, shape.padded))
-        return torch.cat(passed).index_select(0, torch.argsort(order))
+        place = torch.arange(layout.width, device=ids.device)
+        return vectors(ids[:, : layout.width].long(), place < lengths[:, None])
     if len(ids) and torch.is_grad_enabled():
         chunks = cut(lengths.cpu(), size)
         tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)

@@ -63,7 +63,7 @@ class TextNet(nn.Module):
 
     @property
     def traits(self) -> NetTraits:
-        """Large, recorded in shapes that it chooses itself, and restarted from its encoder."""
+        """Large, recorded in shapes of its own choice, and restarted from its encoder."""
         return NetTraits(
             large=True,
             recording=self,
@@ -72,17 +72,17 @@ class TextNet(nn.Module):
         )
 
     def layout(self, x: Tensor, known: Sequence[Layout], room: bool) -> Layout | None:
-        """Return the shapes that a training step with tokens (n, L) passes in, if it is recorded.
+        """Return the shape that a training step with tokens (n, L) passes in, if it is recorded.
 
         None if they have more tokens than the budget: activations are then recomputed. See
         :func:`faircil.text.layouts.suitable`.
         """
-        lengths = row_lengths(x, self.passing.pad_id).cpu()
-        found = suitable(layout_of(lengths, x.shape[1]), known, room=room)
+        longest = int(row_lengths(x, self.passing.pad_id).max()) if len(x) else 1
+        found = suitable(layout_of(len(x), longest, x.shape[1]), known, room=room)
         return found if found.tokens <= self.passing.token_budget else None
 
     def in_layout(self, layout: Layout) -> AbstractContextManager[Use]:
-        """Let a training step in the block pass in these shapes."""
+        """Let a training step in the block pass in this shape."""
         return fixed_shapes(layout)
 
     def drawing(self) -> AbstractContextManager[None]:

@@ -204,15 +204,17 @@ def _measure(workload: GpuWorkload, train: Samples, device: torch.device) -> Gpu
     learner.begin_task(train, ReplayBuffer(0))
     start = time.perf_counter()
     with same_bits():  # as in a run
+        learner.begin(train)
+        begun = time.perf_counter()
         record = learner.learn(train)
-    seconds = time.perf_counter() - start
+    ended = time.perf_counter()
     memory = torch.cuda.max_memory_allocated(device) / 2**30 if on_gpu else None
     assert learner.moments is not None
     with torch.no_grad():
         return GpuCost(
             workload,
-            fitting=seconds - record.summing - record.solving,
-            summing=record.summing,
+            fitting=begun - start,
+            summing=ended - begun - record.solving,
             solving=record.solving,
             solved=record.solved,
             memory=memory,
@@ -322,9 +324,10 @@ def _long_texts(cost: GpuCost) -> tuple[str, ...]:
 ABOUT = """
 Normal clusters, {classes} classes of two groups each, measure `eo`, exact sums in float32. Rows are
 in the host's memory, pageable, and go to the GPU part by part while it computes. *Fitting* is one
-pass over them for mean and deviation of the inputs, *sums* one for check sums, features and sums,
-*weights* all solutions that choose penalty and weights; *solutions* is their number, without those
-for the penalty. Everything is timed from rows in memory to the fitted learner.
+pass over them for mean and deviation of the inputs, *sums* one for check sums, features and sums
+(and whether rows are copies), *weights* all solutions that choose penalty and weights; *solutions*
+is their number, without those for the penalty. Everything is timed from rows in memory to the
+fitted learner.
 
 Products are in float64, which this GPU multiplies as fast as float32, unless TF32 is allowed by
 `torch.backends.cuda.matmul.allow_tf32`, which is off by default and never changed by faircil.

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from faircil.report import Table
 from faircil.report.plots import COLOURS
-from faircil.text.layouts import GRAIN, PARTS as PARTS_OF_STEP
+from faircil.text.layouts import GRAIN
 from faircil.weighting.weights import AUTO_BUDGET
 from faircil_lab.bench.benchmark import (
     BarPart,
@@ -283,10 +283,9 @@ have it, for the program to have a choice; how many texts it keeps says nothing 
 ![what an epoch's time goes to]({picture})
 """
 RECORDED = """
-Steps are recorded as CUDA graphs, in fixed shapes: texts are sorted by length, cut into {parts}
-parts and filled up to multiples of {grain} tokens. What a recording keeps of the GPU's memory,
-about the peak of a step, other work cannot use until the task ends. Steps with more tokens than are
-allowed at once are not recorded.
+Steps are recorded as CUDA graphs, in fixed shapes: texts of a batch are filled up to a multiple of
+{grain} tokens. What a recording keeps of the GPU's memory, about the peak of a step, other work
+cannot use until the task ends. Steps with more tokens than are allowed at once are not recorded.
 """
 EMBEDDINGS_TEXT = """
 Embedding goes through the corpus in shards, as a run does; the whole corpus is embedded once. If
@@ -309,9 +308,7 @@ def _text(results: TextResults, pictures: Mapping[str, str]) -> str:
             steps=min(workload.steps, all_steps),
             all_steps=all_steps,
             picture=pictures[PICTURE],
-            recorded=RECORDED.format(parts=PARTS_OF_STEP, grain=GRAIN)
-            if ORDINARY[0].name in epoch.training
-            else "",
+            recorded=RECORDED.format(grain=GRAIN) if ORDINARY[0].name in epoch.training else "",
         )
     if results.embeddings:
         text += EMBEDDINGS_TEXT

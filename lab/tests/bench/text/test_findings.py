@@ -91,7 +91,7 @@ def test_page_has_all_parts() -> None:
         "`alpha` is 3 times as large",
         "; 100 steps\nwere timed in each round, and their speed tells the time of the 100 of",
         "![what an epoch's time goes to](e.svg)",
-        "cut into 4\nparts and filled up to multiples of 32 tokens",
+        "filled up to a multiple of\n16 tokens",
         "| FSW, all texts kept | 6,400 | 2.00 s | 50.0 ms | 110 ms | 12.8 s | 15.0 s | 1.07 % |",
         f"| {TRAININGS[0].name} | 200,000 | 2.00 s | 100,000 | 10.00 GiB |",
         "| 65,536 tokens at once, 10 % of the corpus | 320,000 | 3.20 s | 100,000 | 0.25 GiB |",
