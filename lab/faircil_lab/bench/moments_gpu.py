@@ -170,16 +170,15 @@ def workloads_of(
 
 def measure_on_gpu(workloads: Sequence[GpuWorkload], device: torch.device) -> Iterator[GpuCost]:
     """Learn each workload once; a small one before warms up."""
-    with threadpool_limits(1, user_api="blas"):
-        warm = GpuWorkload(5000, INPUTS, 500)
-        _measure(warm, warm.samples(device), device)
-        made: dict[tuple[int, int], Samples] = {}
-        for workload in workloads:
-            size = workload.rows, workload.inputs
-            if size not in made:
-                made = {size: workload.samples(device)}  # one at a time: it may be large
-            with tf32_set(workload.tf32):
-                yield _measure(workload, made[size], device)
+    warm = GpuWorkload(5000, INPUTS, 500)
+    _measure(warm, warm.samples(device), device)
+    made: dict[tuple[int, int], Samples] = {}
+    for workload in workloads:
+        size = workload.rows, workload.inputs
+        if size not in made:
+            made = {size: workload.samples(device)}  # one at a time: it may be large
+        with tf32_set(workload.tf32):
+            yield _measure(workload, made[size], device)
 
 
 @contextmanager
@@ -203,7 +202,7 @@ def _measure(workload: GpuWorkload, train: Samples, device: torch.device) -> Gpu
     learner = workload.learner(device)
     learner.begin_task(train, ReplayBuffer(0))
     start = time.perf_counter()
-    with same_bits():  # as in a run
+    with threadpool_limits(1, user_api="blas"), same_bits():  # as in a run
         learner.begin(train)
         begun = time.perf_counter()
         record = learner.learn(train)
