@@ -81,27 +81,28 @@ def inverse_by_products(factor: Tensor) -> Tensor:
     """
     size = max(BLOCK, len(factor) // PARTS)
     lower = torch.zeros_like(factor)
-
-    def invert(own: slice) -> None:
-        if own.stop - own.start <= LEFT:
-            eye = torch.eye(own.stop - own.start, dtype=factor.dtype, device=factor.device)
-            lower[own, own] = torch.linalg.solve_triangular(factor[own, own], eye, upper=False)
-            return
-        middle = (own.start + own.stop) // 2
-        first, second = slice(own.start, middle), slice(middle, own.stop)
-        invert(first)
-        invert(second)
-        below, left, right = factor[second, first], lower[second, second], lower[first, first]
-        product = torch.empty_like(below)
-        for part in chunks_of(len(right), size):
-            product[:, part] = below[:, part.start :] @ right[part.start :, part]
-        for part in chunks_of(len(left), size):
-            rows = slice(middle + part.start, middle + part.stop)
-            lower[rows, first] = (left[part, : part.stop] @ product[: part.stop]).neg_()
-
-    invert(slice(0, len(factor)))
+    _invert(factor, lower, size)
     found = torch.empty_like(factor)
     for own in chunks_of(len(factor), size):
         found[: own.stop, own] = lower[own.start :, : own.stop].T @ lower[own.start :, own]
         found[own, : own.start] = found[: own.start, own].T
     return found
+
+
+def _invert(factor: Tensor, lower: Tensor, size: int) -> None:
+    """Write L⁻¹ for a lower triangle L, (m, m), into zeros of the same shape."""
+    if len(factor) <= LEFT:
+        eye = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+        lower.copy_(torch.linalg.solve_triangular(factor, eye, upper=False))
+        return
+    middle = len(factor) // 2
+    first, second = slice(0, middle), slice(middle, None)
+    right, left = lower[first, first], lower[second, second]
+    _invert(factor[first, first], right, size)
+    _invert(factor[second, second], left, size)
+    below, target = factor[second, first], lower[second, first]
+    product = torch.empty_like(below)
+    for part in chunks_of(len(right), size):
+        product[:, part] = below[:, part.start :] @ right[part.start :, part]
+    for part in chunks_of(len(left), size):
+        target[part] = (left[part, : part.stop] @ product[: part.stop]).neg_()

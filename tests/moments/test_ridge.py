@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+from weakref import ref
+
 import numpy as np
 import pytest
 import torch
@@ -293,6 +296,20 @@ def test_the_inverse_by_products_is_the_inverse(
     found = inverse_by_products(torch.linalg.cholesky(matrix))
     torch.testing.assert_close(found, torch.linalg.inv(matrix), rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(found, found.T, rtol=1e-12, atol=1e-14)
+
+
+def test_an_inverse_by_products_holds_on_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices are large: they must not wait for the garbage collector."""
+    monkeypatch.setattr(factors, "LEFT", 3)
+    factor = torch.eye(9)
+    known = ref(factor)
+    gc.disable()
+    try:
+        inverse_by_products(factor)
+        del factor
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 @needs_gpu
