@@ -205,6 +205,11 @@ class Learner:
         return train, ()
 
     @property
+    def takes_host_rows(self) -> bool:
+        """Whether :meth:`learn` takes rows in the host's memory, too, if the net is on a GPU."""
+        return False
+
+    @property
     def by_attribute(self) -> bool:
         """Whether the groups of the run's measure are split by the attribute."""
         return self.measure.by_attribute

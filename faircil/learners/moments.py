@@ -206,6 +206,15 @@ class Moments(Learner):
         """Train the net on the first task if its activations are to be features."""
         return epochs if self.settings.features == "trained" and self.moments is None else 0
 
+    @property
+    def takes_host_rows(self) -> bool:
+        """Whether rows may stay in the host's memory: features are computed part by part."""
+        return self.settings.features in ("relu", "raw", "both")
+
+    def _place(self, rows: Samples) -> torch.device:
+        """Return where sums are: on a GPU, if rows or net are there."""
+        return rows.x.device if rows.x.is_cuda else next(self.net.parameters()).device
+
     @classmethod
     def on_activations(cls, learner: Learner, samples: Samples) -> Moments:
         """Learn samples by the last activations of another learner's net, for the same measure."""
@@ -256,7 +265,7 @@ class Moments(Learner):
         """Choose the features by first rows, of which nothing is learned yet."""
         self.plan = self._planned(first)
         with torch.no_grad():
-            self._begin(self._features(first), first.x.device)
+            self._begin(self._features(first), self._place(first))
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
@@ -265,7 +274,8 @@ class Moments(Learner):
             self.begin(train)
 
         def add(moments: GroupMoments) -> None:
-            moments.fade(group_counts(train), self.settings.decay)
+            if self.settings.decay < 1:
+                moments.fade(group_counts(train), self.settings.decay)
             new = moments if self.noise is None else self.empty_sums(moments.device)
             new.add(train, self.summed)
             if self.noise is not None:
@@ -373,6 +383,8 @@ class Moments(Learner):
         start = time.perf_counter()
         with torch.no_grad():
             change(self.moments)
+            if self.moments.device.type == "cuda":
+                torch.cuda.synchronize(self.moments.device)
             summed = time.perf_counter()
             record = self._refit(self.moments, most) if solve else UNSOLVED
         solved = time.perf_counter()
@@ -498,13 +510,14 @@ class Moments(Learner):
         return tuple(notes)
 
     def _features(self, train: Samples) -> FeatureMap:
-        kind, generator = self.settings.features, self.generators.method
+        kind, generator, place = self.settings.features, self.generators.method, self._place(train)
         if kind == "raw":
-            return Raw(train.x)
+            return Raw(train.x, place)
         if kind == "trained":
             return Trained(train.x, self.net, self.plan.width, generator)
         if kind != "patches":
-            return RandomRelu(train.x, self.plan.width, generator, inputs=kind == "both")
+            inputs = kind == "both"
+            return RandomRelu(train.x, self.plan.width, generator, inputs=inputs, device=place)
         if self.image is None:
             raise UsageError(
                 "`features=patches` needs images, and this data is not known to be images; choose "
@@ -515,7 +528,8 @@ class Moments(Learner):
     def _planned(self, train: Samples) -> Plan:
         """Choose the number of features and of directions; refuse what does not fit."""
         kind, inputs = self.settings.features, train.x[0].numel()
-        values = {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+        keys, _ = unique_rows(train.keys().to(self._place(train)))
+        values = {tuple(key[1:]) for key in keys.tolist()}
         width = wanted = None if self.settings.width == "auto" else self.settings.width
         if kind == "raw":
             width = wanted = inputs + 1
@@ -533,4 +547,4 @@ class Moments(Learner):
                     "`rank='full'`, and a smaller `width` if they do not fit"
                 )
             rank = "full"
-        return plan.made_to_fit(rank, free_memory(train.x.device), fixed=wanted is not None)
+        return plan.made_to_fit(rank, free_memory(self._place(train)), fixed=wanted is not None)

@@ -29,7 +29,7 @@ from faircil.metrics import TaskMetrics, evaluate
 from faircil.model.history import GroupRows, Lesson, Measured, PredictedRows, now
 from faircil.results.record import EpochRecord, Names, group_results
 from faircil.runs.config import RunConfig, has_attribute
-from faircil.runs.experiment import learn_task
+from faircil.runs.experiment import learn_task, where_learned
 from faircil.runs.state import DataShape, RunState, measure_of, new_state
 from faircil.samples import Samples, group_counts, refuse_unknown
 
@@ -203,7 +203,7 @@ class Model:
         digest, notes = samples.digest(), len(state.notes)
         twice = any(one.digest == digest for one in self.lessons)
         with threadpool_limits(1, user_api="blas"), exact_convolutions(), same_bits():
-            learn_task(self.config, state, samples.to(place), heard)
+            learn_task(self.config, state, where_learned(state.learner, samples, place), heard)
         # A hash of rows tells whether they are those, which noise is to hide.
         hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(

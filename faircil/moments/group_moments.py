@@ -27,7 +27,9 @@ from torch import Tensor
 
 from faircil.compute import chunks_of, map_tasks, share_tasks
 from faircil.errors import UsageError
+from faircil.moments.gpu_sums import WideSum, multiplies_wide, rows_at_once
 from faircil.moments.seen_rows import Key as Key, SeenRows
+from faircil.moments.staging import on_device
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256
@@ -142,9 +144,10 @@ class GroupMoments:
         return self.device.type == "cpu" and self.width >= THREADED
 
     def add(self, samples: Samples, features: FeatureMap) -> None:
-        """Add rows: one pass over them."""
-        self.seen.add(samples)
-        self._sum(samples, features, sign=1)
+        """Add rows: one pass over them; to moments on a GPU also from the host's memory."""
+        for part in on_device(samples, self.device):
+            self.seen.add(part)
+            self._sum(part, features, sign=1)
 
     def remove(self, samples: Samples, features: FeatureMap) -> None:
         """Remove rows that were added: what is left are the sums without them.
@@ -165,7 +168,8 @@ class GroupMoments:
                 "age that is not kept; learn with `decay=1` to remove rows later"
             )
         self.seen.remove(samples)
-        self._sum(samples, features, sign=-1)
+        for part in on_device(samples, self.device):
+            self._sum(part, features, sign=-1)
         self._close()
 
     def fade(self, new: Mapping[Key, float], factor: float) -> None:
@@ -336,6 +340,9 @@ class GroupMoments:
         named = [tuple(key) for key in keys.tolist()]
         self._open([key for key in named if key not in self.keys])
         rows_of = rows_of_groups(index, len(named))
+        if self.separate and self.device.type != "cpu":
+            self._sum_on_gpu(samples, features, sign, dict(zip(named, rows_of, strict=True)))
+            return
 
         def sum_cell(number: int) -> None:
             place, rows = self.keys.index(named[number]), rows_of[number]
@@ -348,6 +355,20 @@ class GroupMoments:
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
         map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
+
+    def _sum_on_gpu(
+        self, samples: Samples, features: FeatureMap, sign: int, cells: Mapping[Key, Tensor]
+    ) -> None:
+        """Add the rows of each cell, given by their places: in float64, one cell after another."""
+        wide = self.dtype == torch.float64 or multiplies_wide(self.device)
+        summed, second = WideSum(self.panels, self.device, wide=wide), self.cells()
+        for key, rows in cells.items():
+            summed.clear()
+            for part in chunks_of(len(rows), rows_at_once(self.width)):
+                summed.add(features(samples.x.index_select(0, rows[part])).to(self.dtype))
+            place = self.keys.index(key)
+            summed.move(self.first[place], second[place], sign)
+            self.count[place] += sign * len(rows)
 
 
 def penalties_for(moments: GroupMoments) -> list[float]:

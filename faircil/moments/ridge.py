@@ -32,20 +32,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from faircil.compute import chunks_of, one_thread, several_threads, share_tasks
-from faircil.errors import DataError
+from faircil.compute import one_thread, several_threads
+from faircil.moments.factors import cholesky, inverse_of
 from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
 AT_ONCE = 2**24  # numbers of products with second moments that are kept at the same time
 COLUMNS = 64  # of a head with more classes, where not all products are kept
-BLOCK = 128  # rows and columns of a triangle that are inverted together
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
@@ -333,61 +331,6 @@ class RidgeProblem:
         along = ((away[:, None, :] @ spread).squeeze(1) * (away @ self.columns)).sum(dim=1)
         variance: Tensor = 2 * spread.square().sum(dim=(1, 2)) + 4 * along
         return variance.clamp(min=0)
-
-
-def cholesky(matrix: Tensor) -> Tensor:
-    """Return the lower Cholesky factor; raise a DataError if the matrix has none."""
-    factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    if int(failed):
-        wide, failed = torch.linalg.cholesky_ex(matrix.double())
-        factor = wide.to(matrix.dtype)
-    if int(failed):
-        raise DataError(
-            "the moments are singular: features depend on each other too closely for this "
-            "penalty; choose a larger `ridge`, such as .01, or fewer features with `width`"
-        )
-    return factor
-
-
-def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
-    """Return ``(L Lᵀ)⁻¹`` for a lower Cholesky factor L, (d, d).
-
-    With X = L⁻¹ it is XᵀX. Neither blocks of columns of X depend on each other, nor blocks of rows
-    of XᵀX: threads share them without waiting, and the result does not depend on their number.
-    """
-    if not threads:
-        return torch.cholesky_inverse(factor)
-    blocks = chunks_of(len(factor), BLOCK)
-    eye = torch.eye(BLOCK, dtype=factor.dtype)
-    diagonal = [
-        torch.linalg.solve_triangular(
-            factor[k, k], eye[: k.stop - k.start, : k.stop - k.start], upper=False
-        )
-        for k in blocks
-    ]
-    lower, found = (factor.new_zeros(factor.shape) for _ in range(2))
-
-    def invert(number: int) -> None:
-        # X_ij = −X_ii Σ_k L_ik X_kj over j ≤ k < i: each k adds its part to all rows below.
-        column = lower[:, blocks[number]]
-        column[blocks[number]] = diagonal[number]
-        for k, i in pairwise(range(number, len(blocks))):
-            rows, below = blocks[k], blocks[i]
-            column[below.start :].addmm_(factor[below.start :, rows], column[rows], alpha=-1)
-            column[below] = diagonal[i] @ column[below]
-
-    def multiply(number: int) -> None:
-        own = blocks[number]
-        panel = found[own, own.start :]
-        for rows in blocks[number:]:
-            here = lower[rows, own.start : rows.stop]
-            panel[:, : rows.stop - own.start].addmm_(here[:, : own.stop - own.start].T, here)
-        found[own.stop :, own] = panel[:, own.stop - own.start :].T
-
-    share_tasks(invert, range(len(blocks)), threads=True)
-    share_tasks(multiply, range(len(blocks)), threads=True)
-    return found
 
 
 def _signs(rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from faircil.compute import map_chunks
+from faircil.compute import chunk_size, map_chunks
 from faircil.errors import DataError, UsageError, shortened
-from faircil.samples import Samples, rows_of_groups, unique_rows
+from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 ROWS = 4096  # whose check sums are computed together
 Key = tuple[int, ...]  # class and attribute values
@@ -58,7 +58,7 @@ class SeenRows:
     def add(self, samples: Samples) -> None:
         """Take note of rows."""
         if self.most == 0:  # nothing is computed that is not kept
-            self._take({key: len(rows) for key, rows in _rows_by_cell(samples).items()}, {})
+            self._take(group_counts(samples), {})
             return
         sums = _sums_by_cell(samples)
         self._take({key: len(own) for key, own in sums.items()}, sums)
@@ -85,8 +85,8 @@ class SeenRows:
             )
         left, refused = {}, 0
         wrong = torch.zeros(len(samples), dtype=torch.bool)
-        every = row_sums(samples.x)
-        for key, rows in _rows_by_cell(samples).items():
+        every = row_sums(samples.x).cpu()
+        for key, rows in _rows_by_cell(samples.keys().cpu()).items():
             known, there = _counted(self.sums.get(key, every[:0]))
             gone, times = _counted(every[rows])
             place = torch.searchsorted(known, gone)
@@ -145,7 +145,7 @@ def with_keys(samples: Samples, keys: Tensor) -> Samples:
 
 
 def row_sums(x: Tensor) -> Tensor:
-    """Return the check sum of each row of inputs (n, ...), int64, (n,), on the CPU."""
+    """Return the check sum of each row of inputs (n, ...), int64, (n,), where they are."""
     x = x.detach().flatten(1).float()
     generator = torch.Generator().manual_seed(2718281828)
     words = -(-x.shape[1] // 2)
@@ -157,17 +157,17 @@ def row_sums(x: Tensor) -> Tensor:
         bits = pad(x[rows], (0, 2 * words - x.shape[1])).view(torch.int64)
         return (bits * factors).sum(dim=1)
 
-    parts = map_chunks(summed, len(x), ROWS, threads=not x.is_cuda)
-    return (torch.cat(parts) if parts else factors[:0]).cpu()
+    parts = map_chunks(summed, len(x), chunk_size(x.device, ROWS), threads=not x.is_cuda)
+    return torch.cat(parts) if parts else factors[:0]
 
 
 def _sums_by_cell(samples: Samples) -> dict[Key, Tensor]:
     sums = row_sums(samples.x)
-    return {key: sums[rows] for key, rows in _rows_by_cell(samples).items()}
+    return {key: sums[rows].cpu() for key, rows in _rows_by_cell(samples.keys()).items()}
 
 
-def _rows_by_cell(samples: Samples) -> dict[Key, Tensor]:
-    keys, index = unique_rows(samples.keys().cpu())
+def _rows_by_cell(keys: Tensor) -> dict[Key, Tensor]:
+    keys, index = unique_rows(keys)
     rows = rows_of_groups(index, len(keys))
     return {tuple(key): own for key, own in zip(keys.tolist(), rows, strict=True)}
 

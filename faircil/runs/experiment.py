@@ -280,9 +280,8 @@ def run(
         for number in range(len(state.per_task), len(stream.tasks)):
             _refuse_unknown(config, state.learner, stream.tasks[number])
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
-            learn_task(
-                config, state, train.to(device), listener, timed(checkpoint), timed(between_steps)
-            )
+            train = where_learned(state.learner, train, device)
+            learn_task(config, state, train, listener, timed(checkpoint), timed(between_steps))
             if held_out is not None:
                 state.held_out.append(held_out.to(device))
             tests = [test.to(device) for test in stream.tests_after(number + 1)]
@@ -314,6 +313,11 @@ def _refuse_unknown(config: RunConfig, learner: Learner, task: Task) -> None:
         refuse_unknown(task.test, f"post-processing by {config.postprocess}")
 
 
+def where_learned(learner: Learner, train: Samples, device: torch.device) -> Samples:
+    """Return training data on a device; as it is, if the learner takes parts of it there itself."""
+    return train if learner.takes_host_rows else train.to(device)
+
+
 def learn_task(
     config: RunConfig,
     state: RunState,
@@ -330,7 +334,7 @@ def learn_task(
     state : RunState
         Between two tasks, or in the middle of this one.
     train : Samples
-        Training data of the task, on the device of the learner.
+        Training data of the task, see :func:`where_learned`.
     listener : callable
         Called after every epoch.
     at_epoch_end : callable
