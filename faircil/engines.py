@@ -274,6 +274,45 @@ def _dask() -> Any:
 
 
 @contextmanager
+def torchrun() -> Iterator[None]:
+    """Join the processes that ``torchrun`` has begun, if it has and they are not joined yet."""
+    wanted = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    if not wanted or not distributed.is_available() or distributed.is_initialized():
+        yield
+        return
+    distributed.init_process_group("gloo")
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
+    """Raise a UsageError with all that is wrong, before an engine is begun."""
+    mistakes = []
+    if jobs < 1:
+        mistakes.append(f"`jobs` is {jobs}, expected 1 or more")
+    if scheduler is not None:
+        mistakes += _address_mistakes(scheduler)
+        if jobs > 1:
+            mistakes.append("`jobs` and `scheduler` are given; give one of them")
+    if _joined() and (jobs > 1 or scheduler is not None):
+        mistakes.append(
+            "the processes of torchrun share the work already; leave out `jobs` and `scheduler`"
+        )
+    raise_all(mistakes)
+
+
+def _joined() -> bool:
+    """Tell whether this process is one of several ranks."""
+    return (
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
+
+
+@contextmanager
 def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
     """Begin the engine that is wanted, and end it.
 
@@ -289,20 +328,8 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
     UsageError
         If the two contradict each other, or a rank of torchrun is to begin processes of its own.
     """
-    mistakes = []
-    ranks = distributed.is_available() and distributed.is_initialized()
-    if jobs < 1:
-        mistakes.append(f"`jobs` is {jobs}, expected 1 or more")
-    if scheduler is not None:
-        mistakes += _address_mistakes(scheduler)
-        if jobs > 1:
-            mistakes.append("`jobs` and `scheduler` are given; give one of them")
-    if ranks and (jobs > 1 or scheduler is not None):
-        mistakes.append(
-            "the processes of torchrun share the work already; leave out `jobs` and `scheduler`"
-        )
-    raise_all(mistakes)
-    if ranks:
+    check_engine(jobs, scheduler)
+    if _joined():
         yield Ranks()
     elif scheduler is not None:
         engine = Dask(scheduler)

@@ -27,6 +27,7 @@ from faircil.data.arrow import frame_of, is_parquet, package, readable, without_
 from faircil.data.columns import frames_of_arrays, name_mistakes, without_missing_words
 from faircil.errors import DataError, raise_all, shortened
 
+IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
 PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
 ENDINGS = (".parquet", ".arrow", ".feather", ".npy")

@@ -45,6 +45,7 @@ from faircil.moments.features import (
     Activations,
     FeatureMap,
     FeatureNet,
+    InDouble,
     RandomRelu,
     Raw,
     Trained,
@@ -252,6 +253,14 @@ class Moments(Learner):
         found.seen.most = FORGETTABLE[self.settings.forgettable]
         return found
 
+    @property
+    def summed(self) -> FeatureMap:
+        """The features whose sums are kept: in double precision if the sums are, where it pays."""
+        features = self.net.features
+        plain = features.inner if isinstance(features, Clipped) else features
+        exact = self.settings.arithmetic == "float64" and isinstance(plain, Raw | RandomRelu)
+        return InDouble(features) if exact else features
+
     def begin(self, first: Samples) -> None:
         """Choose the features by first rows, of which nothing is learned yet."""
         self.plan = self._planned(first)
@@ -268,32 +277,46 @@ class Moments(Learner):
             if self.settings.decay < 1:
                 moments.fade(group_counts(train), self.settings.decay)
             new = moments if self.noise is None else self.empty_sums(moments.device)
-            new.add(train, self.net.features)
+            new.add(train, self.summed)
             if self.noise is not None:
                 self.noise.hide(new)
                 moments.merge(new)
 
         return replace(self._change(add), notes=(*told, *self._notes(train)))
 
-    def absorb(self, new: GroupMoments, *, solve: bool = True) -> PassRecord:
+    def absorb(
+        self, new: GroupMoments, *, protected: bool = False, solve: bool = True
+    ) -> PassRecord:
         """Learn rows by their sums, which the features of this net made, in parts or elsewhere.
 
         Parameters
         ----------
         new : GroupMoments
-            Of rows that were not learned yet; they are pooled, and noised, as rows would be.
+            Of rows that were not learned yet.
+        protected : bool
+            Whether they are pooled and noised already, as rows would be; else they are now.
         solve : bool
             Whether the weights of all groups are chosen anew; else there is no solution yet.
         """
-        told = pool_sums(new, self.settings.min_cell)
+        told = () if protected else pool_sums(new, self.settings.min_cell)
 
         def add(moments: GroupMoments) -> None:
             moments.fade(dict(zip(new.keys, new.count, strict=True)), self.settings.decay)
-            if self.noise is not None:
+            if self.noise is not None and not protected:
                 self.noise.hide(new)
             moments.merge(new)
 
         return replace(self._change(add, solve=solve), notes=(*told, *self._notes(None)))
+
+    def forget_all(self) -> None:
+        """Keep the features alone: what was learned by them is gone."""
+        assert self.moments is not None
+        self.moments = self.empty_sums(self.moments.device)
+        self.evening, self.relative = None, {}
+        self.ridge = self.rows_at_choice = 0.0
+        self.temperature = 1.0
+        self.told_of_copies = self.told_of_rank = False
+        self.net = FeatureNet(self.net.features, self.classes).to(self.moments.device)
 
     def placed(self, rows: Samples) -> Samples:
         """Return rows that were learned with the attribute values that they count by."""
@@ -314,7 +337,7 @@ class Moments(Learner):
         rows, notes = self.placed(rows), list[str]()
 
         def remove(moments: GroupMoments) -> None:
-            notes.extend(remove_rows(moments, rows, self.net.features, self.settings.min_cell))
+            notes.extend(remove_rows(moments, rows, self.summed, self.settings.min_cell))
 
         return replace(self._change(remove, most=SPENT), notes=tuple(notes))
 
