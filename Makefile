@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test soak check release gallery clean
+.PHONY: setup demo test soak check site examples release gallery clean
 
 setup: $(STAMP)
 
@@ -30,10 +30,20 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=docs/site $(BIN)/mypy docs/site
 	$(BIN)/lint-imports
 	$(BIN)/bandit -q -c pyproject.toml -r faircil lab .ci
 	$(BIN)/python .ci/audit_dependencies.py
 	$(BIN)/pytest -q tests/test_docs.py
+	$(BIN)/python docs/site/build_site.py
+
+# The documentation as a folder, site/, that needs no server and no network. Warnings are errors.
+site: setup
+	$(BIN)/python docs/site/build_site.py
+
+# Pages and pictures of examples/gallery, in docs/gallery.
+examples: setup
+	$(BIN)/python docs/site/gallery.py
 
 # Wheels and sources in dist/, tried in clean environments with the pinned and the oldest versions.
 release: setup
@@ -52,4 +62,4 @@ gallery: setup
 		--screenshot=docs/images/report.png file://$(CURDIR)/docs/reports/biased-digits.html
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
