@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test soak check site examples release gallery clean
+.PHONY: setup demo test soak check site gallery reports release clean
 
 setup: $(STAMP)
 
@@ -42,7 +42,7 @@ site: setup
 	$(BIN)/python docs/site/build_site.py
 
 # Pages and pictures of examples/gallery, in docs/gallery.
-examples: setup
+gallery: setup
 	$(BIN)/python docs/site/gallery.py
 
 # Wheels and sources in dist/, tried in clean environments with the pinned and the oldest versions.
@@ -51,13 +51,13 @@ release: setup
 	$(BIN)/python .ci/release.py --oldest
 
 # Three reports of finished runs, for docs/report.md; obesity needs its file, see `faircil data`.
-GALLERY := biased-digits/er biased-digits/fsw biased-digits/moments digits/er digits/der++ \
+REPORTED := biased-digits/er biased-digits/fsw biased-digits/moments digits/er digits/der++ \
 	digits/moments obesity/er obesity/gdumb obesity/moments
-gallery: setup
-	for run in $(GALLERY); do $(BIN)/faircil run --dataset $${run%/*} --method $${run#*/} --seeds 0-4 \
-		--no-model --out runs/gallery/$$run || exit 1; done
+reports: setup
+	for run in $(REPORTED); do $(BIN)/faircil run --dataset $${run%/*} --method $${run#*/} --seeds 0-4 \
+		--no-model --out runs/reports/$$run || exit 1; done
 	for data in biased-digits digits obesity; do \
-		$(BIN)/faircil report runs/gallery/$$data -o docs/reports/$$data.html || exit 1; done
+		$(BIN)/faircil report runs/reports/$$data -o docs/reports/$$data.html || exit 1; done
 	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,900 \
 		--screenshot=docs/images/report.png file://$(CURDIR)/docs/reports/biased-digits.html
 

@@ -172,7 +172,7 @@ def test_the_page_of_an_example_is_made_from_it(path: Path) -> None:
     text = page.read_text("utf-8")
     (block,) = code_blocks(text)
     assert block.shown is not None
-    assert text == page_of(example, block.shown), "run `make examples`"
+    assert text == page_of(example, block.shown), "run `make gallery`"
     assert (GALLERY / f"images/{example.name}.png").is_file()
     assert f"[{example.title}]({page.name})" in (GALLERY / "README.md").read_text("utf-8")
     assert len(example.code.splitlines()) <= 60
