@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import faircil
-from build_site import FENCE, LINK, write_sources
+from build_site import FENCE, LINK, wrapped, write_sources
 from check_site import faults_of
 from executed import check_shown, code_blocks, find_lines, module_of, renewed
 from faircil.cli import all_commands
@@ -74,6 +74,18 @@ def test_links_of_the_sources_stay_inside(sources: Path) -> None:
     assert "(CONTRIBUTING.md)" in home  # ../CONTRIBUTING.md, in the repository
     assert (sources / "files/reports/biased-digits.html").is_file()
     assert '<a href="reports/biased-digits.html">' in (sources / "pages/start.md").read_text()
+
+
+def test_long_sentences_of_output_are_wrapped_and_tables_are_not() -> None:
+    table, sentence = "│" + " a" * 60, "word " * 30
+    block = f"```text\n{table}\n{sentence}\n```"
+    lines = wrapped(block).splitlines()
+    assert lines[1] == table
+    assert len(lines) == 5
+    assert all(len(line) <= 92 for line in lines[2:])
+    assert " ".join(" ".join(lines[2:4]).split()) == sentence.strip()
+    code = block.replace("text", "python")
+    assert wrapped(code) == code
 
 
 GOOD = (
