@@ -23,8 +23,9 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from check_site import faults_of
@@ -34,7 +35,7 @@ FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
 ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
-WIDTH = 92  # of `--help`, in characters: fits the column of a page
+WIDTH = 92  # of what is printed, in characters: fits the column of a page
 
 
 def main() -> int:
@@ -161,13 +162,27 @@ def with_links(source: Path, placed: dict[Path, Path], files: Path) -> str:
         shutil.copyfile(path, copy)
         return f'<a href="{os.path.relpath(path.relative_to(base), here)}">{text}</a>'
 
-    return outside_of_code(source.read_text("utf-8"), lambda part: LINK.sub(relinked, part))
+    parts = FENCE.split(source.read_text("utf-8"))
+    return "".join(
+        wrapped(part) if number % 2 else LINK.sub(relinked, part)
+        for number, part in enumerate(parts)
+    )
 
 
-def outside_of_code(text: str, change: Callable[[str], str]) -> str:
-    """Change a text of Markdown, but not its code."""
-    parts = FENCE.split(text)
-    return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))
+def wrapped(code: str) -> str:
+    """Return a block of code; if it is printed text, with long sentences wrapped, not tables.
+
+    A terminal does that; in a page, the end of a sentence would be out of sight.
+    """
+    if not code.startswith("```text\n"):
+        return code
+    lines = (
+        textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        if len(line) > WIDTH and not re.match(r"[│┃┏┡└]", line)
+        else line
+        for line in code.splitlines()
+    )
+    return "\n".join(lines)
 
 
 def write_api(pages: Path) -> list[str]:

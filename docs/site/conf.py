@@ -13,7 +13,13 @@ author = "The faircil developers"
 version = release = __version__
 language = "en"
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.githubpages",  # a file that tells such hosts to serve folders that begin with _
+    "sphinx_copybutton",
+]
 
 myst_heading_anchors = 4  # the anchors that the repository's web view gives headings, too
 default_role = "literal"  # single backticks in docstrings
@@ -33,6 +39,7 @@ html_favicon = str(HERE / "static/logo.svg")
 html_extra_path = [str(HERE.parents[1] / "build/site/files")]
 html_copy_source = False
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is set
 html_theme_options = {
     "logo": {
         "text": "faircil",
@@ -50,5 +57,6 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
-# What is printed stays in the order in which it is read: prompts are none of it.
+# Of examples in docstrings, copy neither prompts nor what is printed; offer no copy of output.
 copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div:not(.highlight-text) > div.highlight pre"

@@ -72,7 +72,7 @@ def page_of(example: Example, printed: str) -> str:
 {printed.rstrip()}
 ```
 
-[{source}](../../{source}) is this script. `make examples` writes this page and its picture.
+[{source}](../../{source}) is this script. `make gallery` writes this page and its picture.
 """
 
 
