@@ -156,13 +156,15 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
     """Read the tables; all mistakes of the call and in the tables at once."""
-    from faircil.auditing.gate import parse_conditions
+    from faircil.auditing.gate import misfits as without_finding, parse_conditions
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
     misfits = _misfits(arguments)
     mistakes = [*misfits]
     with collecting(mistakes):
-        parse_conditions(arguments.fail_on)
+        conditions = parse_conditions(arguments.fail_on)
+        if arguments.truth is not None:  # a run or a model has attributes of its own
+            mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
     audits: list[Audit] = []
