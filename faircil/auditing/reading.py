@@ -84,7 +84,9 @@ def audit_file(
         raise UsageError(*mistakes, *_all_faults(path, parts))
     faults: dict[str, str] = {}
     try:
-        for batch in read_coded(path, list(parts.values()), alike=[parts["y_true"], parts["y_pred"]]):
+        for batch in read_coded(
+            path, list(parts.values()), alike=[parts["y_true"], parts["y_pred"]]
+        ):
             coded = {part: batch[name] for part, name in parts.items()}
             made.add_coded(_cleaned(coded, parts, faults))
     except DataError:

@@ -25,7 +25,8 @@ from faircil.auditing import Audit, audit
 from faircil.auditing.disparities import DISPARITIES, FAMILIES, MEASURES, Trials
 from faircil.auditing.findings import Finding, Report, levelled_down
 from faircil.auditing.gate import Condition, Decision, decide, parse_conditions
-from faircil.auditing.intervals import gap_limits, noise_floor, rate_limits, worst_limits
+from faircil.auditing.intervals import gap_limits, noise_floor
+from faircil.auditing.levels import rate_limits, worst_limits
 from faircil.errors import DataError, UsageError
 from faircil.formulas import mean_gap
 from faircil.metrics import METRICS, evaluate

@@ -57,7 +57,8 @@ def test_every_kind_of_table_gives_the_same(cli: Cli, tables: Path) -> None:
         json.loads(cli("audit", name, *COLUMNS, "--json").out)
         for name in ("old.csv", "old.parquet")
     ]
-    assert found[0].pop("file") != found[1].pop("file")
+    for name in ("file", "command"):
+        assert found[0].pop(name) != found[1].pop(name)
     assert found[0] == found[1]
 
 
@@ -131,9 +132,7 @@ def test_mistakes_of_the_call_hide_none_of_the_table(cli: Cli, tables: Path) -> 
         *("--fail-on", "eo_gap[age]>0.1", "accuracy[sex]<0.5", "eo_gap[sex × race]>0.1"),
     )
     assert outcome.code == 2
-    assert "'eo_gap[age]>0.1' is about attributes that were not audited; eo_gap has sex, race, " in (
-        outcome.err
-    )
+    assert "'eo_gap[age]>0.1' is about attributes that were not audited; eo_gap" in outcome.err
     assert "'accuracy[sex]<0.5' is about attributes that were not audited" in outcome.err
     assert "the favoured class 'maybe' is never true" in outcome.err
     assert "sex × race]" not in outcome.err
