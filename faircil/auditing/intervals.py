@@ -109,7 +109,7 @@ def gap_limits(
     -------
     dict from name to (low, high)
     """
-    centre, directions = _directions(trials)
+    centre, directions = directions_of(trials)
 
     def is_seen(direction: Floats) -> bool:
         return any(float(of(centre + direction)) > TIE for of in statistics.values())
@@ -138,7 +138,7 @@ def gap_limits(
             found[name].append(_tails(true[new], drawn[name][new], observed[name]))
     least = 0.25 / draws
     return {
-        name: _limits(_combined(tails, least), observed[name], least)
+        name: _limits(combined_tails(tails, least), observed[name], least)
         for name, tails in found.items()
     }
 
@@ -189,7 +189,7 @@ def _path(
     return rates, all(true[name][-1] >= ENOUGH_OF * wanted[name][1] for name in seen)
 
 
-def _directions(trials: Trials) -> tuple[Floats, list[Floats]]:
+def directions_of(trials: Trials) -> tuple[Floats, list[Floats]]:
     """Return the pooled rates and the directions of difference to try, all (R, K)."""
     rates, sizes = trials.smoothed, trials.sizes
     # Half a trial for each outcome, once: the half of every cell would draw c to the middle, where
@@ -318,7 +318,7 @@ def _tails(true: Floats, drawn: Floats, observed: float) -> Tails:
     return Tails(true, above, below, power)
 
 
-def _combined(tails: Sequence[Tails], least: float) -> Tails:
+def combined_tails(tails: Sequence[Tails], least: float) -> Tails:
     """Take the tails of several directions together, at the θ of all of them.
 
     Each direction counts up to its last θ. On the scale of logarithms tails are nearly straight

@@ -100,7 +100,7 @@ def write_report(
         The command that the page is made by, to make it again.
     audits : sequence of KeptAudit
     """
-    from faircil.auditing.page import audit_part
+    from faircil.auditing.audit_page import audit_part
     from faircil.errors import StorageError
     from faircil.report.sections import report_page
     from faircil.report.study import studies_of
@@ -127,7 +127,7 @@ def write_report(
 
 def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
     """Audit the final predictions of the first seed of every configuration that has them."""
-    from faircil.auditing.page import audit_rows
+    from faircil.auditing.audit_page import audit_rows
     from faircil.auditing.reading import PREDICTIONS, audit_file
 
     first: dict[str, RunSummary] = {}
