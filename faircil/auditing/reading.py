@@ -15,7 +15,7 @@ from faircil.auditing import Audit, key_of, refusal
 from faircil.auditing.findings import DRAWS
 from faircil.data.arrow import Coded
 from faircil.data.tables import read_coded
-from faircil.errors import DataError, raise_all, shortened
+from faircil.errors import DataError, UsageError, collecting, raise_all, shortened
 from faircil.files import check_listed
 from faircil.labels import NEVER_MISSING, as_labels
 from faircil.metrics import read_predictions
@@ -53,7 +53,8 @@ def audit_file(
     Raises
     ------
     UsageError
-        If the columns of classes are not named, or one is named twice.
+        If the columns of classes are not named, or one is named twice; with what is wrong with the
+        table, if anything is.
     DataError
         If the table cannot be read or counted; all mistakes in its columns at once.
     """
@@ -73,17 +74,46 @@ def audit_file(
         for name in dict.fromkeys(named)
         if named.count(name) > 1
     ]
-    raise_all(mistakes)
-    made = Audit(sensitive, favoured=favoured, draws=draws, seed=seed)
     given = {"y_true": truth, "y_pred": prediction, "task": task}
     parts = {part: name for part, name in given.items() if name}
     parts |= {key_of(name): name for name in sensitive}
+    made = None
+    with collecting(mistakes):
+        made = Audit(list(dict.fromkeys(sensitive)), favoured=favoured, draws=draws, seed=seed)
+    if made is None or mistakes:
+        raise UsageError(*mistakes, *_all_faults(path, parts))
     faults: dict[str, str] = {}
-    for batch in read_coded(path, list(parts.values()), alike=[parts["y_true"], parts["y_pred"]]):
-        made.add_coded(_cleaned({part: batch[name] for part, name in parts.items()}, parts, faults))
+    try:
+        for batch in read_coded(
+            path, list(parts.values()), alike=[parts["y_true"], parts["y_pred"]]
+        ):
+            coded = {part: batch[name] for part, name in parts.items()}
+            made.add_coded(_cleaned(coded, parts, faults))
+    except DataError:
+        raise_all(_all_faults(path, parts), DataError)
+        raise  # what only the columns together have
     if faults:  # what the other columns tell alone is told with them
         raise DataError(*faults.values(), *made.mistakes(besides=faults))
     return made
+
+
+def _all_faults(path: Path, parts: Mapping[str, str]) -> list[str]:
+    """Find what keeps columns from being read, and what is wrong with those that can be.
+
+    Parameters
+    ----------
+    path : Path
+    parts : mapping from part to the name of its column
+    """
+    told: dict[str, None] = {}
+    faults: dict[str, str] = {}
+    for part, name in parts.items():
+        try:
+            for batch in read_coded(path, [name]):
+                _cleaned({part: batch[name]}, parts, faults)
+        except DataError as error:
+            told |= dict.fromkeys(map(str, error.args))
+    return [*told, *faults.values()]
 
 
 def _file_of(path: Path) -> Path:

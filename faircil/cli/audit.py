@@ -107,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
+    from faircil.auditing.kept import audit_document
     from faircil.auditing.reading import PREDICTIONS
     from faircil.auditing.words import (
         audit_markdown,
@@ -127,18 +128,8 @@ def command(arguments: argparse.Namespace) -> int:
         gate = decide(report, arguments.fail_on, cannot_tell=arguments.cannot_tell)
     before = audits[1].report() if len(audits) > 1 else None
     levelled = audits[0].levelled_down(audits[1]) if before is not None else ()
-    document = {
-        "file": str(arguments.file),
-        **report.as_dict(),
-        "gate": None if gate is None else gate.as_dict(),
-        "against": None
-        if before is None
-        else {
-            "file": str(arguments.against),
-            **before.as_dict(),
-            "levelled_down": [one.as_dict() for one in levelled],
-        },
-    }
+    earlier = None if before is None else (arguments.against, before, levelled)
+    document = audit_document(arguments.file, arguments.typed, report, gate, earlier)
     tables = (
         audit_tables(report)
         if before is None
@@ -156,13 +147,15 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
     """Read the tables; all mistakes of the call and in the tables at once."""
-    from faircil.auditing.gate import parse_conditions
+    from faircil.auditing.gate import misfits as without_finding, parse_conditions
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
     misfits = _misfits(arguments)
     mistakes = [*misfits]
     with collecting(mistakes):
-        parse_conditions(arguments.fail_on)
+        conditions = parse_conditions(arguments.fail_on)
+        if arguments.truth is not None:  # a run or a model has attributes of its own
+            mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
     audits: list[Audit] = []
@@ -261,11 +254,13 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
 
 def _files(arguments: argparse.Namespace) -> dict[Path, str]:
     """Return the files to write, and what is in them."""
+    from faircil.auditing.kept import KEPT
+
     files: dict[Path, str] = {}
     if arguments.markdown is not None:
         files[arguments.markdown] = "markdown"
     if arguments.out is not None:
-        files |= {arguments.out / "audit.json": "json", arguments.out / "audit.md": "markdown"}
+        files |= {arguments.out / KEPT: "json", arguments.out / "audit.md": "markdown"}
     if arguments.junit is not None:
         files[arguments.junit] = "junit"
     return files

@@ -57,8 +57,10 @@ class TimedMethod:
 
     def _parts(self) -> tuple[str, str | None, list[str]]:
         head, *own = self.name.split(":")
-        method, _, weighting = head.partition("+")
-        return method, weighting or None, [*self.settings, *own]
+        method, _, weighting = head.rpartition("+")  # a name may end in it: der++, der+++fsw
+        if not weighting or not method:
+            return head, None, [*self.settings, *own]
+        return method, weighting, [*self.settings, *own]
 
 
 def timed_methods(
