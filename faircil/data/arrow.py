@@ -38,6 +38,7 @@ def read_columns(
         names, read = _arrow_file(path)
         names = _told_names(names, name_mistakes)
         table = read(wanted or names)
+        check_content(table)
     return frame_of(path, {name: table.column(name) for name in wanted or names})
 
 
@@ -91,8 +92,9 @@ def read_batches(
     while True:
         with readable(path, arrow):
             batch = next(batches, None)
-        if batch is None:
-            return
+            if batch is None:
+                return
+            check_content(batch)
         columns = {name: batch.column(name) for name in wanted}
         coded = {n: one for n, one in columns.items() if arrow.types.is_dictionary(one.type)}
         others = {name: one for name, one in columns.items() if name not in coded}
@@ -112,11 +114,21 @@ def readable(path: Path, arrow: Any) -> Iterator[None]:
     """Say what is wrong with a file that cannot be read."""
     try:
         yield
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
         kind = "parquet" if is_parquet(path) else "Arrow (feather)"
         raise DataError(
             f"cannot read {path}: {str(error).strip()}; expected a {kind} file, get it again"
         ) from error
+
+
+def check_content(table: Any) -> None:
+    """Raise an error of Arrow for a table or batch whose parts contradict each other.
+
+    Arrow trusts a file: where texts begin, codes of a dictionary and lengths of buffers are used as
+    they are, and wrong ones read memory that is not the file's. All are looked at once, before
+    anything is done with them.
+    """
+    table.validate(full=True)
 
 
 def is_parquet(path: Path) -> bool:

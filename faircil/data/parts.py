@@ -23,7 +23,14 @@ import numpy as np
 import pandas as pd
 
 from faircil.compute import chunks_of
-from faircil.data.arrow import frame_of, is_parquet, package, readable, without_index
+from faircil.data.arrow import (
+    check_content,
+    frame_of,
+    is_parquet,
+    package,
+    readable,
+    without_index,
+)
 from faircil.data.columns import frames_of_arrays, name_mistakes, without_missing_words
 from faircil.errors import DataError, raise_all, shortened
 
@@ -293,8 +300,9 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
     while True:
         with readable(file, arrow):
             batch = next(batches, None)
-        if batch is None:
-            return
+            if batch is None:
+                return
+            check_content(batch)
         taken = {name: batch.column(name) for name in columns}
         frame = frame_of(file, taken, coded=labels)
         yield pd.DataFrame({name: without_missing_words(frame[name]) for name in frame}, copy=False)

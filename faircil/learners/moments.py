@@ -34,6 +34,7 @@ from faircil.moments.classifiers import discriminants, fit_temperature, lda, nea
 from faircil.moments.criterion import Blocks, Criterion, grouped, groups_of, shares_of
 from faircil.moments.evening import (
     MOST,
+    Chosen,
     Evening,
     best_penalty,
     better_penalty,
@@ -166,7 +167,7 @@ class Moments(Learner):
         super().__init__(net, settings, generators)
         self.classes = last_linear(net).out_features
         self.moments: GroupMoments | None = None
-        self.evening: Evening | None = None
+        self.chosen: Chosen | None = None
         self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
         self.ridge = 0.0
         self.rows_at_choice = 0.0  # when the penalty was chosen
@@ -343,7 +344,8 @@ class Moments(Learner):
 
     def review(self, last: PassRecord) -> PassRecord:
         """Add a proven bound, and what more evenness would cost, found with a smaller lam."""
-        evening = self.evening
+        with torch.no_grad():
+            evening = self.evened()
         if evening is None or not len(evening.criterion.matrix):
             return last
         criterion = evening.criterion
@@ -394,16 +396,14 @@ class Moments(Learner):
         """Choose penalty and weights, and set the head; return what is recorded."""
         if self.settings.classifier in BY_MEANS:
             return self._by_class_means(moments)
-        keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
-        groups = groups_of(moments, keys, group)
+        keys, groups, problem, criterion = self._posed(moments)
         classes, label = np.unique(groups.label, return_inverse=True)
-        criterion = self._criterion(groups, label)
         known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
         blocks = Blocks.of(criterion)
         start = blocks.weights(np.log(known))
 
-        problem = RidgeProblem(moments, group, label, self.ridge)
-        evening = self.evening = self._evened(problem, criterion, start, most)
+        evening = self._evened(problem, criterion, start, most)
+        self.chosen = evening.chosen
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         scores, head, kind = None, evening.after.head, self.settings.classifier
@@ -431,6 +431,21 @@ class Moments(Learner):
                 )
             ),
         )
+
+    def evened(self) -> Evening | None:
+        """Return the weights in use with their solution, solved once more; None without any."""
+        if self.moments is None or self.chosen is None:
+            return None
+        _, _, problem, criterion = self._posed(self.moments)
+        return self.chosen.again(problem, criterion)
+
+    def _posed(self, moments: GroupMoments) -> tuple[list[Key], Groups, RidgeProblem, Criterion]:
+        """Return the groups in order, and the problem and criterion that their weights are for."""
+        keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
+        groups = groups_of(moments, keys, group)
+        _, label = np.unique(groups.label, return_inverse=True)
+        problem = RidgeProblem(moments, group, label, self.ridge)
+        return keys, groups, problem, self._criterion(groups, label)
 
     def _by_class_means(self, moments: GroupMoments) -> PassRecord:
         """Set the head of a classifier that has no weights; return what is recorded."""

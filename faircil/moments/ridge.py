@@ -66,8 +66,8 @@ class RidgeSolution:
         covariance Σ, a squared loss has the variance ``2 tr Σ² + 4 rᵀ Σ r``, r = μ − e_y; small
         groups borrow from the mean over groups.
     loss_slopes, leverage_slopes : ndarray, shape (G, G)
-        Derivatives of ``losses`` and ``leverage`` (rows) by the weights (columns); NaN if they were
-        not asked for.
+        Derivatives of ``losses`` and ``leverage`` (rows) by the weights (columns); empty, (0, 0),
+        if they were not asked for.
     """
 
     weights: Floats
@@ -86,13 +86,15 @@ class RidgeSolution:
     @property
     def left_out(self) -> RidgeSolution:
         """The same with left-out losses in place of the losses: ``ℓ_g/(1 − h_g)²``."""
-        rest = 1 - self.leverage
-        by_leverage = (2 * self.losses / rest**3)[:, None] * self.leverage_slopes
+        rest, slopes = 1 - self.leverage, self.loss_slopes
+        if slopes.size:
+            slopes = slopes / rest[:, None] ** 2
+            slopes += (2 * self.losses / rest**3)[:, None] * self.leverage_slopes
         return replace(
             self,
             losses=self.losses / rest**2,
             errors=self.errors / rest**2,
-            loss_slopes=self.loss_slopes / rest[:, None] ** 2 + by_leverage,
+            loss_slopes=slopes,
         )
 
 
@@ -200,7 +202,9 @@ class RidgeProblem:
         squares, variance, slopes, pairs = self._looked_at(w, head, factor, with_slopes)
         each = torch.arange(len(size), device=size.device)
         losses = squares - 2 * (self.first @ head)[each, self.label] / size + 1
-        spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
+        spread = pairs
+        if with_slopes:
+            spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
         # One row has no spread of its own: a small group borrows that of all groups.
         shared = (size * variance + BORROWED * variance.mean()) / (size + BORROWED)
         return RidgeSolution(
@@ -242,11 +246,12 @@ class RidgeProblem:
         variance : Tensor, shape (G,)
             Of the loss of a row of each group.
         slopes : Tensor, shape (G, G)
-            ``∂ℓ_g/∂w_h``; NaN if slopes are not asked for.
+            ``∂ℓ_g/∂w_h``; (0, 0) if slopes are not asked for.
         pairs : Tensor, shape (G, G)
-            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; NaN if slopes are not asked for.
+            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; (0, 0) if slopes are not asked for.
         """
-        size, groups, k = self.size, len(self), self.columns.shape[1]
+        size, k = self.size, self.columns.shape[1]
+        groups = len(self) if with_slopes else 0
         squares, variance = torch.zeros_like(size), torch.zeros_like(size)
         if not self.whole:  # products may be with combinations of columns
             squares = self._by_group(self.moments.squares(head)) / size
@@ -322,8 +327,13 @@ class RidgeProblem:
         """Return the variance of the loss of a row of each group of a part, (groups,).
 
         With Z, the columns of ``on_head``, ``‖ΣZ‖²`` estimates ``tr Σ²``, and ``rᵀΣZ Zᵀr`` the
-        variance along r.
+        variance along r. ΣZ is (groups, C, k): more than the products, (groups, d, k), where there
+        are more classes than features. So it is made of a few groups at a time.
         """
+        most = max(1, AT_ONCE // (self.classes * on_head.shape[2]))
+        pieces = chunks_of(len(part), most)
+        if len(pieces) > 1:
+            return torch.cat([self._variance(head, on_head[at], part[at]) for at in pieces])
         mean = self._mean(head, part)
         spread = head.T @ on_head - mean[:, :, None] * (mean @ self.columns)[:, None, :]
         away = mean.clone()

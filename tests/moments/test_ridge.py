@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from faircil.errors import DataError
 from faircil.moments import factors, group_moments, ridge
@@ -259,6 +262,38 @@ def test_many_classes_are_seen_through_few_columns(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(found.leverage, exact.leverage)
     assert not np.allclose(found.errors, exact.errors)
     assert (np.diag(found.loss_slopes) < 0).all()
+
+
+class Largest(TorchDispatchMode):
+    """Note the largest tensor that an operation returns."""
+
+    numbers = 0
+
+    def __torch_dispatch__(
+        self, call: Callable[..., Any], _: object, words: Any = (), named: Any = None
+    ) -> Any:
+        found = call(*words, **(named or {}))
+        if isinstance(found, Tensor):
+            self.numbers = max(self.numbers, found.numel())
+        return found
+
+
+@pytest.mark.parametrize("classes", [60, 90])
+def test_working_memory_is_bounded_with_more_classes_than_features(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = grouped_samples({(y, z): 2 for y in range(classes) for z in (0, 1)})
+    weights = np.full(2 * classes, 0.5 / classes)
+    exact = problem_of(moments_of(samples)).solve(weights, slopes=False)
+    # Of all groups together, products are 2 · 90 · 7 · (90 + 16), and what the variance takes
+    # 2 · 90 · 90 · 90: more than there may be.
+    monkeypatch.setattr(ridge, "AT_ONCE", limit := 150_000)
+    problem = problem_of(moments_of(samples))
+    with Largest() as largest:
+        found = problem.solve(weights, slopes=False)
+    assert problem.whole
+    assert largest.numbers <= limit
+    np.testing.assert_allclose(found.errors, exact.errors, rtol=1e-12)
 
 
 def test_some_of_many_groups_give_the_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
