@@ -7,6 +7,7 @@ read, since every list of datasets reads this module.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from faircil.data.datasets import Dataset
@@ -27,12 +28,30 @@ CENSUS = DataFile(
     "census-occupation.csv.gz", "6e9d3f476f5199717809060faf83bfc8fa4a4719f2f724dec58c164a5390e901"
 )
 JOBS = DataFile("nls-jobs.csv", "eb9aac72c2856c9b339be78ea0d937bae773e02d86fcdd0f92bfd509de72e4a2")
+RACES = ("Black", "White")  # the others are pooled
+# Without the occupations that have hardly a woman of some races: nobody could judge those.
+LARGER = (
+    "Adm support including clerical,Executive admin and managerial|"
+    "Machine operators assmblrs & inspctrs,Other service|"
+    "Precision production craft & repair,Professional specialty|"
+    "Sales,Technicians and related support"
+)
 WEIGHT = DataFile("obesity.csv", "29083112791d813621839672430011054a9702b7d9e02c29e26bc39e50596e0a")
 
 
 def census_by_sex(seed: int) -> Parts:
     """Occupations of US workers, by sex."""
     return _read(CENSUS, "occupation", ("sex",), seed)
+
+
+def census_by_race(seed: int) -> Parts:
+    """Occupations of US workers, by race in three values."""
+    return _pooled(_read(CENSUS, "occupation", ("race",), seed))
+
+
+def larger_census_by_sex_and_race(seed: int) -> Parts:
+    """Eight larger occupations of US workers, by sex and race in three values."""
+    return _pooled(_read(CENSUS, "occupation", ("sex", "race"), seed, LARGER))
 
 
 def census_by_sex_and_race(seed: int) -> Parts:
@@ -65,11 +84,14 @@ def check_weight() -> list[FileStatus]:
     return [check_manual_file(FOLDER, WEIGHT)]
 
 
-def _read(file: DataFile, label: str, sensitive: tuple[str, ...], seed: int) -> Parts:
+def _read(
+    file: DataFile, label: str, sensitive: tuple[str, ...], seed: int, tasks: str | None = None
+) -> Parts:
     from faircil.data.own import OwnData, load_own
     from faircil.data.stream import Parts
 
-    stream = load_own(OwnData(str(manual_path(FOLDER, file)), label, sensitive), seed)
+    spec = OwnData(str(manual_path(FOLDER, file)), label, sensitive, tasks)
+    stream = load_own(spec, seed)
     return Parts(
         _part([task.train for task in stream.tasks]),
         _part([task.test for task in stream.tasks]),
@@ -78,6 +100,27 @@ def _read(file: DataFile, label: str, sensitive: tuple[str, ...], seed: int) -> 
         stream.attribute_values,
         stream.notes,
     )
+
+
+def _pooled(parts: Parts) -> Parts:
+    """Pool the races that are too few in most occupations to be judged by themselves."""
+    import numpy as np
+
+    from faircil.data.encode import CROSSED
+
+    def pooled(value: str) -> str:
+        *others, race = value.split(CROSSED)
+        return CROSSED.join((*others, race if race in RACES else "other"))
+
+    names = sorted(set(map(pooled, parts.attribute_values)))
+    number = np.array([names.index(pooled(value)) for value in parts.attribute_values])
+
+    def with_pooled(part: Part) -> Part:
+        assert part.z is not None
+        return replace(part, z=number[part.z])
+
+    train, test = with_pooled(parts.train), with_pooled(parts.test)
+    return replace(parts, train=train, test=test, attribute_values=tuple(names))
 
 
 def _part(samples: list[Samples]) -> Part:
@@ -98,6 +141,18 @@ census_occupation = Dataset(
     census_by_sex,
     "12 occupations of US workers",
     attribute="sex",
+    manual_files=ManualFiles(FOLDER, _CENSUS_ABOUT, check_census),
+)
+census_race = Dataset(
+    census_by_race,
+    "the same workers, by race in three values",
+    attribute="race",
+    manual_files=ManualFiles(FOLDER, _CENSUS_ABOUT, check_census),
+)
+census_sex_race = Dataset(
+    larger_census_by_sex_and_race,
+    "workers of 8 larger occupations, by sex and race in three values",
+    attribute="sex × race",
     manual_files=ManualFiles(FOLDER, _CENSUS_ABOUT, check_census),
 )
 census_occupation_race = Dataset(
