@@ -62,8 +62,8 @@ PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # Runs that survive take two: their saved states, and signals that stop them.
 # Large work on a GPU takes four: rows of the host's memory there, sums, inverses by products, and
 # fixed shapes of texts; and one in the laboratory, which measures it.
-# Reports of audits take two: what is kept of an audit, and its page; intervals of levels one, out of
-# a file that had two ideas. Reports are measured by two in the laboratory: a browser, a benchmark.
+# Reports of audits take two: what is kept of an audit, and its page; intervals of levels one, out
+# of a file that had two ideas. Reports are measured by two in the laboratory.
 # The walk had 52 before a run ended with its model (what it is, how it is packed, how it is kept);
 # any net adds one, labels and formulas two, tracking one, the comparison with plain replay two;
 # saved states and signals two; the card of its model, which is an audit, seven.

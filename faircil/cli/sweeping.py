@@ -24,8 +24,8 @@ MOST_PROBLEMS = 10
 EVERY = 10.0  # seconds between lines of progress in a log
 
 
-def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of commands that execute many runs."""
+def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
+    """Declare the options of commands that execute many runs; ``--quiet`` may be there already."""
     how = parser.add_argument_group("how to run, and what to keep")
     how.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="parallel runs on the CPU (default: 1)"
@@ -49,7 +49,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="reuse finished runs of other code versions; reports mention it",
     )
-    how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+    if quiet:
+        how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
 
 def sweep_options(

@@ -313,7 +313,7 @@ class Moments(Learner):
         """Keep the features alone: what was learned by them is gone."""
         assert self.moments is not None
         self.moments = self.empty_sums(self.moments.device)
-        self.evening, self.relative = None, {}
+        self.chosen, self.relative = None, {}
         self.ridge = self.rows_at_choice = 0.0
         self.temperature = 1.0
         self.told_of_copies = self.told_of_rank = False

@@ -369,7 +369,7 @@ class Model:
         state = self._learned()
         learner = copy(state.learner)
         if isinstance(learner, Moments):
-            learner.moments = learner.evening = None
+            learner.moments = None
         buffer = ReplayBuffer(state.buffer.quota)
         return replace(self, state=replace(state, learner=learner, buffer=buffer))
 

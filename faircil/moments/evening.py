@@ -68,8 +68,10 @@ class Evening:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Chosen weights, without their solution: its slopes between all pairs of groups, (G, G), are
-    larger than the sums of many groups, and the weights give the same solution once more.
+    """Chosen weights, without their solution.
+
+    Its slopes between all pairs of groups, (G, G), are larger than the sums of many groups, and the
+    weights give the same solution once more.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from faircil.compute import one_thread, several_threads
+from faircil.compute import chunks_of, one_thread, several_threads
 from faircil.moments.factors import cholesky, inverse_of
 from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
