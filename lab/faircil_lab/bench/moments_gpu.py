@@ -239,7 +239,7 @@ def _sums_off(learner: Moments, moments: GroupMoments, train: Samples) -> float:
 
 def _losses_off(learner: Moments, train: Samples) -> float | None:
     """Return the largest relative error of a loss, against sums and solution in float64 there."""
-    evening, moments = learner.evening, learner.moments
+    evening, moments = learner.evened(), learner.moments
     assert evening is not None
     assert moments is not None
     free = free_memory(moments.device)
