@@ -1,11 +1,14 @@
 """Audits of tables: the predictions of any system in a file, or those of a run in its folder.
 
-A file is counted as it is read. What is wrong with it is found for all of its columns at once.
+Parquet and Arrow files, and folders of them, are counted part by part, by as many workers as there
+are; audits of parts merge to the audit of all. What is wrong with a table is found for all of its
+columns at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,17 @@ import numpy as np
 from faircil.auditing import Audit, key_of, refusal
 from faircil.auditing.findings import DRAWS
 from faircil.data.arrow import Coded
-from faircil.data.tables import read_coded
+from faircil.data.columns import name_mistakes
+from faircil.data.parts import (
+    COUNTED_TOGETHER,
+    PartedTable,
+    TablePart,
+    gathered,
+    parted_table,
+    table_files,
+)
+from faircil.data.tables import read_coded, read_coded_part
+from faircil.engines import HERE, Engine
 from faircil.errors import DataError, raise_all, shortened
 from faircil.files import check_listed
 from faircil.labels import NEVER_MISSING, as_labels
@@ -35,20 +48,24 @@ def audit_file(
     draws: int = DRAWS,
     seed: int = 0,
     run_attribute: str = RUN_ATTRIBUTE,
+    engine: Engine = HERE,
 ) -> Audit:
     """Audit the predictions in a table, or those of a run after its last task.
 
     Parameters
     ----------
     path : Path
-        A table of any kind that faircil reads, Parquet in batches; or a folder with a
-        ``predictions.csv``. Where no column is named, this has to be that of a run.
+        A table of any kind that faircil reads, or a folder of Parquet, Arrow or ``.npy`` files,
+        which are read in parts; or a folder with a ``predictions.csv``. Where no column is named,
+        this has to be that of a run.
     truth, prediction, sensitive, task : str
         Columns; without ``sensitive`` only classes are compared.
     favoured, draws, seed
         See :class:`~faircil.auditing.Audit`.
     run_attribute : str
         What the attribute of a run is called.
+    engine : Engine
+        Counts the parts of a table.
 
     Raises
     ------
@@ -62,10 +79,61 @@ def audit_file(
     named = [name for name in (truth, prediction, task, *sensitive) if name]
     if path.name == PREDICTIONS and not named:
         return _audit_run(path, favoured, draws, seed, run_attribute)
-    columns = {"truth": truth, "prediction": prediction}
+    empty = Audit(sensitive, favoured=favoured, draws=draws, seed=seed)
+    counting = _counting(empty, str(path), truth, prediction, task)
+    # An empty file is told as one of any other kind.
+    table = parted_table(path) if path.is_dir() or _has_content(path) else None
+    if table is None:
+        columns = [*counting.columns.values()]
+        batch = read_coded(path, columns, alike=[*columns[:2]])
+        return _merged(empty, [counting.counted([batch])])
+    return audit_parts(table, counting, engine)
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """Counts predictions.
+
+    Parameters
+    ----------
+    empty : Audit
+        Of no rows.
+    columns : dict
+        From each part, ``y_true``, ``y_pred``, maybe ``task``, and :func:`~faircil.auditing.key_of`
+        an attribute, to the name of its column.
+    table : PartedTable or None
+        Whose parts are counted.
+    """
+
+    empty: Audit
+    columns: dict[str, str]
+    table: PartedTable | None = None
+
+    def __call__(self, parts: Sequence[TablePart]) -> tuple[Audit, dict[str, str]]:
+        """Return the counts of parts of a table, and what is wrong with its columns."""
+        assert self.table is not None
+        names = [*self.columns.values()]
+        return self.counted(
+            batch for part in parts for batch in read_coded_part(self.table, part, names)
+        )
+
+    def counted(self, batches: Iterable[Mapping[str, Coded]]) -> tuple[Audit, dict[str, str]]:
+        """Return the counts of batches, and what is wrong with their columns."""
+        made, faults = self.empty.merge(), dict[str, str]()
+        for batch in batches:
+            coded = {part: batch[name] for part, name in self.columns.items()}
+            made.add_coded(_cleaned(coded, self.columns, faults))
+        return made, faults
+
+
+def _counting(
+    empty: Audit, path: str, truth: str | None, prediction: str | None, task: str | None
+) -> CountRows:
+    """Return what counts the columns that are named; raise all mistakes in that."""
+    named = [name for name in (truth, prediction, task, *empty.attributes) if name]
     mistakes = [
         f"`{part}` is missing; name the column of {path}"
-        for part, name in columns.items()
+        for part, name in {"truth": truth, "prediction": prediction}.items()
         if not name
     ]
     mistakes += [
@@ -74,24 +142,44 @@ def audit_file(
         if named.count(name) > 1
     ]
     raise_all(mistakes)
-    made = Audit(sensitive, favoured=favoured, draws=draws, seed=seed)
     given = {"y_true": truth, "y_pred": prediction, "task": task}
     parts = {part: name for part, name in given.items() if name}
-    parts |= {key_of(name): name for name in sensitive}
+    return CountRows(empty, parts | {key_of(name): name for name in empty.attributes})
+
+
+def audit_parts(table: PartedTable, counting: CountRows, engine: Engine) -> Audit:
+    """Audit a table that is read in parts; see :func:`audit_file`."""
+    columns = [*counting.columns.values()]
+    raise_all(name_mistakes(Path(table.path), table.names, columns), DataError)
+    work = replace(counting, table=table)
+    return _merged(counting.empty, engine.map(work, gathered(table.parts, COUNTED_TOGETHER)))
+
+
+def _merged(empty: Audit, counted: Iterable[tuple[Audit, dict[str, str]]]) -> Audit:
+    """Merge audits of parts; what the other columns tell alone is told with the faults of some."""
     faults: dict[str, str] = {}
-    for batch in read_coded(path, list(parts.values()), alike=[parts["y_true"], parts["y_pred"]]):
-        made.add_coded(_cleaned({part: batch[name] for part, name in parts.items()}, parts, faults))
-    if faults:  # what the other columns tell alone is told with them
-        raise DataError(*faults.values(), *made.mistakes(besides=faults))
-    return made
+    audits = []
+    for made, found in counted:
+        audits.append(made)
+        faults = found | faults
+    whole = empty.merge(*audits)
+    if faults:
+        raise DataError(*faults.values(), *whole.mistakes(besides=faults))
+    return whole
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _file_of(path: Path) -> Path:
-    """Return the table that is meant; a folder means the predictions in it."""
+    """Return the table that is meant; a folder means the predictions in it, if there are any."""
     if not path.is_dir():
         return path
     if (path / PREDICTIONS).is_file():
         return path / PREDICTIONS
+    if table_files(path):
+        return path
     below = sorted(str(file.parent) for file in path.glob(f"*/{PREDICTIONS}"))
     hint = f"name one of {shortened(below)}" if below else "name a table, or the folder of a run"
     raise DataError(f"the folder {path} has no {PREDICTIONS}; {hint}")

@@ -22,13 +22,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from faircil.compute import chunks_of
 from faircil.data.arrow import frame_of, is_parquet, package, readable, without_index
 from faircil.data.columns import frames_of_arrays, name_mistakes, without_missing_words
+from faircil.engines import HERE, Engine
 from faircil.errors import DataError, raise_all, shortened
 
 PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
+COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
+SAMPLED = 32  # parts that a sample is from, at most
 ENDINGS = (".parquet", ".arrow", ".feather", ".npy")
 ARROW = (".arrow", ".feather")
 
@@ -108,23 +110,50 @@ class PartedTable:
         frames = [frame for part in self.parts for frame in self.read(part, names)]
         return pd.concat(frames)
 
-    def sample(self, columns: Sequence[str], rows: int) -> pd.DataFrame:
+    def sample(self, columns: Sequence[str], rows: int, engine: Engine = HERE) -> pd.DataFrame:
         """Read about so many rows, or all if there are fewer, from parts spread over the table.
 
-        Rows of a part are often alike, as tables are often sorted. So they come from up to 32 parts
-        at even distances, and from each batch of these at even distances.
+        Rows of a part are often alike, as tables are often sorted. So they come from up to
+        :data:`SAMPLED` parts at even distances, and from each batch of these at even distances.
         """
-        rows = min(rows, self.rows)
-        spread = min(len(self.parts), 32)
+        spread = min(len(self.parts), SAMPLED)
         places = sorted({int(place) for place in np.linspace(0, len(self.parts) - 1, spread)})
-        there = sum(self.parts[place].rows for place in places)
+        chosen = [self.parts[place] for place in places]
+        share = min(rows, self.rows) / sum(part.rows for part in chosen)
+        work = SamplePart(self, tuple(columns), share)
+        return pd.concat(list(engine.map(work, [(part,) for part in chosen])))
+
+
+@dataclass(frozen=True)
+class SamplePart:
+    """Reads a share of the rows of parts, at even distances."""
+
+    table: PartedTable
+    columns: tuple[str, ...]
+    share: float
+
+    def __call__(self, parts: Sequence[TablePart]) -> pd.DataFrame:
+        """Return these rows."""
         found = []
-        for place in places:
-            for frame in self.read(self.parts[place], columns):
-                wanted = max(1, round(len(frame) * rows / there))
-                chosen = np.linspace(0, len(frame) - 1, min(wanted, len(frame))).astype(int)
+        for part in parts:
+            for frame in self.table.read(part, self.columns):
+                wanted = min(max(1, round(len(frame) * self.share)), len(frame))
+                chosen = np.linspace(0, len(frame) - 1, wanted).astype(int)
                 found.append(frame.iloc[np.unique(chosen)])
         return pd.concat(found)
+
+
+def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
+    """Cut parts into at most so many runs of neighbours with about as many rows each.
+
+    What is cut how follows from the parts alone.
+    """
+    total, number = sum(part.rows for part in parts), min(most, len(parts))
+    rows = np.array([part.rows for part in parts])
+    middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
+    place = np.minimum(middle * number // total, number - 1)
+    runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(number)]
+    return [run for run in runs if run]
 
 
 def parted_table(path: Path) -> PartedTable | None:
@@ -284,9 +313,9 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
         else:
             every = _record_batches(file)
             batches = (
-                every[piece].select(columns).slice(place.start, place.stop - place.start)
+                every[piece].select(columns).slice(start, stop - start)
                 for piece in part.pieces
-                for place in chunks_of(len(every[piece]), BATCH_ROWS)
+                for start, stop in _runs(len(every[piece]), BATCH_ROWS)
             )
     batches = iter(batches)
     while True:
@@ -318,8 +347,8 @@ def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
     if not rows:
         raise DataError(f"{folder} has columns but no rows; add samples")
     parts = [
-        TablePart(str(folder), (place.start, place.stop), place.start, place.stop - place.start)
-        for place in chunks_of(rows, PART_ROWS)
+        TablePart(str(folder), (start, stop), start, stop - start)
+        for start, stop in _runs(rows, PART_ROWS)
     ]
     return PartedTable(str(folder), tuple(names), tuple(parts))
 
@@ -327,9 +356,9 @@ def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
 def _read_arrays(part: TablePart, columns: list[str], labels: list[str]) -> Iterator[pd.DataFrame]:
     """Read columns of some rows of arrays."""
     files = table_files(Path(part.path))
-    start, stop = part.pieces
-    for place in chunks_of(stop - start, BATCH_ROWS):
-        rows = slice(start + place.start, start + place.stop)
+    first, last = part.pieces
+    for start, stop in _runs(last - first, BATCH_ROWS):
+        rows = slice(first + start, first + stop)
         read = [frames_of_arrays(file, rows) for file in files]
         raise_all([mistake for _, problem in read for mistake in problem], DataError)
         table = pd.concat([frame for frame, _ in read if frame is not None], axis=1)
@@ -338,6 +367,11 @@ def _read_arrays(part: TablePart, columns: list[str], labels: list[str]) -> Iter
             if table[name].dtype == object:
                 table[name] = table[name].astype("category")
         yield table
+
+
+def _runs(rows: int, most: int) -> list[tuple[int, int]]:
+    """Return the first row of every run of neighbours, and the one after its last."""
+    return [(start, min(start + most, rows)) for start in range(0, rows, most)]
 
 
 def _reader_of(path: str) -> Callable[[TablePart, list[str], list[str]], Iterator[pd.DataFrame]]:

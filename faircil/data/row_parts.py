@@ -32,7 +32,7 @@ from faircil.data.encode import (
 )
 from faircil.data.features import TableEncoder
 from faircil.data.own import OwnData, usage_mistakes
-from faircil.data.parts import PartedTable, TablePart
+from faircil.data.parts import COUNTED_TOGETHER, PartedTable, TablePart, gathered
 from faircil.engines import Engine
 from faircil.errors import DataError, raise_all, shortened
 from faircil.samples import Samples
@@ -197,10 +197,10 @@ class RowReader:
             attribute = None if z is None else torch.from_numpy(_renumbered(z, self.values))
             yield Samples(x, numbers, attribute), notes
 
-    def sample(self, rows: int) -> tuple[pd.DataFrame, Coded, Coded | None]:
+    def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
         """Return about so many rows that are learned, spread over the table, with their names."""
         columns = list(dict.fromkeys([*self.roles, *self.features]))
-        frame = self.table.sample(columns, rows)
+        frame = self.table.sample(columns, rows, engine)
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
 
@@ -276,22 +276,6 @@ def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> 
         found.add(counts)
     raise_all(_mistakes(reader, found, new_rows=new_rows), DataError)
     return found
-
-
-COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
-
-
-def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
-    """Cut parts into at most so many runs of neighbours with about as many rows each.
-
-    What is cut how follows from the parts alone.
-    """
-    total, number = sum(part.rows for part in parts), min(most, len(parts))
-    rows = np.array([part.rows for part in parts])
-    middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
-    place = np.minimum(middle * number // total, number - 1)
-    runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(number)]
-    return [run for run in runs if run]
 
 
 def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool) -> list[str]:

@@ -25,16 +25,15 @@ from threadpoolctl import threadpool_limits
 from faircil.compute import same_bits
 from faircil.data.features import feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
-from faircil.data.parts import PartedTable, TablePart
+from faircil.data.parts import PartedTable, TablePart, gathered
 from faircil.data.row_parts import (
     HeldOut,
     RowCounts,
     RowReader,
     count_rows,
     gap_notes,
-    gathered,
 )
-from faircil.engines import Engine, Here
+from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all
 from faircil.learners.moments import Moments
 from faircil.metrics import evaluate
@@ -52,7 +51,6 @@ SAMPLE = 200_000  # rows that decide on columns and features
 MOST_SHARDS, LEAST_SHARDS = 64, 8
 ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
 Progress = Callable[[int, int], None]  # rows that are done, of how many
-HERE = Here()
 
 
 @dataclass
@@ -160,7 +158,7 @@ def fit_parts(
     refuse_in_parts(spec)
     reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
     counts = count_rows(reader, engine)
-    reader, x, labels, values = _decided(reader)
+    reader, x, labels, values = _decided(reader, engine)
     roles = replace(spec, path="")
     chosen = choose_config(wish, roles, x, labels, values, device)
     assert reader.encoder is not None
@@ -206,10 +204,10 @@ def refuse_in_parts(spec: OwnData) -> None:
 
 
 def _decided(
-    reader: RowReader,
+    reader: RowReader, engine: Engine
 ) -> tuple[RowReader, Floats32, list[str], list[str | None] | None]:
     """Decide on columns by a sample; return its inputs, classes and attribute values."""
-    frame, y, z = reader.sample(SAMPLE)
+    frame, y, z = reader.sample(SAMPLE, engine)
     columns = frame[reader.features]
     mistakes = [mistake for name in columns for mistake in feature_mistakes(columns[name])]
     if not reader.features:
