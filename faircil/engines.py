@@ -191,11 +191,50 @@ class Ranks:
         return content.numpy().tobytes()
 
 
-def under_torchrun() -> bool:
-    """Whether this process is a rank of ``torch.distributed``."""
-    # Without looking, which takes seconds: what is not imported is not initialized.
-    distributed = sys.modules.get("torch.distributed")
-    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+@contextmanager
+def torchrun() -> Iterator[None]:
+    """Join the processes that ``torchrun`` has begun, if it has and they are not joined yet."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+        yield
+        return
+    from torch import distributed
+
+    if not distributed.is_available() or distributed.is_initialized():
+        yield
+        return
+    distributed.init_process_group("gloo")
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
+    """Raise a UsageError with all that is wrong, before an engine is begun."""
+    mistakes = []
+    if jobs < 1:
+        mistakes.append(f"`jobs` is {jobs}, expected 1 or more")
+    if scheduler is not None:
+        mistakes += _address_mistakes(scheduler)
+        if jobs > 1:
+            mistakes.append("`jobs` and `scheduler` are given; give one of them")
+    if _joined() and (jobs > 1 or scheduler is not None):
+        mistakes.append(
+            "the processes of torchrun share the work already; leave out `jobs` and `scheduler`"
+        )
+    raise_all(mistakes)
+
+
+def _joined() -> bool:
+    """Tell whether this process is one of several ranks."""
+    # What is not imported is not initialized, and importing it takes seconds.
+    found = sys.modules.get("torch.distributed")
+    return (
+        found is not None
+        and found.is_available()
+        and found.is_initialized()
+        and found.get_world_size() > 1
+    )
 
 
 @contextmanager
@@ -214,8 +253,8 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
     UsageError
         If the two contradict each other, or a rank of torchrun is to begin processes of its own.
     """
-    raise_all(engine_mistakes(jobs, scheduler))
-    if under_torchrun():
+    check_engine(jobs, scheduler)
+    if _joined():
         yield Ranks()
     elif scheduler is not None:
         with Dask(scheduler) as engine:
@@ -225,22 +264,6 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
             yield processes
     else:
         yield HERE
-
-
-def engine_mistakes(jobs: int = 1, scheduler: str | None = None) -> list[str]:
-    """Return what is wrong with the choice of an engine."""
-    mistakes = []
-    if jobs < 1:
-        mistakes.append(f"`jobs` is {jobs}, expected at least 1")
-    if scheduler is not None:
-        mistakes += _address_mistakes(scheduler)
-        if jobs > 1:
-            mistakes.append("`jobs` and `scheduler` are given; give one of them")
-    if under_torchrun() and (jobs > 1 or scheduler is not None):
-        mistakes.append(
-            "the processes of torchrun share the work already; leave out `jobs` and `scheduler`"
-        )
-    return mistakes
 
 
 def _address_mistakes(scheduler: str) -> list[str]:

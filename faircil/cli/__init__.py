@@ -56,12 +56,16 @@ COMMANDS = {
     "update": Command(
         "let a model learn further rows; new classes are welcome", "faircil.cli.models:update"
     ),
-    "predict": Command("predict the rows of a table with a model", "faircil.cli.models:predict"),
+    "predict": Command("predict the rows of a table with a model", "faircil.cli.predict"),
+    "merge": Command(
+        "make one model of the sums of several sites, none of which shows its rows",
+        "faircil.cli.models:merge",
+    ),
     "forget": Command(
         "remove rows from a model, as if it had never seen them", "faircil.cli.models:forget"
     ),
     "show": Command(
-        "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
+        "show what a model has learned, from whom, and how fair it was", "faircil.cli.show"
     ),
     "audit": Command(
         "audit a table of predictions: accuracy, fairness, how sure that is; and a gate for CI",

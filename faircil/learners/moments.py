@@ -265,25 +265,39 @@ class Moments(Learner):
 
         return replace(self._change(add), notes=(*told, *self._notes(train)))
 
-    def absorb(self, new: GroupMoments, *, solve: bool = True) -> PassRecord:
+    def absorb(
+        self, new: GroupMoments, *, protected: bool = False, solve: bool = True
+    ) -> PassRecord:
         """Learn rows by their sums, which the features of this net made, in parts or elsewhere.
 
         Parameters
         ----------
         new : GroupMoments
-            Of rows that were not learned yet; they are pooled, and noised, as rows would be.
+            Of rows that were not learned yet.
+        protected : bool
+            Whether they are pooled and noised already, as rows would be; else they are now.
         solve : bool
             Whether the weights of all groups are chosen anew; else there is no solution yet.
         """
-        told = pool_sums(new, self.settings.min_cell)
+        told = () if protected else pool_sums(new, self.settings.min_cell)
 
         def add(moments: GroupMoments) -> None:
             moments.fade(dict(zip(new.keys, new.count, strict=True)), self.settings.decay)
-            if self.noise is not None:
+            if self.noise is not None and not protected:
                 self.noise.hide(new)
             moments.merge(new)
 
         return replace(self._change(add, solve=solve), notes=(*told, *self._notes(None)))
+
+    def forget_all(self) -> None:
+        """Keep the features alone: what was learned by them is gone."""
+        assert self.moments is not None
+        self.moments = self.empty_sums(self.moments.device)
+        self.evening, self.relative = None, {}
+        self.ridge = self.rows_at_choice = 0.0
+        self.temperature = 1.0
+        self.told_of_copies = self.told_of_rank = False
+        self.net = FeatureNet(self.net.features, self.classes).to(self.moments.device)
 
     def placed(self, rows: Samples) -> Samples:
         """Return rows that were learned with the attribute values that they count by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
 
 from faircil.compute import choose_device
 from faircil.data.columns import same_names
@@ -24,10 +25,12 @@ from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
 from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.choosing import Wish, choose_config
+from faircil.model.gathering import MOMENTS, Gathering
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
 from faircil.model.tables import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
+from faircil.tuning.auto import AUTO
 
 logger = logging.getLogger(__name__)
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
@@ -132,6 +135,63 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
                 raise ValueError(f"y has classes {sorted(others, key=str)} that `classes` lacks")
         return self._learn(X, y, sensitive_features, first=not hasattr(self, "model_"))
 
+    def fit_batches(self, batches: Iterable[Any]) -> Self:
+        """Learn from nothing, batch by batch; weights are chosen once, after the last.
+
+        For data that does not fit in memory: batches of a loader, of a Hugging Face dataset or of
+        mapped arrays. One pass, and no batch is kept. Only method ``moments`` can do that; it is
+        the one that ``auto`` takes here.
+
+        Parameters
+        ----------
+        batches : iterable
+            Of ``(X, y)`` or ``(X, y, sensitive_features)``, as for :meth:`fit`. Columns are decided
+            on, and features fitted, by the first one: it should have some thousand rows of two
+            classes or more, drawn at random. Later ones may bring new classes.
+        """
+        for name in ("model_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        return self._learn_batches(batches, first=True)
+
+    def partial_fit_batches(self, batches: Iterable[Any]) -> Self:
+        """Learn further rows, batch by batch, as one task; see :meth:`fit_batches`."""
+        return self._learn_batches(batches, first=not hasattr(self, "model_"))
+
+    def _learn_batches(self, batches: Iterable[Any], *, first: bool) -> Self:
+        gathering: Gathering | None = None
+        known: list[Hashable] = [] if first else self.classes_.tolist()
+        for number, batch in enumerate(batches, start=1):
+            if not isinstance(batch, Sequence) or len(batch) not in (2, 3):
+                raise ValueError(
+                    f"batch {number} is a {type(batch).__name__}, expected (X, y) or (X, y, "
+                    "sensitive_features); make such tuples of it"
+                )
+            rows, y, sensitive = (*map(_as_array, batch), None)[:3]
+            labels = _labels(y, known)
+            with _as_value_error():
+                values = self._values(sensitive, len(labels), first=first and gathering is None)
+                beginning = first and gathering is None
+                x = self._fitted_inputs(rows) if beginning else self._inputs(rows)
+                if len(x) != len(labels):
+                    raise DataError(
+                        f"X of batch {number} has {len(x)} rows and y has {len(labels)}; give as "
+                        "many"
+                    )
+                if gathering is None:
+                    device = str(choose_device(self.device))
+                    if beginning:
+                        self.model_ = self._begun(x, labels, values, sensitive, device, MOMENTS)
+                    gathering = Gathering(self.model_, x.shape[1], device)
+                gathering.add(x, labels, values)
+            known = list(gathering.after.labels)
+        if gathering is None:
+            raise ValueError("there is no batch; give one or more of (X, y)")
+        with _as_value_error():
+            gathering.finish()
+        self._take(self.model_)
+        return self
+
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most likely class of each row, (n,)."""
         check_is_fitted(self, "model_")
@@ -216,15 +276,17 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         values: list[str | None] | None,
         sensitive: Any,
         device: str,
+        instead_of_auto: str = AUTO,
     ) -> Model:
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
+        method = instead_of_auto if self.method == AUTO else self.method
         names = () if sensitive is None else tuple(map(str, attribute_table(sensitive)))
         own = OwnData(path="", label="class", sensitive=names)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
         given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
         favoured = tuple(map(name_of, self.favoured or ()))
-        wish = Wish(self.method, self.weighting, self.measure, favoured, given)
+        wish = Wish(method, self.weighting, self.measure, favoured, given)
         chosen = choose_config(wish, own, x, labels, values, device)
         return Model(
             chosen.config,
@@ -285,6 +347,11 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
         found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)
         return found
+
+
+def _as_array(values: Any) -> Any:
+    """Return a tensor as an array; all else as it is."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def attribute_table(sensitive: Any) -> pd.DataFrame:

@@ -12,20 +12,19 @@ are, medians, means and deviations.
 
 from __future__ import annotations
 
-import hashlib
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 
-from faircil.compute import same_bits
-from faircil.data.features import feature_mistakes, fit_encoder
+from faircil.data.columns import name_mistakes
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.mapped import mapped_samples
 from faircil.data.own import OwnData
-from faircil.data.parts import PartedTable, TablePart, gathered
+from faircil.data.parts import PartedTable, TablePart, gathered, parted_table
 from faircil.data.row_parts import (
     HeldOut,
     RowCounts,
@@ -33,44 +32,24 @@ from faircil.data.row_parts import (
     count_rows,
     gap_notes,
 )
-from faircil.engines import HERE, Engine
+from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all
 from faircil.learners.moments import Moments
-from faircil.metrics import evaluate
 from faircil.model.choosing import Wish, choose_config
-from faircil.model.history import Lesson, Measured, now
-from faircil.model.model import LEARNED_TWICE, Floats32, Model
+from faircil.model.gathering import Gathering, RowSums, learns_sums
+from faircil.model.history import Lesson
+from faircil.model.model import Floats32, Model
+from faircil.model.predict_parts import measure_parts
 from faircil.moments.features import FeatureMap
 from faircil.moments.group_moments import GroupMoments
-from faircil.moments.seen_rows import row_sums
-from faircil.moments.small_cells import pool_sums
-from faircil.packing import Packed, pack, unpack
+from faircil.results.record import EpochRecord
 from faircil.samples import Samples
 
+IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
 SAMPLE = 200_000  # rows that decide on columns and features
 MOST_SHARDS, LEAST_SHARDS = 64, 8
 ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
 Progress = Callable[[int, int], None]  # rows that are done, of how many
-
-
-@dataclass
-class ShardSums:
-    """Sums over the rows of a shard.
-
-    Parameters
-    ----------
-    moments : GroupMoments
-    rows : int
-    check : int
-        Sum of the check sums of its rows, modulo 2⁶⁴: the same for the same rows in any order.
-    notes : dict
-        By what they begin with, the first of each.
-    """
-
-    moments: GroupMoments
-    rows: int = 0
-    check: int = 0
-    notes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,26 +68,13 @@ class SumShard:
     features: FeatureMap
     empty: GroupMoments
 
-    def __call__(self, parts: Sequence[TablePart]) -> ShardSums:
+    def __call__(self, parts: Sequence[TablePart]) -> RowSums:
         """Return the sums over parts, in their order."""
-        found = ShardSums(_copy_of(self.empty))
-        with torch.no_grad(), threadpool_limits(1, user_api="blas"), same_bits():
-            for part in parts:
-                for samples, notes in self.reader.batches(part):
-                    place = samples.to(found.moments.device)
-                    found.moments.add(place, self.features)
-                    found.rows += len(samples)
-                    found.check = (found.check + int(row_sums(samples.x).sum())) % 2**64
-                    for note in notes:
-                        found.notes.setdefault(note.split(" has ")[0], note)
+        found = RowSums(deepcopy(self.empty))
+        for part in parts:
+            for samples, notes in self.reader.batches(part):
+                found.add(samples, self.features, notes)
         return found
-
-
-def _copy_of(empty: GroupMoments) -> GroupMoments:
-    """Return moments of no rows."""
-    found = replace(empty)
-    found.seen.most = empty.seen.most
-    return found
 
 
 def shards_of(table: PartedTable, size: int) -> list[tuple[TablePart, ...]]:
@@ -135,6 +101,7 @@ def fit_parts(
     device: str = "cpu",
     solve: bool = True,
     progress: Progress = lambda *_: None,
+    listener: Callable[[EpochRecord], None] = lambda _: None,
 ) -> Model:
     """Make a model of a table that is read in parts.
 
@@ -154,53 +121,76 @@ def fit_parts(
         Whether the weights of groups are chosen; else the model has sums alone.
     progress : callable
         Called after every shard.
+    listener : callable
+        Called after every epoch, of a method that trains a net.
     """
-    refuse_in_parts(spec)
     reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
     counts = count_rows(reader, engine)
     reader, x, labels, values = _decided(reader, engine)
     roles = replace(spec, path="")
     chosen = choose_config(wish, roles, x, labels, values, device)
     assert reader.encoder is not None
-    sampled = f"columns and features are by a sample of {len(x):,} of {table.rows:,} rows"
+    learned = sum(counts.learned.values())
+    sampled = f"columns and features are by a sample of {len(x):,} of {learned:,} rows"
     model = Model(
         chosen.config,
         seed,
         encoder=reader.encoder,
         measured=chosen.measured,
-        notes=[*chosen.notes, *gap_notes(spec, counts), sampled, *reader.encoder.notes],
+        notes=[
+            *chosen.notes,
+            *gap_notes(spec, counts),
+            *[sampled] * (len(x) < learned),
+            *reader.encoder.notes,
+        ],
     )
     named = model.with_names(counts.labels, counts.attribute_values)
-    learn_parts(
-        model,
-        reader,
-        counts,
-        engine,
-        first=named.samples_of(x, labels, values),
-        device=device,
-        solve=solve,
-        progress=progress,
-    )
+    if learns_sums(model):
+        learn_parts(
+            model,
+            reader,
+            counts,
+            engine,
+            first=named.samples_of(x, labels, values),
+            device=device,
+            solve=solve,
+            progress=progress,
+        )
+    else:
+        learn_mapped(model, reader, counts, device=device, listener=listener)
     model.notes += model.lessons[-1].notes
     if counts.held_out and solve:
         measure_parts(model, reader, engine, on="rows held out of fitting")
     return model
 
 
-def refuse_in_parts(spec: OwnData) -> None:
-    """Raise with all that cannot be done with a table in parts."""
-    mistakes = []
-    if spec.items is not None:
-        mistakes.append(
-            f"the table is read in parts, which {spec.items_kind}s cannot be yet; give a table of "
-            "fewer rows, or embed them first and give the numbers"
+def table_in_parts(spec: OwnData, engine: Engine) -> PartedTable | None:
+    """Return the table of a file or folder if it is to be learned in parts; None if in memory.
+
+    A table that is read in parts is, from :data:`IN_PARTS` rows on, or where workers share it.
+
+    Raises
+    ------
+    UsageError
+        If workers are to share a table that cannot be read in parts.
+    """
+    table = None if spec.items is not None else parted_table(Path(spec.path))
+    alone = isinstance(engine, Here)
+    if table is None and not alone:
+        raise UsageError(
+            f"{spec.path} cannot be read in parts, so several workers cannot share it; save the "
+            "table as .parquet, or leave out `jobs` and `scheduler`"
         )
-    if spec.tasks is not None or spec.classes_per_task != 2:
-        mistakes.append(
-            "`tasks` are given, and the table is learned in parts: the order of tasks makes no "
-            "difference to moments; leave them out"
+    return None if table is None or (alone and table.rows < IN_PARTS) else table
+
+
+def refuse_in_parts(spec: OwnData, *, task_by_task: bool = False) -> None:
+    """Refuse to learn a table in parts task by task."""
+    if spec.tasks is not None or task_by_task:
+        raise UsageError(
+            f"`tasks` are given, and a table of {IN_PARTS:,} rows or more, or of several workers, "
+            "is learned at once; leave them out: to moments their order makes no difference"
         )
-    raise_all(mistakes)
 
 
 def _decided(
@@ -218,6 +208,73 @@ def _decided(
     labels = [str(name) for name in y.values]
     values = None if z is None else z.values
     return replace(reader, encoder=encoder), encoder.inputs(columns), labels, values
+
+
+def learn_mapped(
+    model: Model,
+    reader: RowReader,
+    counts: RowCounts,
+    *,
+    device: str = "cpu",
+    listener: Callable[[EpochRecord], None] = lambda _: None,
+) -> Lesson:
+    """Let a model that needs all rows at once learn them from a file that is mapped into memory."""
+    after = model.with_names(counts.labels, counts.attribute_values)
+    reader = replace(reader, labels=after.names, values=tuple(after.values))
+    with mapped_samples(reader, sum(counts.learned.values())) as (samples, notes):
+        lesson = model.learn_samples(after, samples, device=device, listener=listener)
+    model.lessons[-1] = replace(lesson, notes=(*notes, *lesson.notes))
+    return model.lessons[-1]
+
+
+def update_parts(
+    model: Model,
+    table: PartedTable,
+    spec: OwnData,
+    *,
+    engine: Engine = HERE,
+    solve: bool = True,
+    progress: Progress = lambda *_: None,
+    listener: Callable[[EpochRecord], None] = lambda _: None,
+) -> Lesson:
+    """Let a model learn the rows of another table in parts; its classes may be new.
+
+    Parameters
+    ----------
+    model : Model
+    table : PartedTable
+    spec : OwnData
+        Roles of its columns. Rows that the test column marks, if the table has it, are not learned;
+        the model is measured on them.
+    engine, solve, progress, listener
+        As for :func:`fit_parts`.
+    """
+    reader = reader_for(model, table, spec)
+    counts = count_rows(reader, engine, new_rows=True)
+    if not counts.learned:
+        raise DataError("no row is left to learn: all are marked for the test")
+    if learns_sums(model):
+        lesson = learn_parts(model, reader, counts, engine, solve=solve, progress=progress)
+    else:
+        lesson = learn_mapped(model, reader, counts, listener=listener)
+    model.notes += [*gap_notes(spec, counts), *lesson.notes]
+    if counts.held_out and solve:
+        measure_parts(model, reader, engine, on="rows held out of an update")
+    return lesson
+
+
+def reader_for(model: Model, table: PartedTable, spec: OwnData) -> RowReader:
+    """Return what reads a table for a model that was fitted on another."""
+    if not isinstance(model.encoder, TableEncoder):
+        raise UsageError(
+            "the model was not fitted on columns of a table, so it cannot learn a table in parts"
+        )
+    absent = [name for name in model.encoder.names if name not in table.names]
+    needed = {one.name for one in model.encoder.columns if one.kind != "identifier"}
+    raise_all(name_mistakes(Path(table.path), table.names, sorted(needed.intersection(absent))))
+    marks = spec.test_column if spec.test_column in table.names else None
+    plain = replace(spec, path=table.path, tasks=None, test_column=marks)
+    return RowReader(table, plain, HeldOut(marks), model.encoder, model.names, tuple(model.values))
 
 
 def learn_parts(
@@ -250,104 +307,31 @@ def learn_parts(
     progress : callable
         Called after every shard.
     """
-    start = time.perf_counter()
-    known = len(model.labels)
-    after = model.with_names(counts.labels, counts.attribute_values)
     assert reader.encoder is not None
-    after.prepare(known, reader.encoder.width, device)
-    state, learner = after.state, after.learner
-    assert state is not None
-    if not isinstance(learner, Moments) or learner.settings.features == "trained":
-        raise UsageError(
-            f"{model.config.label} needs all rows at once, and the table is learned in parts; "
-            "choose the method 'moments' with other features than trained ones"
-        )
-    if learner.moments is None:
-        assert first is not None
-        learner.begin(first.to(device))
-    reader = replace(reader, labels=after.names, values=tuple(after.values))
-    sums = sum_parts(learner, reader, sum(counts.learned.values()), engine, progress)
-    digest = hashlib.sha256(f"{sums.rows} {sums.check}".encode()).hexdigest()
-    twice = any(one.digest == digest for one in model.lessons)
-    left_out = pool_sums(sums.moments, learner.settings.min_cell)
-    groups = dict(sums.moments.seen.counts)
-    with threadpool_limits(1, user_api="blas"), same_bits():
-        passed = learner.absorb(sums.moments, solve=solve)
-    state.tasks += 1
-    state.seen = dict(Counter(state.seen) + Counter(groups))
-    lesson = Lesson(
-        at=now(),
-        rows=sum(groups.values()),
-        new_classes=after.names[known:],
-        groups=tuple(after.groups_of(groups)),
-        seconds=time.perf_counter() - start,
-        notes=(*sums.notes.values(), *left_out, *(LEARNED_TWICE,) * twice, *passed.notes),
-        passed=passed if solve else None,
-        digest="" if learner.noise is not None else digest,
-    )
-    model.become(after, lesson)
-    return lesson
+    gathering = Gathering(model, reader.encoder.width, device)
+    gathering.name(counts.labels, counts.attribute_values)
+    if first is not None:
+        gathering.begin(first)
+    names, values = gathering.after.names, tuple(gathering.after.values)
+    reader = replace(reader, labels=names, values=values)
+    rows = sum(counts.learned.values())
+    sums = sum_parts(gathering.learner, reader, rows, engine, progress)
+    return gathering.finish(sums, solve=solve)
 
 
 def sum_parts(
     learner: Moments, reader: RowReader, rows: int, engine: Engine, progress: Progress
-) -> ShardSums:
+) -> RowSums:
     """Return the sums over all rows of a table, shard by shard in their order."""
     assert learner.moments is not None
     place = learner.moments.device
-    empty = learner.empty_sums(place if engine.workers == 1 else torch.device("cpu"))
-    work = SumShard(reader, learner.net.features.to(empty.device), empty)
-    total = ShardSums(learner.empty_sums(place))
+    # Workers compute in main memory: what they send is there.
+    empty = learner.empty_sums(place if isinstance(engine, Here) else torch.device("cpu"))
+    work = SumShard(reader, deepcopy(learner.net.features).to(empty.device), empty)
+    total = RowSums(learner.empty_sums(place))
     progress(0, rows)
     for found in engine.map(work, shards_of(reader.table, learner.plan.second)):
-        total.moments.merge(found.moments)
-        total.rows += found.rows
-        total.check = (total.check + found.check) % 2**64
-        total.notes = found.notes | total.notes
+        total.merge(found)
         progress(total.rows, rows)
-    learner.net.features.to(place)
     total.moments.seen.settle()
     return total
-
-
-@dataclass(frozen=True)
-class PredictParts:
-    """Counts what a model, packed without its sums, predicts of rows that are held out."""
-
-    packed: Packed
-    reader: RowReader
-
-    def __call__(self, parts: Sequence[TablePart]) -> Counter[tuple[int, int, int]]:
-        """Return rows by class, attribute value (−1: unknown) and predicted class."""
-        found, model = Counter[tuple[int, int, int]](), unpack(self.packed)
-        for part in parts:
-            for samples, _ in self.reader.batches(part, held_out=True):
-                z = torch.full_like(samples.y, -1) if samples.z is None else samples.z
-                predicted = torch.from_numpy(model.predict(samples.x.numpy()))
-                cells = torch.stack([samples.y, z, predicted], dim=1).numpy()
-                rows, times = np.unique(cells, axis=0, return_counts=True)
-                found.update(dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True)))
-        return found
-
-
-def measure_parts(model: Model, reader: RowReader, engine: Engine = HERE, *, on: str) -> Measured:
-    """Measure a model on the rows of a table that are held out; it remembers that.
-
-    Parameters
-    ----------
-    model, reader, engine
-    on : str
-        Which rows these are, in plain words.
-    """
-    reader = replace(reader, labels=model.names, values=tuple(model.values))
-    found = Counter[tuple[int, int, int]]()
-    work = PredictParts(pack(model.without_sums()), reader)
-    for counts in engine.map(work, gathered(reader.table.parts, MOST_SHARDS)):
-        found.update(counts)
-    cells = np.array(sorted(found), dtype=np.int64)
-    times = np.array([found[tuple(cell)] for cell in cells.tolist()], dtype=np.int64)
-    y_true, z, y_pred = cells.T
-    sensitive = z if model.has_attribute else None
-    favoured = model.learner.measure.favoured
-    metrics = evaluate(y_true, y_pred, sensitive=sensitive, favoured=favoured, times=times)
-    return model.remember(metrics, y_true, y_pred, sensitive, on, times)

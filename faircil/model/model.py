@@ -68,6 +68,8 @@ class Model:
     measured : list of Measured
     notes : list of str
         What was decided about the data, for people.
+    sums_only : bool
+        Whether it has sums and no solution: it cannot predict before it is merged with others.
     """
 
     config: RunConfig
@@ -81,6 +83,7 @@ class Model:
     lessons: list[Lesson] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sums_only: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ class Model:
             How to fit a model without such sums.
         """
         learner = self._learned().learner
-        if not isinstance(learner, Moments) or learner.noise is not None:
+        if not isinstance(learner, Moments) or learner.noise is not None or not self.seen:
             return None
         group = min((one for one in self.seen if one.rows), key=lambda one: one.rows)
         if group.rows >= REVEALING:
@@ -159,9 +162,30 @@ class Model:
         listener : callable
             Called after every epoch.
         """
-        start = time.perf_counter()
         after = self.with_names(labels, values)
         samples = after.samples_of(x, labels, values)
+        return self.learn_samples(after, samples, device=device, listener=listener)
+
+    def learn_samples(
+        self,
+        after: Model,
+        samples: Samples,
+        *,
+        device: torch.device | str = "cpu",
+        listener: Callable[[EpochRecord], None] = lambda _: None,
+    ) -> Lesson:
+        """Learn rows with numbers for names; nothing changes if that fails.
+
+        Parameters
+        ----------
+        after : Model
+            This one with all names, see :meth:`with_names`.
+        samples : Samples
+            See :meth:`samples_of`; inputs may be mapped from a file.
+        device, listener
+            See :meth:`learn`.
+        """
+        start = time.perf_counter()
         if not LEARNERS[self.config.method].learner.takes_unknown:
             refuse_unknown(samples, f"training with the method '{self.config.method}'")
         known = len(self.labels)
@@ -193,6 +217,7 @@ class Model:
             digest="" if hidden else digest,
         )
         state.epochs.clear()
+        after.sums_only = False  # rows are learned with a solution
         self.become(after, lesson)
         return lesson
 
@@ -350,14 +375,22 @@ class Model:
 
     def probabilities(self, x: Floats32) -> Floats64:
         """Return the probability of each class, (n, classes), of inputs (n, d)."""
-        scores = self._learned().learner.scores(self._checked(x))
+        scores = self._solved().learner.scores(self._checked(x))
         found: Floats64 = scores.double().softmax(dim=1).cpu().numpy()
         return found
 
     def predict(self, x: Floats32) -> Integers:
         """Return the number of the most likely class of inputs (n, d), (n,)."""
-        found: Integers = self._learned().learner.predict(self._checked(x)).cpu().numpy()
+        found: Integers = self._solved().learner.predict(self._checked(x)).cpu().numpy()
         return found
+
+    def _solved(self) -> RunState:
+        if self.sums_only:
+            raise UsageError(
+                "the model has the sums of one site and no solution, so it cannot predict; merge "
+                "it with those of others, or alone"
+            )
+        return self._learned()
 
     def _checked(self, x: Floats32) -> torch.Tensor:
         if x.ndim != 2 or x.shape[1] != self.inputs:
@@ -429,7 +462,7 @@ class Model:
     def become(self, after: Model, lesson: Lesson) -> None:
         """Take over what a copy has learned."""
         self.labels, self.values, self.state = after.labels, after.values, after.state
-        self.inputs = after.inputs
+        self.inputs, self.sums_only = after.inputs, after.sums_only
         self.lessons.append(lesson)
 
 

@@ -16,6 +16,7 @@ are then weighted sums, and n is no whole number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -210,6 +211,16 @@ class GroupMoments:
             self._merge_second(place, other, theirs)
             self.count[place] += other.count[theirs]
             self.first[place] += other.first[theirs].to(self.device)
+
+    def renumbered(self, number: Callable[[Key], Key]) -> GroupMoments:
+        """Return the same sums with other keys; both share the tensors."""
+        found = copy(self)
+        found.keys = [number(key) for key in self.keys]
+        found.faded = {number(key) for key in self.faded}
+        found.seen = copy(self.seen)
+        found.seen.counts = {number(key): n for key, n in self.seen.counts.items()}
+        found.seen.sums = {number(key): sums for key, sums in self.seen.sums.items()}
+        return found
 
     def regroup(self, targets: Mapping[Key, Key | None]) -> None:
         """Add the sums of some cells to others.

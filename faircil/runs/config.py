@@ -19,6 +19,7 @@ from pydantic import (
 from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.own import OwnData, load_own
+from faircil.data.parts import table_files
 from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
@@ -359,6 +360,9 @@ def _encoder_digest(settings: Settings) -> str | None:
 def _data_digest(own: OwnData) -> str:
     """Return a hash of the user's table, and of the images that it names."""
     path = Path(own.path)
+    if own.images is None and path.is_dir():
+        files = [f"{file.relative_to(path)} {_digest(file)}\n" for file in table_files(path)]
+        return hashlib.sha256("".join(files).encode()).hexdigest()
     if own.images is None:
         return _digest(path)
     whole = hashlib.sha256(b"" if path.is_dir() else _digest(path).encode())
