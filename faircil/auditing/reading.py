@@ -24,6 +24,7 @@ from faircil.data.parts import (
     TablePart,
     gathered,
     parted_table,
+    refuse_sharing,
     table_files,
 )
 from faircil.data.tables import read_coded, read_coded_part
@@ -78,12 +79,14 @@ def audit_file(
     check_listed(path)
     named = [name for name in (truth, prediction, task, *sensitive) if name]
     if path.name == PREDICTIONS and not named:
+        refuse_sharing(path, engine)
         return _audit_run(path, favoured, draws, seed, run_attribute)
     empty = Audit(sensitive, favoured=favoured, draws=draws, seed=seed)
     counting = _counting(empty, str(path), truth, prediction, task)
     # An empty file is told as one of any other kind.
     table = parted_table(path) if path.is_dir() or _has_content(path) else None
     if table is None:
+        refuse_sharing(path, engine)
         columns = [*counting.columns.values()]
         batch = read_coded(path, columns, alike=[*columns[:2]])
         return _merged(empty, [counting.counted([batch])])

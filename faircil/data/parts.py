@@ -24,8 +24,8 @@ import pandas as pd
 
 from faircil.data.arrow import frame_of, is_parquet, package, readable, without_index
 from faircil.data.columns import frames_of_arrays, name_mistakes, without_missing_words
-from faircil.engines import HERE, Engine
-from faircil.errors import DataError, raise_all, shortened
+from faircil.engines import HERE, Engine, Here
+from faircil.errors import DataError, UsageError, raise_all, shortened
 
 PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
@@ -175,6 +175,15 @@ def parted_table(path: Path) -> PartedTable | None:
     else:
         return None
     return _arrow_table(path, files)
+
+
+def refuse_sharing(path: Path, engine: Engine) -> None:
+    """Raise if several workers are to share a table that cannot be read in parts."""
+    if not isinstance(engine, Here):
+        raise UsageError(
+            f"{path} cannot be read in parts, so several workers cannot share it; save the table "
+            "as .parquet, or leave out `jobs` and `scheduler`"
+        )
 
 
 def table_files(folder: Path) -> list[Path]:

@@ -64,8 +64,8 @@ class HeldOut:
         """Return which rows of a batch are held out, (n,)."""
         if self.column is not None:
             return marked_test(frame[self.column])
-        if not self.share:
-            return np.zeros(len(frame), dtype=bool)
+        if self.share in (0, 1):
+            return np.full(len(frame), self.share == 1)
         # SplitMix64: every row number has a random number of its own, whatever batch it is in.
         with np.errstate(over="ignore"):
             z = frame.index.to_numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -253,7 +253,9 @@ class CountParts:
         return found
 
 
-def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> RowCounts:
+def count_rows(
+    reader: RowReader, engine: Engine, *, new_rows: bool = False, learned: bool = True
+) -> RowCounts:
     """Count the rows of a table by class and attribute value, in one pass.
 
     Parameters
@@ -262,6 +264,8 @@ def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> 
     engine : Engine
     new_rows : bool
         Whether they are for a model that has learned others.
+    learned : bool
+        Whether those that are not held out are to be learned.
 
     Raises
     ------
@@ -274,11 +278,11 @@ def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> 
     found = RowCounts()
     for counts in engine.map(CountParts(reader), gathered(reader.table.parts, COUNTED_TOGETHER)):
         found.add(counts)
-    raise_all(_mistakes(reader, found, new_rows=new_rows), DataError)
+    raise_all(_mistakes(reader, found, new_rows=new_rows, learned=learned), DataError)
     return found
 
 
-def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool) -> list[str]:
+def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool, learned: bool) -> list[str]:
     """Return what is wrong with classes, attributes and marks."""
     spec, mistakes = reader.spec, list[str]()
     for name in reader.roles:
@@ -304,8 +308,8 @@ def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool) -> list[st
         marks = pd.Series(sorted(found.values[reader.held_out.column], key=str), dtype=object)
         named = marks.rename(reader.held_out.column)
         mistakes += mark_mistakes(named.dropna(), new_rows=new_rows)
-    unlearned = sorted({label for label, _ in counts} - {*found.labels})
-    if unlearned and not mistakes:
+    unlearned = sorted({label for label, _ in counts} - {*found.labels, *reader.labels})
+    if unlearned and learned and not mistakes:
         mistakes.append(
             f"all rows of class(es) {shortened(unlearned)} are held out; hold out fewer rows"
         )
