@@ -49,6 +49,10 @@ SETTINGS: dict[str, Any] = {
 ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
 
 
+class WorkersDiedError(FaircilError):
+    """A task at which one worker after the other has died."""
+
+
 class Dask:
     """Computes tasks on the workers of a Dask cluster; what a dead one had is done again.
 
@@ -151,12 +155,15 @@ class Dask:
         with self._present():
             return max(1, int(sum(self.client.nthreads().values())))
 
+    @property
+    def addresses(self) -> list[str]:
+        """Of all workers."""
+        with self._present():
+            return list(self.client.nthreads())
+
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
-        # A task of its own, which the scheduler can do again: data that is given to a worker is
-        # lost with it.
-        with self._config.set(ANY_SIZE):
-            order = self.client.submit(_as_it_is, order_of(work), pure=False)
+        order = self.order(work)
         waiting: deque[Any] = deque()
         begun = 0
         try:
@@ -165,32 +172,82 @@ class Dask:
                 while begun < len(tasks) and len(waiting) < most:
                     waiting.append(self.begin(order, tasks[begun]))
                     begun += 1
-                yield unpacked(self._result(waiting.popleft()))
+                self.wait([waiting[0]])
+                yield self.result(waiting.popleft())
         finally:
-            with suppress(Exception):  # the scheduler may be gone
-                self.client.cancel([*waiting, order])
+            self.cancel([*waiting, order])
 
-    def begin(self, order: Any, task: Any) -> Any:
-        """Begin a task; return its future, whose result are the bytes of an answer."""
-        return self.client.submit(_carry_out_alone, order, packed(task), pure=False)
+    def order(self, work: Callable[[Any], Any]) -> Any:
+        """Send work to the cluster; return what :meth:`begin` takes."""
+        # A task of its own, which the scheduler can do again: data that is given to a worker is
+        # lost with it.
+        with self._config.set(ANY_SIZE), self._present():
+            return self.client.submit(_as_it_is, order_of(work), pure=False)
 
-    def _result(self, future: Any) -> bytes:
-        """Wait for a task."""
+    def begin(self, order: Any, task: Any, at: str | None = None) -> Any:
+        """Begin a task and return its future.
+
+        Parameters
+        ----------
+        order : object
+            From :meth:`order`.
+        task : object
+        at : str, optional
+            Address of the worker that does it if it can.
+        """
+        place = {} if at is None else {"workers": [at], "allow_other_workers": True}
+        with self._present():
+            return self.client.submit(_carry_out_alone, order, packed(task), pure=False, **place)
+
+    def wait(self, futures: Sequence[Any]) -> None:
+        """Wait until one of the tasks is done."""
         lonely = 0
-        while True:
-            try:
-                with self._present():
-                    found: bytes = future.result(timeout=PATIENCE)
-                return found
-            except TimeoutError:
-                if future.status == "error":  # it is the task's own
-                    raise
-                lonely = 0 if self.client.nthreads() else lonely + 1
-                if lonely == LONELY:
-                    raise FaircilError(
-                        f"{self._name} has had no workers for {LONELY * PATIENCE:.0f} seconds; "
-                        "start some with `dask worker ADDRESS`, and the same command again"
-                    ) from None
+        while lonely < LONELY:
+            with suppress(TimeoutError), self._present(), self.client.as_current():
+                self._dask.wait(list(futures), timeout=PATIENCE, return_when="FIRST_COMPLETED")
+                return
+            lonely = 0 if self.addresses else lonely + 1
+        raise self._lonely()
+
+    def _lonely(self) -> FaircilError:
+        return FaircilError(
+            f"{self._name} has had no workers for {LONELY * PATIENCE:.0f} seconds; start some with "
+            "`dask worker ADDRESS`, and the same command again"
+        )
+
+    def result(self, future: Any) -> Any:
+        """Return the result of a task that is done, or raise its error.
+
+        Raises
+        ------
+        WorkersDiedError
+            If every worker died that it was given to.
+        """
+        with self._present():
+            answer = future.result()
+        return unpacked(answer)
+
+    def settle(self, futures: Sequence[Any], seconds: float) -> None:
+        """Wait until all tasks are done, but no longer."""
+        if futures:
+            with self.client.as_current():
+                _quietly(self._dask.wait, list(futures), timeout=seconds)
+
+    def everywhere(self, call: Callable[..., object], *given: Any) -> None:
+        """Call something on all workers that are there."""
+        _quietly(self.client.run, call, *given)
+
+    def wait_for_workers(self) -> None:
+        """Wait until there is a worker."""
+        try:
+            with self._present():
+                self.client.wait_for_workers(1, timeout=LONELY * PATIENCE)
+        except TimeoutError:
+            raise self._lonely() from None
+
+    def cancel(self, futures: Sequence[Any]) -> None:
+        """Let go of tasks."""
+        _quietly(self.client.cancel, list(futures))  # the scheduler may be gone
 
     @contextmanager
     def _present(self) -> Iterator[None]:
@@ -198,7 +255,7 @@ class Dask:
         try:
             yield
         except self._dask.scheduler.KilledWorker as error:
-            raise FaircilError(
+            raise WorkersDiedError(
                 f"workers of {self._name} died {error.allowed_failures + 1} times at the same part "
                 "of the work; this is mostly for lack of memory: use fewer workers on a machine, "
                 "or fewer features"
@@ -227,10 +284,10 @@ def dask_setup(_: object) -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _quietly(end: Callable[..., object], **given: Any) -> None:
+def _quietly(end: Callable[..., object], *things: Any, **given: Any) -> None:
     """End something that may have ended already."""
     with suppress(Exception):
-        end(**given)
+        end(*things, **given)
 
 
 def _package(name: str) -> Any:

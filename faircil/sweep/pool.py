@@ -267,7 +267,7 @@ def make_here(
     bench = Bench(list(works))
     while bench.todo:
         work = bench.todo.pop(0)
-        _hear(answer(work, place, streams, tell, watcher), work, bench, listener, waiting)
+        hear(answer(work, place, streams, tell, watcher), work, bench, listener, waiting)
         check()
 
 
@@ -323,10 +323,10 @@ def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting, te
         worker.process.join()
         _bury(work, worker.process.exitcode, bench, listener)
         return
-    _hear(said, work, bench, listener, waiting)
+    hear(said, work, bench, listener, waiting)
 
 
-def _hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Waiting) -> None:
+def hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Waiting) -> None:
     """Pass an outcome on, or put work back that another process is making."""
     if said.stop is not None:
         raise SweepError(said.stop)
