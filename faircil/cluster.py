@@ -74,8 +74,8 @@ class Dask:
     leads = True
 
     def __init__(self, scheduler: Any) -> None:
-        self._dask, self._config = _package("distributed"), _package("dask.config")
-        comm = _package("distributed.comm.core")
+        self._dask, self._config = package("distributed"), package("dask.config")
+        comm = package("distributed.comm.core")
         self._gone = (self._dask.client.CancelledError, comm.CommClosedError)
         self._stack = ExitStack()
         try:
@@ -100,7 +100,7 @@ class Dask:
         """Begin processes of this machine, one thread each."""
         folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
         self._stack.enter_context(folder)
-        security = _package("distributed.security").Security
+        security = package("distributed.security").Security
         with self._config.set(SETTINGS):
             cluster = self._dask.LocalCluster(
                 n_workers=int(scheduler.removeprefix(LOCAL)),
@@ -197,7 +197,7 @@ class Dask:
         """
         place = {} if at is None else {"workers": [at], "allow_other_workers": True}
         with self._present():
-            return self.client.submit(_carry_out_alone, order, packed(task), pure=False, **place)
+            return self.client.submit(carry_out_alone, order, packed(task), pure=False, **place)
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Wait until one of the tasks is done."""
@@ -271,8 +271,8 @@ def _as_it_is(order: Order) -> Order:
     return order
 
 
-def _carry_out_alone(order: Order, task: bytes) -> bytes:
-    """Do work on a worker; several of its threads may do that at a time."""
+def carry_out_alone(order: Order, task: bytes) -> bytes:
+    """Do work on a worker, of which several threads may do that at a time."""
     one_thread_each()
     return carry_out(order, task)
 
@@ -290,7 +290,8 @@ def _quietly(end: Callable[..., object], *things: Any, **given: Any) -> None:
         end(*things, **given)
 
 
-def _package(name: str) -> Any:
+def package(name: str) -> Any:
+    """Import Dask, or a part of it; say how to install it."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -166,7 +166,7 @@ def carry_out(order: Order, task: bytes) -> bytes:
         return packed(work(pickle.loads(task)))  # as before  # nosec B301
     except FaircilError as error:
         asked = [why for (_, name), why in order.unsent.items() if f"'{name}'" in str(error)]
-        error.args += tuple(asked)
+        error.args += tuple(why for why in asked if why not in error.args)
         return pickle.dumps(Failed(error))
 
 

@@ -21,6 +21,7 @@ from faircil.data.columns import name_mistakes
 from faircil.data.parts import (
     COUNTED_TOGETHER,
     PartedTable,
+    PartWork,
     TablePart,
     gathered,
     parted_table,
@@ -36,6 +37,7 @@ from faircil.metrics import read_predictions
 
 PREDICTIONS = "predictions.csv"  # of a run
 RUN_ATTRIBUTE = "attribute"  # its column in the predictions of a run
+Counted = tuple[Audit, dict[str, str]]  # an audit, and what is wrong with its columns by part
 
 
 def audit_file(
@@ -87,15 +89,16 @@ def audit_file(
     table = parted_table(path) if path.is_dir() or _has_content(path) else None
     if table is None:
         refuse_sharing(path, engine)
-        columns = [*counting.columns.values()]
-        batch = read_coded(path, columns, alike=[*columns[:2]])
-        return _merged(empty, [counting.counted([batch])])
+        alike = [counting.columns["y_true"], counting.columns["y_pred"]]
+        found = counting.nothing()
+        counting.count(found, read_coded(path, counting.reads, alike=alike))
+        return _merged(empty, [found])
     return audit_parts(table, counting, engine)
 
 
 @dataclass(frozen=True)
-class CountRows:
-    """Counts predictions.
+class CountRows(PartWork[Counted]):
+    """Counts predictions, and finds what is wrong with their columns.
 
     Parameters
     ----------
@@ -112,21 +115,27 @@ class CountRows:
     columns: dict[str, str]
     table: PartedTable | None = None
 
-    def __call__(self, parts: Sequence[TablePart]) -> tuple[Audit, dict[str, str]]:
-        """Return the counts of parts of a table, and what is wrong with its columns."""
-        assert self.table is not None
-        names = [*self.columns.values()]
-        return self.counted(
-            batch for part in parts for batch in read_coded_part(self.table, part, names)
-        )
+    @property
+    def reads(self) -> list[str]:
+        """Columns that it reads."""
+        return [*self.columns.values()]
 
-    def counted(self, batches: Iterable[Mapping[str, Coded]]) -> tuple[Audit, dict[str, str]]:
-        """Return the counts of batches, and what is wrong with their columns."""
-        made, faults = self.empty.merge(), dict[str, str]()
-        for batch in batches:
-            coded = {part: batch[name] for part, name in self.columns.items()}
-            made.add_coded(_cleaned(coded, self.columns, faults))
-        return made, faults
+    def nothing(self) -> Counted:
+        """Return the audit of no rows."""
+        return self.empty.merge(), {}
+
+    def add(self, found: Counted, part: TablePart) -> Counted:
+        """Count the rows of one more part."""
+        assert self.table is not None
+        for batch in read_coded_part(self.table, part, self.reads):
+            self.count(found, batch)
+        return found
+
+    def count(self, found: Counted, batch: Mapping[str, Coded]) -> None:
+        """Count rows that are read."""
+        made, faults = found
+        coded = {part: batch[name] for part, name in self.columns.items()}
+        made.add_coded(_cleaned(coded, self.columns, faults))
 
 
 def _counting(
@@ -152,13 +161,12 @@ def _counting(
 
 def audit_parts(table: PartedTable, counting: CountRows, engine: Engine) -> Audit:
     """Audit a table that is read in parts; see :func:`audit_file`."""
-    columns = [*counting.columns.values()]
-    raise_all(name_mistakes(Path(table.path), table.names, columns), DataError)
+    raise_all(name_mistakes(Path(table.path), table.names, counting.reads), DataError)
     work = replace(counting, table=table)
     return _merged(counting.empty, engine.map(work, gathered(table.parts, COUNTED_TOGETHER)))
 
 
-def _merged(empty: Audit, counted: Iterable[tuple[Audit, dict[str, str]]]) -> Audit:
+def _merged(empty: Audit, counted: Iterable[Counted]) -> Audit:
     """Merge audits of parts; what the other columns tell alone is told with the faults of some."""
     faults: dict[str, str] = {}
     audits = []

@@ -14,10 +14,11 @@ wherever they are computed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from faircil.data.columns import frames_of_arrays, name_mistakes, without_missin
 from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all, shortened
 
+Found = TypeVar("Found")
 PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
 COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
@@ -99,9 +101,15 @@ class PartedTable:
             Its index numbers the rows of the whole table.
         """
         first = part.first
-        for frame in _reader_of(part.path)(part, list(columns), list(labels)):
+        for frame in self.batches(part, list(columns), list(labels)):
             yield frame.set_axis(range(first, first + len(frame)), axis=0)
             first += len(frame)
+
+    def batches(
+        self, part: TablePart, columns: list[str], labels: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """Read columns of a part as :meth:`read` does, with any index."""
+        return _reader_of(part.path)(part, columns, labels)
 
     def whole(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Read all rows of some columns, or of all, (n, columns)."""
@@ -120,27 +128,59 @@ class PartedTable:
         places = sorted({int(place) for place in np.linspace(0, len(self.parts) - 1, spread)})
         chosen = [self.parts[place] for place in places]
         share = min(rows, self.rows) / sum(part.rows for part in chosen)
-        work = SamplePart(self, tuple(columns), share)
-        return pd.concat(list(engine.map(work, [(part,) for part in chosen])))
+        work = SampleParts(self, tuple(columns), share)
+        found = engine.map(work, [(part,) for part in chosen])
+        return pd.concat([frame for frames in found for frame in frames])
+
+
+class PartWork(ABC, Generic[Found]):
+    """Work on some parts of a table, one after the other, so that one is in memory at a time."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+
+    @abstractmethod
+    def nothing(self) -> Found:
+        """Return what is found in no part."""
+
+    @abstractmethod
+    def add(self, found: Found, part: TablePart) -> Found:
+        """Return what is found with one more part; it may be the same object."""
+
+    def __call__(self, parts: Sequence[TablePart]) -> Found:
+        """Return what is found in parts."""
+        found = self.nothing()
+        for part in parts:
+            found = self.add(found, part)
+        return found
 
 
 @dataclass(frozen=True)
-class SamplePart:
+class SampleParts(PartWork[list[pd.DataFrame]]):
     """Reads a share of the rows of parts, at even distances."""
 
     table: PartedTable
     columns: tuple[str, ...]
     share: float
 
-    def __call__(self, parts: Sequence[TablePart]) -> pd.DataFrame:
-        """Return these rows."""
-        found = []
-        for part in parts:
-            for frame in self.table.read(part, self.columns):
-                wanted = min(max(1, round(len(frame) * self.share)), len(frame))
-                chosen = np.linspace(0, len(frame) - 1, wanted).astype(int)
-                found.append(frame.iloc[np.unique(chosen)])
-        return pd.concat(found)
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.columns
+
+    def nothing(self) -> list[pd.DataFrame]:
+        """Return no rows."""
+        return []
+
+    def add(self, found: list[pd.DataFrame], part: TablePart) -> list[pd.DataFrame]:
+        """Return rows with some of one more part."""
+        for frame in self.table.read(part, self.columns):
+            wanted = min(max(1, round(len(frame) * self.share)), len(frame))
+            chosen = np.linspace(0, len(frame) - 1, wanted).astype(int)
+            found.append(frame.iloc[np.unique(chosen)])
+        return found
 
 
 def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:

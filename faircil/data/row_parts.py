@@ -32,7 +32,7 @@ from faircil.data.encode import (
 )
 from faircil.data.features import TableEncoder
 from faircil.data.own import OwnData, usage_mistakes
-from faircil.data.parts import COUNTED_TOGETHER, PartedTable, TablePart, gathered
+from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.engines import Engine
 from faircil.errors import DataError, raise_all, shortened
 from faircil.samples import Samples
@@ -155,6 +155,11 @@ class RowReader:
             return self.spec.without_role(pd.DataFrame(columns=list(self.table.names)))
         return [one.name for one in self.encoder.columns if one.name in self.table.names]
 
+    @property
+    def reads(self) -> list[str]:
+        """Columns that :meth:`batches` and :meth:`sample` read."""
+        return list(dict.fromkeys([*self.roles, *self.features]))
+
     def usable(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Coded, Coded | None]:
         """Return the rows of a batch that are used, their classes and attribute values."""
         y = code_values(frame[self.spec.label])
@@ -179,8 +184,7 @@ class RowReader:
         """
         assert self.encoder is not None
         labels = [self.spec.label, *self.spec.sensitive]
-        columns = list(dict.fromkeys([*self.roles, *self.features]))
-        for frame in self.table.read(part, columns, labels):
+        for frame in self.table.read(part, self.reads, labels):
             frame, y, z = self.usable(frame)
             chosen = self.held_out.rows_of(frame) == held_out
             if not chosen.any():
@@ -199,8 +203,7 @@ class RowReader:
 
     def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
         """Return about so many rows that are learned, spread over the table, with their names."""
-        columns = list(dict.fromkeys([*self.roles, *self.features]))
-        frame = self.table.sample(columns, rows, engine)
+        frame = self.table.sample(self.reads, rows, engine)
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
 
@@ -212,17 +215,24 @@ def _renumbered(coded: Coded, names: Sequence[str]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class CountParts:
+class CountParts(PartWork[RowCounts]):
     """Counts the rows of parts."""
 
     reader: RowReader
 
-    def __call__(self, parts: Sequence[TablePart]) -> RowCounts:
-        """Return what is found in them."""
-        found = RowCounts()
-        for part in parts:
-            for frame in self.reader.table.read(part, self.reader.roles, self.reader.roles):
-                found.add(self._counted(frame))
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.roles
+
+    def nothing(self) -> RowCounts:
+        """Return what is found in no part."""
+        return RowCounts()
+
+    def add(self, found: RowCounts, part: TablePart) -> RowCounts:
+        """Return what is found with one more part."""
+        for frame in self.reader.table.read(part, self.reader.roles, self.reader.roles):
+            found.add(self._counted(frame))
         return found
 
     def _counted(self, frame: pd.DataFrame) -> RowCounts:

@@ -26,6 +26,7 @@ from faircil.data.mapped import mapped_samples
 from faircil.data.own import OwnData
 from faircil.data.parts import (
     PartedTable,
+    PartWork,
     TablePart,
     gathered,
     parted_table,
@@ -59,7 +60,7 @@ Progress = Callable[[int, int], None]  # rows that are done, of how many
 
 
 @dataclass(frozen=True)
-class SumShard:
+class SumShard(PartWork[RowSums]):
     """Sums the rows of a shard.
 
     Parameters
@@ -74,12 +75,19 @@ class SumShard:
     features: FeatureMap
     empty: GroupMoments
 
-    def __call__(self, parts: Sequence[TablePart]) -> RowSums:
-        """Return the sums over parts, in their order."""
-        found = RowSums(deepcopy(self.empty))
-        for part in parts:
-            for samples, notes in self.reader.batches(part):
-                found.add(samples, self.features, notes)
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.reads
+
+    def nothing(self) -> RowSums:
+        """Return the sums over no row."""
+        return RowSums(deepcopy(self.empty))
+
+    def add(self, found: RowSums, part: TablePart) -> RowSums:
+        """Return the sums with the rows of one more part."""
+        for samples, notes in self.reader.batches(part):
+            found.add(samples, self.features, notes)
         return found
 
 
