@@ -18,7 +18,7 @@ from faircil.cli.own_options import (
     own_data,
 )
 from faircil.cli.workers import add_worker_arguments, check_workers, workers
-from faircil.errors import MOST_NAMES, collecting, raise_all, shortened
+from faircil.errors import MOST_NAMES, DataError, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
@@ -88,7 +88,7 @@ def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> Non
 def _fit(arguments: argparse.Namespace) -> None:
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
-    from faircil.model.saved import CONTENT, check_place, check_there
+    from faircil.model.saved import CONTENT, check_place
 
     mistakes: list[str] = []
     own = None
@@ -96,8 +96,6 @@ def _fit(arguments: argparse.Namespace) -> None:
         own = own_data(arguments, mistakes)
     else:
         mistakes += _beside_like(arguments)
-        with collecting(mistakes):
-            check_there(arguments.like)
     with collecting(mistakes):
         check_place(arguments.out)
     if (arguments.out / CONTENT).exists() and not arguments.force:
@@ -151,7 +149,9 @@ def _settings(arguments: argparse.Namespace) -> list[str]:
 
 
 def _beside_like(arguments: argparse.Namespace) -> list[str]:
-    """Return options that contradict --like, which says the same, as mistakes."""
+    """Return options that contradict --like, which says the same, and other mistakes of it."""
+    from faircil.model.saved import check_there
+
     given = {
         *("label", "sensitive", "tasks", "text", "images", "classes_per_task", "ignore"),
         *("use_sensitive", "test_column", "weighting", "measure", "test_share"),
@@ -162,6 +162,10 @@ def _beside_like(arguments: argparse.Namespace) -> list[str]:
     mistakes = [f"--{name.replace('_', '-')}: --like says that already" for name in said]
     if arguments.data is None:
         mistakes.append("--like needs --data FILE, the rows of this site")
+    try:
+        check_there(arguments.like)
+    except DataError as error:
+        mistakes.append(f"--like: {error}")
     return mistakes
 
 

@@ -29,6 +29,7 @@ from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all, shortened
 
 Found = TypeVar("Found")
+IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
 PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
 COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
@@ -188,7 +189,9 @@ def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...
 
     What is cut how follows from the parts alone.
     """
-    total, number = sum(part.rows for part in parts), min(most, len(parts))
+    if len(parts) <= most:
+        return [(part,) for part in parts]
+    total, number = sum(part.rows for part in parts), most
     rows = np.array([part.rows for part in parts])
     middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
     place = np.minimum(middle * number // total, number - 1)

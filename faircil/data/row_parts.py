@@ -8,7 +8,7 @@ numbers, and finds what is wrong with these columns before anything is computed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from faircil.data.encode import (
     mark_mistakes,
     marked_test,
 )
-from faircil.data.features import TableEncoder
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData, usage_mistakes
 from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.engines import Engine
@@ -38,8 +38,10 @@ from faircil.errors import DataError, raise_all, shortened
 from faircil.samples import Samples
 
 Mask = NDArray[np.bool_]
+Floats32 = NDArray[np.float32]
 Name = str | None
 
+SAMPLE = 200_000  # rows that decide on columns and features
 MOST_COMBINATIONS = 100_000  # of classes and attribute values: more are identifiers
 
 
@@ -207,6 +209,38 @@ class RowReader:
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
 
+def decided(
+    reader: RowReader, engine: Engine, first: Collection[str] | None = None
+) -> tuple[RowReader, tuple[Floats32, list[str], list[str | None] | None]]:
+    """Decide how columns become inputs, by a sample of rows that is spread over the table.
+
+    Parameters
+    ----------
+    reader : RowReader
+    engine : Engine
+    first : collection of str, optional
+        Classes whose rows numbers are standardised by; by default all.
+
+    Returns
+    -------
+    reader : RowReader
+        With an encoder.
+    rows : tuple
+        Inputs (n, width), classes and attribute values of the sample.
+    """
+    frame, y, z = reader.sample(SAMPLE, engine)
+    columns = frame[reader.features]
+    mistakes = [mistake for name in columns for mistake in feature_mistakes(columns[name])]
+    if not reader.features:
+        mistakes.append(f"{reader.table.path} has no column left for features; add some")
+    raise_all(mistakes, DataError)
+    rows, labels = np.arange(len(frame)), [str(name) for name in y.values]
+    chosen = rows if first is None else np.flatnonzero(np.isin(labels, list(first)))
+    encoder = fit_encoder(columns, rows, chosen)
+    values = None if z is None else z.values
+    return replace(reader, encoder=encoder), (encoder.inputs(columns), labels, values)
+
+
 def _renumbered(coded: Coded, names: Sequence[str]) -> NDArray[np.int64]:
     """Return codes, (n,), by the place of their names among others; −1 for those that are not."""
     place = {name: number for number, name in enumerate(names)}
@@ -284,7 +318,8 @@ def count_rows(
     DataError
         If classes, attributes or marks are invalid: all mistakes at once.
     """
-    raise_all(usage_mistakes(reader.spec, pd.DataFrame(columns=list(reader.table.names))))
+    roles = replace(reader.spec, tasks=None)  # whose classes are not known yet
+    raise_all(usage_mistakes(roles, pd.DataFrame(columns=list(reader.table.names))))
     found = RowCounts()
     for counts in engine.map(CountParts(reader), gathered(reader.table.parts, COUNTED_TOGETHER)):
         found.add(counts)

@@ -45,6 +45,7 @@ from faircil.moments.features import (
     Activations,
     FeatureMap,
     FeatureNet,
+    InDouble,
     RandomRelu,
     Raw,
     Trained,
@@ -243,6 +244,14 @@ class Moments(Learner):
         found.seen.most = FORGETTABLE[self.settings.forgettable]
         return found
 
+    @property
+    def summed(self) -> FeatureMap:
+        """The features whose sums are kept: in double precision if the sums are, where it pays."""
+        features = self.net.features
+        plain = features.inner if isinstance(features, Clipped) else features
+        exact = self.settings.arithmetic == "float64" and isinstance(plain, Raw | RandomRelu)
+        return InDouble(features) if exact else features
+
     def begin(self, first: Samples) -> None:
         """Choose the features by first rows, of which nothing is learned yet."""
         self.plan = self._planned(first)
@@ -258,7 +267,7 @@ class Moments(Learner):
         def add(moments: GroupMoments) -> None:
             moments.fade(group_counts(train), self.settings.decay)
             new = moments if self.noise is None else self.empty_sums(moments.device)
-            new.add(train, self.net.features)
+            new.add(train, self.summed)
             if self.noise is not None:
                 self.noise.hide(new)
                 moments.merge(new)
@@ -318,7 +327,7 @@ class Moments(Learner):
         rows, notes = self.placed(rows), list[str]()
 
         def remove(moments: GroupMoments) -> None:
-            notes.extend(remove_rows(moments, rows, self.net.features, self.settings.min_cell))
+            notes.extend(remove_rows(moments, rows, self.summed, self.settings.min_cell))
 
         return replace(self._change(remove, most=SPENT), notes=tuple(notes))
 

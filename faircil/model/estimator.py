@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from torch import Tensor
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from faircil.compute import choose_device
-from faircil.data.columns import same_names
 from faircil.data.encode import attribute_mistakes, code_values, cross_all, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
-from faircil.errors import DataError, FaircilError, raise_all, shortened
+from faircil.errors import DataError, FaircilError, raise_all
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.gathering import MOMENTS, Gathering
+from faircil.model.given import (
+    UNNAMED,
+    as_array,
+    as_fitted,
+    as_table,
+    attribute_table,
+    labels_of,
+    numbered,
+)
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
 from faircil.model.tables import left_out_notes
@@ -33,7 +38,6 @@ from faircil.runs.config import RunConfig, has_attribute, resolve
 from faircil.tuning.auto import AUTO
 
 logger = logging.getLogger(__name__)
-UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
 
 
 class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -71,6 +75,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     """
 
     encoder_: TableEncoder
+    classes_: NDArray[Any]
 
     def __init__(
         self,
@@ -167,8 +172,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
                     f"batch {number} is a {type(batch).__name__}, expected (X, y) or (X, y, "
                     "sensitive_features); make such tuples of it"
                 )
-            rows, y, sensitive = (*map(_as_array, batch), None)[:3]
-            labels = _labels(y, known)
+            rows, y, sensitive = (*map(as_array, batch), None)[:3]
+            labels = labels_of(y, known)
             with _as_value_error():
                 values = self._values(sensitive, len(labels), first=first and gathering is None)
                 beginning = first and gathering is None
@@ -214,7 +219,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         Only method ``moments`` can do that. Rows must be given as they were learned.
         """
         check_is_fitted(self, "model_")
-        labels = _labels(y, self.classes_.tolist())
+        labels = labels_of(y, self.classes_.tolist())
         with _as_value_error():
             values = self._values(sensitive_features, len(labels), first=False)
             self.model_.forget(self._inputs(X), labels, values)
@@ -249,7 +254,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _learn(self, X: Any, y: Any, sensitive: Any, *, first: bool) -> Self:  # noqa: N803
         known = self.classes_.tolist() if not first else []
-        labels = _labels(y, known)
+        labels = labels_of(y, known)
         with _as_value_error():
             values = self._values(sensitive, len(labels), first=first)
             device = str(choose_device(self.device))
@@ -298,9 +303,9 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _fitted_inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""
-        table = _as_table(X)
+        table = as_table(X)
         if table is None:
-            table = _numbered(self._numbers(X, reset=True))
+            table = numbered(self._numbers(X, reset=True))
         else:
             self.n_features_in_ = table.shape[1]
             if all(isinstance(name, str) for name in X.columns):
@@ -312,12 +317,12 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Return the inputs of rows, by what was decided when the first ones came."""
-        table = _as_table(X)
+        table = as_table(X)
         encoder = self.model_.encoder
         if encoder is None:  # of a run on arrays
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
-            table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
+            table = numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
         for note in (*encoder.check(table), *left_out_notes(self.model_, table)):
             warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
@@ -335,7 +340,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             )
         own = None if first else self.model_.config.own
         if own is not None and own.sensitive:
-            table = _as_fitted(table, own.sensitive)
+            table = as_fitted(table, own.sensitive)
         mistakes = [
             mistake
             for name in table
@@ -347,96 +352,6 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
         found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)
         return found
-
-
-def _as_array(values: Any) -> Any:
-    """Return a tensor as an array; all else as it is."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-
-
-def attribute_table(sensitive: Any) -> pd.DataFrame:
-    """Return sensitive attributes as columns; those without a name are numbered."""
-    table = _as_table(sensitive, "sensitive_features")
-    if table is not None:
-        return table
-    # A list stays one: as an array, its gaps would be texts.
-    foreign = not isinstance(sensitive, pd.Series) and hasattr(sensitive, "to_numpy")
-    try:
-        table = pd.DataFrame(sensitive.to_numpy() if foreign else sensitive)
-        for name in table:
-            pd.factorize(table[name])
-    except (ValueError, TypeError):
-        raise DataError(
-            f"sensitive_features is a {type(sensitive).__name__} of another form; expected a "
-            "value, or several, for each row: shape (n,) or (n, attributes)"
-        ) from None
-    if isinstance(sensitive, Mapping):
-        return table
-    name = getattr(sensitive, "name", None)
-    names = [UNNAMED.format(number) for number in range(table.shape[1])]
-    return table.set_axis([str(name)] if name and len(names) == 1 else names, axis=1)
-
-
-def _as_fitted(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return attributes in the order of those that a model was fitted with; refuse others."""
-    unnamed = [UNNAMED.format(number) for number in range(len(names))]
-    if set(table) == set(names):
-        return table[list(names)]
-    if table.shape[1] == len(names) and unnamed in ([*table], [*names]):
-        return table
-    raise DataError(
-        f"sensitive_features has {', '.join(map(str, table))}, and the model was fitted with "
-        f"{', '.join(names)}; give the same"
-    )
-
-
-def _as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
-    """Return a data frame of pandas with texts as names; None if it is none of any library.
-
-    Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
-    further package.
-    """
-    columns: Any = getattr(values, "columns", None)
-    if not isinstance(values, pd.DataFrame):
-        columns = getattr(values, "column_names", None) or columns  # of Arrow, or polars
-        if columns is None or not hasattr(values, "__arrow_c_stream__"):
-            return None
-    names = [str(name) for name in columns]
-    raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
-    if isinstance(values, pd.DataFrame):
-        return values.set_axis(names, axis=1)
-    return pd.DataFrame({name: values[name].to_numpy() for name in names})
-
-
-def _numbered(x: Floats32) -> pd.DataFrame:
-    """Return an array as a table."""
-    return pd.DataFrame(x, columns=[f"x{number}" for number in range(x.shape[1])], copy=False)
-
-
-def _labels(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
-    """Return classes as Python's own values: texts, or numbers; those of the model are known."""
-    column = column_or_1d(y, warn=True)
-    if column.dtype.kind == "f":
-        assert_all_finite(column, input_name="y")
-    found: list[Hashable] = [
-        value.item() if isinstance(value, np.generic) else value for value in column.tolist()
-    ]
-    missing = [str(row + 1) for row in np.flatnonzero(pd.isna(column))]
-    if missing:
-        raise ValueError(
-            f"y has {len(missing)} missing value(s), in row {shortened(missing)} (counted from 1); "
-            "leave these rows out"
-        )
-    kinds: dict[bool, Hashable] = {}
-    for label in (*dict.fromkeys(found), *known):
-        if column.dtype.kind in "mM" or not isinstance(label, str | bool | int | float):
-            raise ValueError(f"class {column[0]!r} is no text and no number; write y as texts")
-        kinds.setdefault(isinstance(label, str), label)
-    if len(kinds) > 1:
-        some = " and ".join(map(repr, kinds.values()))
-        raise ValueError(f"classes are texts and numbers, such as {some}; make all of them texts")
-    check_classification_targets(y)
-    return found
 
 
 def _written(value: Any) -> str:

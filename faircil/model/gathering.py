@@ -117,7 +117,8 @@ class Gathering:
         """Fit the features on first rows, if there are none yet."""
         if self.learner.moments is None:
             place = next(self.learner.net.parameters()).device
-            self.learner.begin(first.to(place))
+            with threadpool_limits(1, user_api="blas"), same_bits():
+                self.learner.begin(first.to(place))
 
     def add(
         self, x: Floats32, labels: Sequence[Hashable], values: Sequence[str | None] | None = None
@@ -132,7 +133,7 @@ class Gathering:
         if self._sums is None:
             assert self.learner.moments is not None
             self._sums = RowSums(self.learner.empty_sums(self.learner.moments.device))
-        self._sums.add(samples, self.learner.net.features)
+        self._sums.add(samples, self.learner.summed)
 
     def finish(self, sums: RowSums | None = None, *, solve: bool = True) -> Lesson:
         """Learn what was added, or other sums by the same features; the model has it then.

@@ -17,14 +17,14 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from faircil.data.columns import name_mistakes
-from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.features import TableEncoder
 from faircil.data.mapped import mapped_samples
 from faircil.data.own import OwnData
 from faircil.data.parts import (
+    IN_PARTS,
     PartedTable,
     PartWork,
     TablePart,
@@ -37,6 +37,7 @@ from faircil.data.row_parts import (
     RowCounts,
     RowReader,
     count_rows,
+    decided,
     gap_notes,
 )
 from faircil.engines import HERE, Engine, Here
@@ -45,16 +46,14 @@ from faircil.learners.moments import Moments
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.gathering import Gathering, RowSums, learns_sums
 from faircil.model.history import Lesson, Measured
-from faircil.model.model import Floats32, Model
+from faircil.model.model import Model
 from faircil.model.predict_parts import measure_parts
 from faircil.moments.features import FeatureMap
 from faircil.moments.group_moments import GroupMoments
 from faircil.results.record import EpochRecord
 from faircil.samples import Samples
 
-IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
-SAMPLE = 200_000  # rows that decide on columns and features
-MOST_SHARDS, LEAST_SHARDS = 64, 8
+MOST_SHARDS, LEAST_SHARDS = 1024, 8
 ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
 Progress = Callable[[int, int], None]  # rows that are done, of how many
 
@@ -140,7 +139,8 @@ def fit_parts(
     """
     reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
     counts = count_rows(reader, engine)
-    reader, x, labels, values = _decided(reader, engine)
+    reader, rows = decided(reader, engine)
+    x, labels, values = rows
     roles = replace(spec, path="")
     chosen = choose_config(wish, roles, x, labels, values, device)
     assert reader.encoder is not None
@@ -205,23 +205,6 @@ def refuse_in_parts(spec: OwnData, *, task_by_task: bool = False) -> None:
         )
 
 
-def _decided(
-    reader: RowReader, engine: Engine
-) -> tuple[RowReader, Floats32, list[str], list[str | None] | None]:
-    """Decide on columns by a sample; return its inputs, classes and attribute values."""
-    frame, y, z = reader.sample(SAMPLE, engine)
-    columns = frame[reader.features]
-    mistakes = [mistake for name in columns for mistake in feature_mistakes(columns[name])]
-    if not reader.features:
-        mistakes.append(f"{reader.table.path} has no column left for features; add some")
-    raise_all(mistakes, DataError)
-    rows = np.arange(len(frame))
-    encoder = fit_encoder(columns, rows, rows)
-    labels = [str(name) for name in y.values]
-    values = None if z is None else z.values
-    return replace(reader, encoder=encoder), encoder.inputs(columns), labels, values
-
-
 def learn_mapped(
     model: Model,
     reader: RowReader,
@@ -233,8 +216,8 @@ def learn_mapped(
     """Let a model that needs all rows at once learn them from a file that is mapped into memory."""
     after = model.with_names(counts.labels, counts.attribute_values)
     reader = replace(reader, labels=after.names, values=tuple(after.values))
-    with mapped_samples(reader, sum(counts.learned.values())) as (samples, notes):
-        lesson = model.learn_samples(after, samples, device=device, listener=listener)
+    (samples,), notes = mapped_samples(reader, [sum(counts.learned.values())])
+    lesson = model.learn_samples(after, samples, device=device, listener=listener)
     model.lessons[-1] = replace(lesson, notes=(*notes, *lesson.notes))
     return model.lessons[-1]
 
@@ -365,7 +348,7 @@ def sum_parts(
     place = learner.moments.device
     # Workers compute in main memory: what they send is there.
     empty = learner.empty_sums(place if isinstance(engine, Here) else torch.device("cpu"))
-    work = SumShard(reader, deepcopy(learner.net.features).to(empty.device), empty)
+    work = SumShard(reader, deepcopy(learner.summed).to(empty.device), empty)
     total = RowSums(learner.empty_sums(place))
     progress(0, rows)
     for found in engine.map(work, shards_of(reader.table, learner.plan.second)):

@@ -48,7 +48,7 @@ from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 5
+FORMAT = 6
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name

@@ -208,6 +208,28 @@ def flags_of(x: Tensor) -> Tensor:
     return found if pays else found[:0]
 
 
+class InDouble(FeatureMap):
+    """The same features in double precision.
+
+    In single precision the last digits of a row's features depend on the rows that are computed
+    with it; sums over the same rows in other batches would then differ by them.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Drawn features, or inputs.
+    """
+
+    def __init__(self, features: FeatureMap) -> None:
+        super().__init__()
+        self.inner, self.width = deepcopy(features).double(), features.width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        found: Tensor = self.inner(x.double())
+        return found
+
+
 class Activations(FeatureMap):
     """Last activations of a copy of a net, and a constant.
 

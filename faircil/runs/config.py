@@ -18,8 +18,9 @@ from pydantic import (
 
 from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
-from faircil.data.own import OwnData, load_own
-from faircil.data.parts import table_files
+from faircil.data.mapped import load_table
+from faircil.data.own import OwnData
+from faircil.data.parts import ENDINGS, table_files
 from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
@@ -362,6 +363,11 @@ def _data_digest(own: OwnData) -> str:
     path = Path(own.path)
     if own.images is None and path.is_dir():
         files = [f"{file.relative_to(path)} {_digest(file)}\n" for file in table_files(path)]
+        if not files:
+            raise DataError(
+                f"the folder {path} has no table, files that end in {', '.join(ENDINGS)}; give a "
+                "file, or for images their folder"
+            )
         return hashlib.sha256("".join(files).encode()).hexdigest()
     if own.images is None:
         return _digest(path)
@@ -404,7 +410,7 @@ def pieces_of(config: RunConfig) -> list[object]:
     weights = config.settings.weights
     loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
     pieces: list[object] = [
-        load_own if config.own is not None else DATASETS[config.dataset],
+        load_table if config.own is not None else DATASETS[config.dataset],
         LEARNERS[config.method],
         WEIGHTINGS[config.weighting],
         MEASURES[config.measure],

@@ -180,7 +180,7 @@ def test_content_of_own_data_belongs_to_the_configuration(tmp_path: Path) -> Non
 def test_file_that_is_absent_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no file .*none\.csv; check the path"):
         resolve(own=OwnData(str(tmp_path / "none.csv"), "job"))
-    with pytest.raises(DataError, match="Is a directory"):
+    with pytest.raises(DataError, match="has no table"):
         resolve(own=OwnData(str(tmp_path), "job"))
 
 
