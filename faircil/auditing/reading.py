@@ -96,6 +96,37 @@ def audit_file(
     return audit_parts(table, counting, engine)
 
 
+def audit_dask(
+    frame: Any,
+    *,
+    truth: str,
+    prediction: str,
+    sensitive: Sequence[str] = (),
+    task: str | None = None,
+    favoured: Collection[Any] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    client: Any = None,
+) -> Audit:
+    """Audit predictions in a data frame of Dask, counted where its partitions are.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+    truth, prediction, sensitive, task, favoured, draws, seed
+        See :func:`audit_file`.
+    client : distributed.Client, optional
+        By default the one that is there.
+    """
+    from faircil.data.frames import DaskFrames
+
+    names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+    empty = Audit(names, favoured=favoured, draws=draws, seed=seed)
+    counting = _counting(empty, "the data frame", truth, prediction, task)
+    with DaskFrames(frame, client) as engine:
+        return audit_parts(engine.table(), counting, engine)
+
+
 @dataclass(frozen=True)
 class CountRows(PartWork[Counted]):
     """Counts predictions, and finds what is wrong with their columns.

@@ -57,7 +57,13 @@ class FrameTable(PartedTable):
         self, part: TablePart, columns: list[str], labels: list[str]
     ) -> Iterator[pd.DataFrame]:
         """Read columns of the partition that the task is about."""
-        frame, most = _LENT.get().frame, parts_.BATCH_ROWS
+        lent, most = _LENT.get(None), parts_.BATCH_ROWS
+        if lent is None:
+            raise UsageError(
+                "rows of a data frame of Dask stay on its workers, and this method needs them at "
+                "one place; choose the method 'moments' with other features than trained ones"
+            )
+        frame = lent.frame
         for start in range(0, len(frame), most):
             rows = frame.iloc[start : start + most]
             taken = {name: _array(rows[name], part, name in labels) for name in columns}
