@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit as Audit, audit as audit
+    from faircil.auditing.reading import audit_dask as audit_dask
     from faircil.buffer import ReplayBuffer as ReplayBuffer
     from faircil.data.stream import Task as Task, TaskStream as TaskStream
     from faircil.errors import FaircilError as FaircilError
@@ -50,6 +51,7 @@ _PUBLIC = {
     "WeightProgram": "faircil.weighting.program",
     "WeightResult": "faircil.weighting.weights",
     "audit": "faircil.auditing",
+    "audit_dask": "faircil.auditing.reading",
     "diagnose": "faircil.runs.preflight",
     "evaluate": "faircil.metrics",
     "forecast": "faircil.weighting.forecast",

@@ -3,37 +3,36 @@
 All engines give the same results in the same order. So what is made of them, such as a sum, does
 not depend on how many workers there are, nor on which of them computed what, nor on a worker that
 died on the way: its task is done again.
-
-Work and results travel as pickles over pipes and sockets between processes that trust each other;
-none is ever written to a file.
 """
 
 from __future__ import annotations
 
 import os
-import pickle  # over pipes to processes of our own, never a file  # nosec B403
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
 from multiprocessing import get_context
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
-import torch
-from torch import distributed
-
+from faircil.cluster import ADDRESSES, AHEAD, LOCAL, Dask
 from faircil.errors import FaircilError, raise_all
+from faircil.sending import (
+    Failed,
+    Order,
+    carry_out,
+    one_thread_each,
+    order_of,
+    packed,
+    unpacked,
+)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-AHEAD = 2  # tasks that are begun for each worker: results wait for their turn in memory
 DEATHS = 3  # of processes on the same tasks, after which they are given up
-DASK, LOCAL = "dask://", "local:"
-ADDRESSES = ("tcp://", "tls://", "ws://", "wss://", "ucx://", "inproc://")
 
 
 class Engine(Protocol):
@@ -70,8 +69,13 @@ class Here:
         return map(work, tasks)
 
 
+HERE = Here()
+
+
 class Processes:
     """Computes tasks in processes of this machine; one that dies is replaced.
+
+    To be used in a ``with`` block, at whose end they end.
 
     Parameters
     ----------
@@ -82,66 +86,58 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
-        packed, done, deaths = pickle.dumps(work), 0, 0
+        order, done, deaths = order_of(work), 0, 0
         while done < len(tasks):
             before = done
-            with self._pool() as pool:
-                try:
-                    for found in _in_order(pool, packed, tasks[done:], AHEAD * self.workers):
-                        done += 1
-                        yield found
-                except BrokenProcessPool:
-                    deaths = deaths + 1 if done == before else 1
-                    if deaths == DEATHS:
-                        raise FaircilError(
-                            f"processes died {DEATHS} times at the same part of the work; this is "
-                            "mostly for lack of memory: use fewer `jobs`, or fewer features"
-                        ) from None
-
-    @contextmanager
-    def _pool(self) -> Iterator[ProcessPoolExecutor]:
-        pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _begin_worker)
-        try:
-            yield pool
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _begin_worker)
+            try:
+                for found in _in_order(self._pool, order, tasks[done:], AHEAD * self.workers):
+                    done += 1
+                    yield found
+            except BrokenProcessPool:
+                self.__exit__()
+                deaths = deaths + 1 if done == before else 1
+                if deaths == DEATHS:
+                    raise FaircilError(
+                        f"processes died {DEATHS} times at the same part of the work; this is "
+                        "mostly for lack of memory: use fewer `jobs`, or fewer features"
+                    ) from None
 
 
 def _begin_worker() -> None:
     """Leave Ctrl-C to the parent, and the other cores to the other workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    one_thread_each()
 
 
 def _in_order(
-    pool: ProcessPoolExecutor, packed: bytes, tasks: Sequence[Any], most: int
+    pool: ProcessPoolExecutor, order: Order, tasks: Sequence[Any], most: int
 ) -> Iterator[Any]:
     """Yield results in the order of tasks, of which at most so many are begun ahead."""
     waiting: deque[Future[bytes]] = deque()
     begun = 0
-    while waiting or begun < len(tasks):
-        while begun < len(tasks) and len(waiting) < most:
-            waiting.append(pool.submit(compute_packed, packed, pickle.dumps(tasks[begun])))
-            begun += 1
-        yield pickle.loads(waiting.popleft().result())  # of our own process  # nosec B301
-
-
-def compute_packed(work: bytes, task: bytes) -> bytes:
-    """Do work that was sent by the process that asks for it.
-
-    Plain pickles: those of torch would share memory, which is gone with the process.
-    """
-    return pickle.dumps(pickle.loads(work)(pickle.loads(task)))  # nosec B301
-
-
-@dataclass(frozen=True)
-class _Failed:
-    """What a rank says instead of a result."""
-
-    error: FaircilError | str
+    try:
+        while waiting or begun < len(tasks):
+            while begun < len(tasks) and len(waiting) < most:
+                waiting.append(pool.submit(carry_out, order, packed(tasks[begun])))
+                begun += 1
+            yield unpacked(waiting.popleft().result())
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 class Ranks:
@@ -152,6 +148,8 @@ class Ranks:
     """
 
     def __init__(self) -> None:
+        from torch import distributed
+
         self.rank, self.workers = distributed.get_rank(), distributed.get_world_size()
         # Pickles are in main memory, whatever the ranks use for tensors.
         nccl = distributed.get_backend() != "gloo"
@@ -166,17 +164,24 @@ class Ranks:
         """Yield the results of all tasks, in their order, on every rank."""
         for first in range(0, len(tasks), self.workers):
             number = first + self.rank
-            own = _tried(work, tasks[number]) if number < len(tasks) else b""
+            own = self._tried(work, tasks[number]) if number < len(tasks) else b""
             for owner in range(min(self.workers, len(tasks) - first)):
-                found = pickle.loads(self._sent(own, owner))  # of our own rank  # nosec B301
-                if isinstance(found, _Failed):
-                    if isinstance(found.error, FaircilError):
-                        raise found.error
-                    raise FaircilError(f"rank {owner} failed: {found.error}")
-                yield found
+                yield unpacked(self._sent(own, owner))
+
+    def _tried(self, work: Callable[[Task], Result], task: Task) -> bytes:
+        try:
+            return packed(work(task))
+        except FaircilError as error:
+            return packed(Failed(error))
+        except Exception as error:  # whatever it is, the other ranks wait for an answer
+            said = f"rank {self.rank} failed: {type(error).__name__}: {error}"
+            return packed(Failed(FaircilError(said)))
 
     def _sent(self, own: bytes, owner: int) -> bytes:
         """Return the bytes of a rank, which all others receive."""
+        import torch
+        from torch import distributed
+
         size = torch.tensor([len(own)])
         distributed.broadcast(size, owner, group=self.group)
         content = torch.empty(int(size), dtype=torch.uint8)
@@ -186,98 +191,15 @@ class Ranks:
         return content.numpy().tobytes()
 
 
-def _tried(work: Callable[[Task], Result], task: Task) -> bytes:
-    try:
-        return pickle.dumps(work(task))
-    except FaircilError as error:
-        return pickle.dumps(_Failed(error))
-    except Exception as error:  # whatever it is, the other ranks wait for an answer
-        return pickle.dumps(_Failed(f"{type(error).__name__}: {error}"))
-
-
-class Dask:
-    """Computes tasks on the workers of a Dask cluster; what a dead one had is done again.
-
-    Parameters
-    ----------
-    address : str
-        ``dask://host:port`` of a scheduler that runs, or ``local:4`` for four processes of this
-        machine, which end with this one.
-    """
-
-    leads = True
-
-    def __init__(self, address: str) -> None:
-        package = _dask()
-        if address.startswith(LOCAL):
-            self.client = package.Client(
-                n_workers=int(address.removeprefix(LOCAL)),
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-            )
-        else:
-            place = address.removeprefix(DASK)
-            try:
-                self.client = package.Client(
-                    place if "://" in place else f"tcp://{place}", timeout=CONNECTING
-                )
-            except (OSError, TimeoutError, ValueError) as error:
-                raise FaircilError(
-                    f"no Dask scheduler answers at {address} ({error or 'timed out'}); start one "
-                    "with `dask scheduler`, and workers with `dask worker ADDRESS`"
-                ) from None
-
-    @property
-    def workers(self) -> int:
-        """Threads of all workers."""
-        return max(1, int(sum(self.client.nthreads().values())))
-
-    def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order."""
-        package = _dask()
-        packed = self.client.scatter(pickle.dumps(work), broadcast=False, hash=False)
-        waiting: deque[Any] = deque()
-        begun = 0
-        while waiting or begun < len(tasks):
-            while begun < len(tasks) and len(waiting) < AHEAD * self.workers:
-                task = pickle.dumps(tasks[begun])
-                waiting.append(self.client.submit(compute_packed, packed, task, pure=False))
-                begun += 1
-            try:
-                found = waiting.popleft().result()
-            except (package.scheduler.KilledWorker, package.client.FutureCancelledError) as error:
-                raise FaircilError(
-                    f"workers of Dask died at the same part of the work ({error}); this is mostly "
-                    "for lack of memory: use fewer workers on a machine, or fewer features"
-                ) from None
-            yield pickle.loads(found)  # of our own worker  # nosec B301
-
-    def close(self) -> None:
-        """End the connection, and the workers that were begun for it."""
-        self.client.close()
-        if self.client.cluster is not None:
-            self.client.cluster.close()
-
-
-CONNECTING = "10s"  # to wait for a scheduler
-
-
-def _dask() -> Any:
-    try:
-        return import_module("distributed")
-    except ImportError as error:
-        raise FaircilError(
-            f"a scheduler needs the package distributed ({error}): pip install distributed, or use "
-            "processes of this machine with `jobs`"
-        ) from None
-
-
 @contextmanager
 def torchrun() -> Iterator[None]:
     """Join the processes that ``torchrun`` has begun, if it has and they are not joined yet."""
-    wanted = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-    if not wanted or not distributed.is_available() or distributed.is_initialized():
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+        yield
+        return
+    from torch import distributed
+
+    if not distributed.is_available() or distributed.is_initialized():
         yield
         return
     distributed.init_process_group("gloo")
@@ -305,10 +227,13 @@ def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
 
 def _joined() -> bool:
     """Tell whether this process is one of several ranks."""
+    # What is not imported is not initialized, and importing it takes seconds.
+    found = sys.modules.get("torch.distributed")
     return (
-        distributed.is_available()
-        and distributed.is_initialized()
-        and distributed.get_world_size() > 1
+        found is not None
+        and found.is_available()
+        and found.is_initialized()
+        and found.get_world_size() > 1
     )
 
 
@@ -321,7 +246,7 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
     jobs : int
         Processes of this machine; 1: this one alone.
     scheduler : str, optional
-        See :class:`Dask`; then without ``jobs``.
+        See :class:`~faircil.cluster.Dask`; then without ``jobs``.
 
     Raises
     ------
@@ -332,22 +257,22 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
     if _joined():
         yield Ranks()
     elif scheduler is not None:
-        engine = Dask(scheduler)
-        try:
+        with Dask(scheduler) as engine:
             yield engine
-        finally:
-            engine.close()
+    elif jobs > 1:
+        with Processes(jobs) as processes:
+            yield processes
     else:
-        yield Here() if jobs == 1 else Processes(jobs)
+        yield HERE
 
 
 def _address_mistakes(scheduler: str) -> list[str]:
     """Return what is wrong with the address of a scheduler."""
     number = scheduler.removeprefix(LOCAL)
     if scheduler.startswith(LOCAL):
-        good = number.isdecimal() and int(number) > 0
+        good = number.isdecimal() and number.isascii() and int(number) > 0
     else:
-        good = scheduler.startswith((DASK, *ADDRESSES)) and len(scheduler.split("://")[1]) > 0
+        good = scheduler.startswith(ADDRESSES) and len(scheduler.split("://")[1]) > 0
     if good:
         return []
     return [

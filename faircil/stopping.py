@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -78,6 +78,19 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         _STOP.waits -= 1
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], None]]:
+    """Yield what stops the run in the block, from another thread, as SIGTERM does."""
+
+    def stop() -> None:
+        _STOP.number = signal.SIGTERM
+
+    try:
+        yield stop
+    finally:
+        _STOP.number = None
 
 
 def requested() -> bool:

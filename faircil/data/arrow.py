@@ -63,7 +63,7 @@ def frame_of(path: Path, columns: Mapping[str, Any], coded: Sequence[str] = ()) 
 
 
 def read_batches(
-    path: Path, wanted: Sequence[str], name_mistakes: NameMistakes
+    path: Path, wanted: Sequence[str], row_groups: Sequence[int]
 ) -> Iterator[dict[str, Coded]]:
     """Read columns of a Parquet file as labels and codes, :data:`BATCH` rows at a time.
 
@@ -72,8 +72,7 @@ def read_batches(
     path : Path
     wanted : sequence of str
         Columns to read.
-    name_mistakes : callable
-        Returns mistakes in the names of all columns, before any is read.
+    row_groups : sequence of int
 
     Yields
     ------
@@ -84,11 +83,10 @@ def read_batches(
     arrow, parquet = package("pyarrow"), package("pyarrow.parquet")
     with readable(path, arrow):
         schema = parquet.read_schema(path)
-        _told_names(list(schema.names), name_mistakes)
         # Columns of words are kept as numbers of words, as the file has them.
         words = [name for name in wanted if arrow.types.is_string(schema.field(name).type)]
         file = parquet.ParquetFile(path, read_dictionary=words)
-        batches = file.iter_batches(BATCH, columns=list(wanted))
+        batches = file.iter_batches(BATCH, row_groups=list(row_groups), columns=list(wanted))
     while True:
         with readable(path, arrow):
             batch = next(batches, None)

@@ -22,7 +22,7 @@ from faircil.data.own import OwnData, load_own
 from faircil.data.parts import IN_PARTS, PartedTable, parted_table
 from faircil.data.row_parts import HeldOut, RowReader, count_rows, decided, gap_notes
 from faircil.data.stream import Task, TaskStream, named_tasks, task_mistakes
-from faircil.engines import Here
+from faircil.engines import HERE
 from faircil.errors import DataError, StorageError, raise_all, shortened
 from faircil.samples import Samples
 
@@ -126,7 +126,7 @@ def load_table(spec: OwnData, seed: int) -> TaskStream:
 
 def _mapped_stream(table: PartedTable, spec: OwnData, seed: int) -> TaskStream:
     reader = RowReader(table, spec, HeldOut(spec.test_column, spec.test_share, seed))
-    counts = count_rows(reader, Here())
+    counts = count_rows(reader, HERE)
     raise_all(task_mistakes(spec.tasks, counts.labels) if spec.tasks is not None else [])
     tasks = named_tasks(spec.tasks, counts.labels, spec.classes_per_task)
     names = tuple(sorted({name for task in tasks for name in task}))
@@ -135,7 +135,7 @@ def _mapped_stream(table: PartedTable, spec: OwnData, seed: int) -> TaskStream:
     if untested:
         raise DataError(f"no test sample of class(es) {shortened(untested)}; hold out more rows")
     left_out = [label for label in counts.labels if label not in names]
-    reader, (sample, *_) = decided(reader, tasks[0])
+    reader, (sample, *_) = decided(reader, HERE, tasks[0])
     # Classes in no task have the number after the last.
     labels, values = (*names, *left_out), tuple(counts.attribute_values)
     reader = RowReader(table, spec, reader.held_out, reader.encoder, labels, values)

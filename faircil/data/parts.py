@@ -14,15 +14,15 @@ wherever they are computed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from faircil.compute import chunks_of
 from faircil.data.arrow import (
     check_content,
     frame_of,
@@ -32,11 +32,15 @@ from faircil.data.arrow import (
     without_index,
 )
 from faircil.data.columns import frames_of_arrays, name_mistakes, without_missing_words
-from faircil.errors import DataError, raise_all, shortened
+from faircil.engines import HERE, Engine, Here
+from faircil.errors import DataError, UsageError, raise_all, shortened
 
+Found = TypeVar("Found")
 IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
 PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
+COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
+SAMPLED = 32  # parts that a sample is from, at most
 ENDINGS = (".parquet", ".arrow", ".feather", ".npy")
 ARROW = (".arrow", ".feather")
 
@@ -105,9 +109,15 @@ class PartedTable:
             Its index numbers the rows of the whole table.
         """
         first = part.first
-        for frame in _reader_of(part.path)(part, list(columns), list(labels)):
+        for frame in self.batches(part, list(columns), list(labels)):
             yield frame.set_axis(range(first, first + len(frame)), axis=0)
             first += len(frame)
+
+    def batches(
+        self, part: TablePart, columns: list[str], labels: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """Read columns of a part as :meth:`read` does, with any index."""
+        return _reader_of(part.path)(part, columns, labels)
 
     def whole(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Read all rows of some columns, or of all, (n, columns)."""
@@ -116,23 +126,84 @@ class PartedTable:
         frames = [frame for part in self.parts for frame in self.read(part, names)]
         return pd.concat(frames)
 
-    def sample(self, columns: Sequence[str], rows: int) -> pd.DataFrame:
+    def sample(self, columns: Sequence[str], rows: int, engine: Engine = HERE) -> pd.DataFrame:
         """Read about so many rows, or all if there are fewer, from parts spread over the table.
 
-        Rows of a part are often alike, as tables are often sorted. So they come from up to 32 parts
-        at even distances, and from each batch of these at even distances.
+        Rows of a part are often alike, as tables are often sorted. So they come from up to
+        :data:`SAMPLED` parts at even distances, and from each batch of these at even distances.
         """
-        rows = min(rows, self.rows)
-        spread = min(len(self.parts), 32)
+        spread = min(len(self.parts), SAMPLED)
         places = sorted({int(place) for place in np.linspace(0, len(self.parts) - 1, spread)})
-        there = sum(self.parts[place].rows for place in places)
-        found = []
-        for place in places:
-            for frame in self.read(self.parts[place], columns):
-                wanted = max(1, round(len(frame) * rows / there))
-                chosen = np.linspace(0, len(frame) - 1, min(wanted, len(frame))).astype(int)
-                found.append(frame.iloc[np.unique(chosen)])
-        return pd.concat(found)
+        chosen = [self.parts[place] for place in places]
+        share = min(rows, self.rows) / sum(part.rows for part in chosen)
+        work = SampleParts(self, tuple(columns), share)
+        found = engine.map(work, [(part,) for part in chosen])
+        return pd.concat([frame for frames in found for frame in frames])
+
+
+class PartWork(ABC, Generic[Found]):
+    """Work on some parts of a table, one after the other, so that one is in memory at a time."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+
+    @abstractmethod
+    def nothing(self) -> Found:
+        """Return what is found in no part."""
+
+    @abstractmethod
+    def add(self, found: Found, part: TablePart) -> Found:
+        """Return what is found with one more part; it may be the same object."""
+
+    def __call__(self, parts: Sequence[TablePart]) -> Found:
+        """Return what is found in parts."""
+        found = self.nothing()
+        for part in parts:
+            found = self.add(found, part)
+        return found
+
+
+@dataclass(frozen=True)
+class SampleParts(PartWork[list[pd.DataFrame]]):
+    """Reads a share of the rows of parts, at even distances."""
+
+    table: PartedTable
+    columns: tuple[str, ...]
+    share: float
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.columns
+
+    def nothing(self) -> list[pd.DataFrame]:
+        """Return no rows."""
+        return []
+
+    def add(self, found: list[pd.DataFrame], part: TablePart) -> list[pd.DataFrame]:
+        """Return rows with some of one more part."""
+        for frame in self.table.read(part, self.columns):
+            wanted = min(max(1, round(len(frame) * self.share)), len(frame))
+            chosen = np.linspace(0, len(frame) - 1, wanted).astype(int)
+            found.append(frame.iloc[np.unique(chosen)])
+        return found
+
+
+def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
+    """Cut parts into at most so many runs of neighbours with about as many rows each.
+
+    What is cut how follows from the parts alone.
+    """
+    if len(parts) <= most:
+        return [(part,) for part in parts]
+    total, number = sum(part.rows for part in parts), most
+    rows = np.array([part.rows for part in parts])
+    middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
+    place = np.minimum(middle * number // total, number - 1)
+    runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(number)]
+    return [run for run in runs if run]
 
 
 def parted_table(path: Path) -> PartedTable | None:
@@ -154,6 +225,15 @@ def parted_table(path: Path) -> PartedTable | None:
     else:
         return None
     return _arrow_table(path, files)
+
+
+def refuse_sharing(path: Path, engine: Engine) -> None:
+    """Raise if several workers are to share a table that cannot be read in parts."""
+    if not isinstance(engine, Here):
+        raise UsageError(
+            f"{path} cannot be read in parts, so several workers cannot share it; save the table "
+            "as .parquet, or leave out `jobs` and `scheduler`"
+        )
 
 
 def table_files(folder: Path) -> list[Path]:
@@ -292,9 +372,9 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
         else:
             every = _record_batches(file)
             batches = (
-                every[piece].select(columns).slice(place.start, place.stop - place.start)
+                every[piece].select(columns).slice(start, stop - start)
                 for piece in part.pieces
-                for place in chunks_of(len(every[piece]), BATCH_ROWS)
+                for start, stop in _runs(len(every[piece]), BATCH_ROWS)
             )
     batches = iter(batches)
     while True:
@@ -327,8 +407,8 @@ def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
     if not rows:
         raise DataError(f"{folder} has columns but no rows; add samples")
     parts = [
-        TablePart(str(folder), (place.start, place.stop), place.start, place.stop - place.start)
-        for place in chunks_of(rows, PART_ROWS)
+        TablePart(str(folder), (start, stop), start, stop - start)
+        for start, stop in _runs(rows, PART_ROWS)
     ]
     return PartedTable(str(folder), tuple(names), tuple(parts))
 
@@ -336,9 +416,9 @@ def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
 def _read_arrays(part: TablePart, columns: list[str], labels: list[str]) -> Iterator[pd.DataFrame]:
     """Read columns of some rows of arrays."""
     files = table_files(Path(part.path))
-    start, stop = part.pieces
-    for place in chunks_of(stop - start, BATCH_ROWS):
-        rows = slice(start + place.start, start + place.stop)
+    first, last = part.pieces
+    for start, stop in _runs(last - first, BATCH_ROWS):
+        rows = slice(first + start, first + stop)
         read = [frames_of_arrays(file, rows) for file in files]
         raise_all([mistake for _, problem in read for mistake in problem], DataError)
         table = pd.concat([frame for frame, _ in read if frame is not None], axis=1)
@@ -347,6 +427,11 @@ def _read_arrays(part: TablePart, columns: list[str], labels: list[str]) -> Iter
             if table[name].dtype == object:
                 table[name] = table[name].astype("category")
         yield table
+
+
+def _runs(rows: int, most: int) -> list[tuple[int, int]]:
+    """Return the first row of every run of neighbours, and the one after its last."""
+    return [(start, min(start + most, rows)) for start in range(0, rows, most)]
 
 
 def _reader_of(path: str) -> Callable[[TablePart, list[str], list[str]], Iterator[pd.DataFrame]]:

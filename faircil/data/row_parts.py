@@ -32,7 +32,7 @@ from faircil.data.encode import (
 )
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData, usage_mistakes
-from faircil.data.parts import PartedTable, TablePart
+from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.engines import Engine
 from faircil.errors import DataError, raise_all, shortened
 from faircil.samples import Samples
@@ -66,8 +66,8 @@ class HeldOut:
         """Return which rows of a batch are held out, (n,)."""
         if self.column is not None:
             return marked_test(frame[self.column])
-        if not self.share:
-            return np.zeros(len(frame), dtype=bool)
+        if self.share in (0, 1):
+            return np.full(len(frame), self.share == 1)
         # SplitMix64: every row number has a random number of its own, whatever batch it is in.
         with np.errstate(over="ignore"):
             z = frame.index.to_numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -157,6 +157,11 @@ class RowReader:
             return self.spec.without_role(pd.DataFrame(columns=list(self.table.names)))
         return [one.name for one in self.encoder.columns if one.name in self.table.names]
 
+    @property
+    def reads(self) -> list[str]:
+        """Columns that :meth:`batches` and :meth:`sample` read."""
+        return list(dict.fromkeys([*self.roles, *self.features]))
+
     def usable(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Coded, Coded | None]:
         """Return the rows of a batch that are used, their classes and attribute values."""
         y = code_values(frame[self.spec.label])
@@ -181,8 +186,7 @@ class RowReader:
         """
         assert self.encoder is not None
         labels = [self.spec.label, *self.spec.sensitive]
-        columns = list(dict.fromkeys([*self.roles, *self.features]))
-        for frame in self.table.read(part, columns, labels):
+        for frame in self.table.read(part, self.reads, labels):
             frame, y, z = self.usable(frame)
             chosen = self.held_out.rows_of(frame) == held_out
             if not chosen.any():
@@ -199,21 +203,21 @@ class RowReader:
             attribute = None if z is None else torch.from_numpy(_renumbered(z, self.values))
             yield Samples(x, numbers, attribute), notes
 
-    def sample(self, rows: int) -> tuple[pd.DataFrame, Coded, Coded | None]:
+    def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
         """Return about so many rows that are learned, spread over the table, with their names."""
-        columns = list(dict.fromkeys([*self.roles, *self.features]))
-        frame = self.table.sample(columns, rows)
+        frame = self.table.sample(self.reads, rows, engine)
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
 
 def decided(
-    reader: RowReader, first: Collection[str] | None = None
+    reader: RowReader, engine: Engine, first: Collection[str] | None = None
 ) -> tuple[RowReader, tuple[Floats32, list[str], list[str | None] | None]]:
     """Decide how columns become inputs, by a sample of rows that is spread over the table.
 
     Parameters
     ----------
     reader : RowReader
+    engine : Engine
     first : collection of str, optional
         Classes whose rows numbers are standardised by; by default all.
 
@@ -224,7 +228,7 @@ def decided(
     rows : tuple
         Inputs (n, width), classes and attribute values of the sample.
     """
-    frame, y, z = reader.sample(SAMPLE)
+    frame, y, z = reader.sample(SAMPLE, engine)
     columns = frame[reader.features]
     mistakes = [mistake for name in columns for mistake in feature_mistakes(columns[name])]
     if not reader.features:
@@ -245,17 +249,24 @@ def _renumbered(coded: Coded, names: Sequence[str]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class CountParts:
+class CountParts(PartWork[RowCounts]):
     """Counts the rows of parts."""
 
     reader: RowReader
 
-    def __call__(self, parts: Sequence[TablePart]) -> RowCounts:
-        """Return what is found in them."""
-        found = RowCounts()
-        for part in parts:
-            for frame in self.reader.table.read(part, self.reader.roles, self.reader.roles):
-                found.add(self._counted(frame))
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.roles
+
+    def nothing(self) -> RowCounts:
+        """Return what is found in no part."""
+        return RowCounts()
+
+    def add(self, found: RowCounts, part: TablePart) -> RowCounts:
+        """Return what is found with one more part."""
+        for frame in self.reader.table.read(part, self.reader.roles, self.reader.roles):
+            found.add(self._counted(frame))
         return found
 
     def _counted(self, frame: pd.DataFrame) -> RowCounts:
@@ -286,7 +297,9 @@ class CountParts:
         return found
 
 
-def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> RowCounts:
+def count_rows(
+    reader: RowReader, engine: Engine, *, new_rows: bool = False, learned: bool = True
+) -> RowCounts:
     """Count the rows of a table by class and attribute value, in one pass.
 
     Parameters
@@ -295,6 +308,8 @@ def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> 
     engine : Engine
     new_rows : bool
         Whether they are for a model that has learned others.
+    learned : bool
+        Whether those that are not held out are to be learned.
 
     Raises
     ------
@@ -308,29 +323,11 @@ def count_rows(reader: RowReader, engine: Engine, *, new_rows: bool = False) -> 
     found = RowCounts()
     for counts in engine.map(CountParts(reader), gathered(reader.table.parts, COUNTED_TOGETHER)):
         found.add(counts)
-    raise_all(_mistakes(reader, found, new_rows=new_rows), DataError)
+    raise_all(_mistakes(reader, found, new_rows=new_rows, learned=learned), DataError)
     return found
 
 
-COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
-
-
-def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
-    """Cut parts into at most so many runs of neighbours with about as many rows each.
-
-    What is cut how follows from the parts alone.
-    """
-    if len(parts) <= most:
-        return [(part,) for part in parts]
-    total, number = sum(part.rows for part in parts), most
-    rows = np.array([part.rows for part in parts])
-    middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
-    place = np.minimum(middle * number // total, number - 1)
-    runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(number)]
-    return [run for run in runs if run]
-
-
-def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool) -> list[str]:
+def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool, learned: bool) -> list[str]:
     """Return what is wrong with classes, attributes and marks."""
     spec, mistakes = reader.spec, list[str]()
     for name in reader.roles:
@@ -356,8 +353,8 @@ def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool) -> list[st
         marks = pd.Series(sorted(found.values[reader.held_out.column], key=str), dtype=object)
         named = marks.rename(reader.held_out.column)
         mistakes += mark_mistakes(named.dropna(), new_rows=new_rows)
-    unlearned = sorted({label for label, _ in counts} - {*found.labels})
-    if unlearned and not mistakes:
+    unlearned = sorted({label for label, _ in counts} - {*found.labels, *reader.labels})
+    if unlearned and learned and not mistakes:
         mistakes.append(
             f"all rows of class(es) {shortened(unlearned)} are held out; hold out fewer rows"
         )

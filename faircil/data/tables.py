@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.arrow import Coded, read_batches, read_columns
+from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
 from faircil.data.columns import (
     DAMAGE,
     MISSING,
@@ -26,7 +26,7 @@ from faircil.data.columns import (
     name_mistakes,
     without_missing_words,
 )
-from faircil.data.parts import parted_table
+from faircil.data.parts import PartedTable, TablePart, parted_table
 from faircil.errors import DataError, raise_all, shortened
 
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
@@ -99,10 +99,8 @@ def read_as_written(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig")
 
 
-def read_coded(
-    path: Path, columns: Sequence[str], alike: Collection[str] = ()
-) -> Iterator[dict[str, Coded]]:
-    """Read columns as labels and codes: a Parquet file in batches, another as one batch.
+def read_coded(path: Path, columns: Sequence[str], alike: Collection[str] = ()) -> dict[str, Coded]:
+    """Read columns as labels and codes.
 
     Parameters
     ----------
@@ -112,30 +110,35 @@ def read_coded(
         Columns whose labels are compared with each other: in a file of text, if one of them is
         words, whole numbers in the others are words too.
 
-    Yields
-    ------
+    Returns
+    -------
     dict from name to (labels, codes)
-        The distinct values of the batch, in no order, and for each row the number of its value
-        among them, −1 where it is missing.
+        The distinct values, in no order, and for each row the number of its value among them, −1
+        where it is missing.
 
     Raises
     ------
     DataError
         As :func:`read_table` does.
     """
-    if path.suffix.lower() != ".parquet" or not path.is_file() or path.stat().st_size == 0:
-        table = read_table(path, columns, labels=columns)
-        numbers = [name for name in alike if is_numeric_dtype(table[name])]
-        if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
-            table = read_table(path, columns, texts=alike)
-        yield {name: _coded(table[name]) for name in columns}
+    table = read_table(path, columns, labels=columns)
+    numbers = [name for name in alike if is_numeric_dtype(table[name])]
+    if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
+        table = read_table(path, columns, texts=alike)
+    return {name: _coded(table[name]) for name in columns}
+
+
+def read_coded_part(
+    table: PartedTable, part: TablePart, columns: Sequence[str]
+) -> Iterator[dict[str, Coded]]:
+    """Read columns of a part of a table as :func:`read_coded` does, in batches."""
+    path = Path(part.path)
+    if is_parquet(path):  # which has words as numbers of words already
+        for batch in read_batches(path, columns, part.pieces):
+            yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
         return
-    rows = 0
-    for batch in read_batches(path, columns, lambda names: name_mistakes(path, names, columns)):
-        rows += len(batch[columns[0]][1])
-        yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
-    if not rows:
-        raise DataError(f"{path} has columns but no rows; add samples")
+    for frame in table.read(part, columns, columns):
+        yield {name: _coded(frame[name]) for name in columns}
 
 
 def _reader_of(path: Path) -> Reader:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,14 +18,16 @@ from faircil.compute import choose_device
 from faircil.data.encode import attribute_mistakes, code_values, cross_all, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
-from faircil.errors import DataError, FaircilError, raise_all
+from faircil.errors import DataError, raise_all
 from faircil.model.choosing import Wish, choose_config
+from faircil.model.dask_learning import DaskLearning
 from faircil.model.gathering import MOMENTS, Gathering
 from faircil.model.given import (
     UNNAMED,
     as_array,
     as_fitted,
     as_table,
+    as_value_error,
     attribute_table,
     labels_of,
     numbered,
@@ -40,7 +41,7 @@ from faircil.tuning.auto import AUTO
 logger = logging.getLogger(__name__)
 
 
-class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that keeps learning: new classes at any time, without unfair forgetting.
 
     Parameters
@@ -110,9 +111,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         sensitive_features : array-like or data frame, shape (n,) or (n, attributes), optional
             Several attributes are combined. Missing values are people of an unknown group.
         """
-        for name in ("model_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
+        self._forget()
         return self._learn(X, y, sensitive_features, first=True)
 
     def partial_fit(
@@ -154,9 +153,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             on, and features fitted, by the first one: it should have some thousand rows of two
             classes or more, drawn at random. Later ones may bring new classes.
         """
-        for name in ("model_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
+        self._forget()
         return self._learn_batches(batches, first=True)
 
     def partial_fit_batches(self, batches: Iterable[Any]) -> Self:
@@ -174,7 +171,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
                 )
             rows, y, sensitive = (*map(as_array, batch), None)[:3]
             labels = labels_of(y, known)
-            with _as_value_error():
+            with as_value_error():
                 values = self._values(sensitive, len(labels), first=first and gathering is None)
                 beginning = first and gathering is None
                 x = self._fitted_inputs(rows) if beginning else self._inputs(rows)
@@ -192,7 +189,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             known = list(gathering.after.labels)
         if gathering is None:
             raise ValueError("there is no batch; give one or more of (X, y)")
-        with _as_value_error():
+        with as_value_error():
             gathering.finish()
         self._take(self.model_)
         return self
@@ -200,7 +197,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most likely class of each row, (n,)."""
         check_is_fitted(self, "model_")
-        with _as_value_error():
+        with as_value_error():
             numbers = self.model_.predict(self._inputs(X))
         labels = np.array(self.model_.labels)
         return labels[numbers]
@@ -208,7 +205,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict_proba(self, X: Any) -> Floats64:  # noqa: N803
         """Return the probability of each class of ``classes_``, (n, classes)."""
         check_is_fitted(self, "model_")
-        with _as_value_error():
+        with as_value_error():
             found = self.model_.probabilities(self._inputs(X))
         order = [self.model_.labels.index(label) for label in self.classes_.tolist()]
         return found[:, order]
@@ -220,7 +217,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         check_is_fitted(self, "model_")
         labels = labels_of(y, self.classes_.tolist())
-        with _as_value_error():
+        with as_value_error():
             values = self._values(sensitive_features, len(labels), first=False)
             self.model_.forget(self._inputs(X), labels, values)
         return self
@@ -255,7 +252,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _learn(self, X: Any, y: Any, sensitive: Any, *, first: bool) -> Self:  # noqa: N803
         known = self.classes_.tolist() if not first else []
         labels = labels_of(y, known)
-        with _as_value_error():
+        with as_value_error():
             values = self._values(sensitive, len(labels), first=first)
             device = str(choose_device(self.device))
             x = self._fitted_inputs(X) if first else self._inputs(X)
@@ -265,6 +262,11 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             model.learn(x, labels, values, device=device)
         self._take(model)
         return self
+
+    def _forget(self) -> None:
+        for name in ("model_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _take(self, model: Model) -> None:
         self.model_ = model
@@ -284,14 +286,9 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         instead_of_auto: str = AUTO,
     ) -> Model:
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
-        method = instead_of_auto if self.method == AUTO else self.method
         names = () if sensitive is None else tuple(map(str, attribute_table(sensitive)))
         own = OwnData(path="", label="class", sensitive=names)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
-        given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
-        favoured = tuple(map(name_of, self.favoured or ()))
-        wish = Wish(method, self.weighting, self.measure, favoured, given)
+        wish, seed = self._wished(instead_of_auto)
         chosen = choose_config(wish, own, x, labels, values, device)
         return Model(
             chosen.config,
@@ -300,6 +297,15 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             measured=chosen.measured,
             notes=[*chosen.notes, *self.encoder_.notes],
         )
+
+    def _wished(self, instead_of_auto: str) -> tuple[Wish, int]:
+        """Return the model that the parameters are for, and its seed."""
+        method = instead_of_auto if self.method == AUTO else self.method
+        settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
+        given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
+        favoured = tuple(map(name_of, self.favoured or ()))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Wish(method, self.weighting, self.measure, favoured, given), seed
 
     def _fitted_inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""
@@ -375,12 +381,3 @@ def _changed_settings(config: RunConfig) -> dict[str, Any] | None:
     plain = usual.model_dump()["settings"]
     found = config.model_dump()["settings"]
     return {name: found[name] for name in plain if found[name] != plain[name]} or None
-
-
-@contextmanager
-def _as_value_error() -> Iterator[None]:
-    """Raise faircil's errors as scikit-learn's users expect them."""
-    try:
-        yield
-    except FaircilError as error:
-        raise ValueError(str(error)) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from faircil.data.columns import same_names
-from faircil.errors import DataError, raise_all, shortened
+from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.model import Floats32
 
 UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
@@ -66,6 +67,11 @@ def as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
     Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
     further package.
     """
+    if hasattr(values, "__dask_graph__"):
+        raise DataError(
+            f"{what} is a collection of Dask, whose rows stay on its workers; learn with "
+            "`fit_dask`, predict with map_partitions(model.predict), or compute() it first"
+        )
     columns: Any = getattr(values, "columns", None)
     if not isinstance(values, pd.DataFrame):
         columns = getattr(values, "column_names", None) or columns  # of Arrow, or polars
@@ -107,3 +113,12 @@ def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
         raise ValueError(f"classes are texts and numbers, such as {some}; make all of them texts")
     check_classification_targets(y)
     return found
+
+
+@contextmanager
+def as_value_error() -> Iterator[None]:
+    """Raise faircil's errors as scikit-learn's users expect them."""
+    try:
+        yield
+    except FaircilError as error:
+        raise ValueError(str(error)) from error

@@ -23,7 +23,15 @@ from faircil.data.columns import name_mistakes
 from faircil.data.features import TableEncoder
 from faircil.data.mapped import mapped_samples
 from faircil.data.own import OwnData
-from faircil.data.parts import IN_PARTS, PartedTable, TablePart, parted_table
+from faircil.data.parts import (
+    IN_PARTS,
+    PartedTable,
+    PartWork,
+    TablePart,
+    gathered,
+    parted_table,
+    refuse_sharing,
+)
 from faircil.data.row_parts import (
     HeldOut,
     RowCounts,
@@ -31,14 +39,13 @@ from faircil.data.row_parts import (
     count_rows,
     decided,
     gap_notes,
-    gathered,
 )
-from faircil.engines import Engine, Here
+from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all
 from faircil.learners.moments import Moments
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.gathering import Gathering, RowSums, learns_sums
-from faircil.model.history import Lesson
+from faircil.model.history import Lesson, Measured
 from faircil.model.model import Model
 from faircil.model.predict_parts import measure_parts
 from faircil.moments.features import FeatureMap
@@ -49,11 +56,10 @@ from faircil.samples import Samples
 MOST_SHARDS, LEAST_SHARDS = 1024, 8
 ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
 Progress = Callable[[int, int], None]  # rows that are done, of how many
-HERE = Here()
 
 
 @dataclass(frozen=True)
-class SumShard:
+class SumShard(PartWork[RowSums]):
     """Sums the rows of a shard.
 
     Parameters
@@ -68,12 +74,19 @@ class SumShard:
     features: FeatureMap
     empty: GroupMoments
 
-    def __call__(self, parts: Sequence[TablePart]) -> RowSums:
-        """Return the sums over parts, in their order."""
-        found = RowSums(deepcopy(self.empty))
-        for part in parts:
-            for samples, notes in self.reader.batches(part):
-                found.add(samples, self.features, notes)
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.reads
+
+    def nothing(self) -> RowSums:
+        """Return the sums over no row."""
+        return RowSums(deepcopy(self.empty))
+
+    def add(self, found: RowSums, part: TablePart) -> RowSums:
+        """Return the sums with the rows of one more part."""
+        for samples, notes in self.reader.batches(part):
+            found.add(samples, self.features, notes)
         return found
 
 
@@ -126,7 +139,7 @@ def fit_parts(
     """
     reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
     counts = count_rows(reader, engine)
-    reader, rows = decided(reader)
+    reader, rows = decided(reader, engine)
     x, labels, values = rows
     roles = replace(spec, path="")
     chosen = choose_config(wish, roles, x, labels, values, device)
@@ -175,14 +188,12 @@ def table_in_parts(spec: OwnData, engine: Engine) -> PartedTable | None:
     UsageError
         If workers are to share a table that cannot be read in parts.
     """
-    table = None if spec.items is not None else parted_table(Path(spec.path))
-    alone = isinstance(engine, Here)
-    if table is None and not alone:
-        raise UsageError(
-            f"{spec.path} cannot be read in parts, so several workers cannot share it; save the "
-            "table as .parquet, or leave out `jobs` and `scheduler`"
-        )
-    return None if table is None or (alone and table.rows < IN_PARTS) else table
+    path = Path(spec.path)
+    table = None if spec.items is not None else parted_table(path)
+    if table is None:
+        refuse_sharing(path, engine)
+        return None
+    return None if isinstance(engine, Here) and table.rows < IN_PARTS else table
 
 
 def refuse_in_parts(spec: OwnData, *, task_by_task: bool = False) -> None:
@@ -245,6 +256,32 @@ def update_parts(
     if counts.held_out and solve:
         measure_parts(model, reader, engine, on="rows held out of an update")
     return lesson
+
+
+def measure_table_parts(
+    model: Model, table: PartedTable, spec: OwnData, *, engine: Engine = HERE, on: str
+) -> tuple[Measured, list[str]]:
+    """Measure a model on the rows of another table in parts; it remembers that.
+
+    Parameters
+    ----------
+    model, table, spec, engine
+        As for :func:`update_parts`. Rows that the test column marks, if there are any, are meant;
+        else all are.
+    on : str
+        Which rows these are, in plain words.
+
+    Returns
+    -------
+    measured : Measured
+    notes : list of str
+    """
+    reader = reader_for(model, table, spec)
+    counts = count_rows(reader, engine, new_rows=True, learned=False)
+    model.check_known({name for name, _ in counts.held_out or counts.learned} - {*model.names})
+    if not counts.held_out:
+        reader = replace(reader, held_out=HeldOut(share=1))
+    return measure_parts(model, reader, engine, on=on), gap_notes(spec, counts)
 
 
 def reader_for(model: Model, table: PartedTable, spec: OwnData) -> RowReader:

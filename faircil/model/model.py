@@ -8,7 +8,7 @@ a *lesson*, a task of a run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +38,7 @@ Floats64 = NDArray[np.float64]
 
 
 REVEALING = 10  # rows: sums over fewer are said to reveal people
+UNPREDICTED = "predictions of them cannot be right; leave these rows out"
 LEARNED_TWICE = (
     "the same rows were learned before, and count once more now; forget them if that was a mistake"
 )
@@ -261,7 +262,7 @@ class Model:
                 f"method '{self.config.method}' cannot forget rows: what it learned from them is "
                 "in its weights; method 'moments' can"
             )
-        self._check_known(labels, "nothing of them can be forgotten; nothing was changed")
+        self.check_known(labels, "nothing of them can be forgotten; nothing was changed")
         samples = self.samples_of(x, labels, values)
         if len(samples) == sum(state.seen.values()):
             raise DataError(
@@ -310,7 +311,7 @@ class Model:
         on : str
             Which rows these are, in plain words.
         """
-        self._check_known(labels, "predictions of them cannot be right; leave these rows out")
+        self.check_known(labels)
         samples = self.samples_of(x, labels, values)
         y_true, y_pred = samples.y.numpy(), self.predict(x)
         sensitive = None if samples.z is None else samples.z.numpy()
@@ -437,7 +438,8 @@ class Model:
             raise DataError("the inputs have NaN or infinite values; replace or remove these rows")
         return Samples(inputs, y, z)
 
-    def _check_known(self, labels: Sequence[Hashable], so: str) -> None:
+    def check_known(self, labels: Iterable[Hashable], so: str = UNPREDICTED) -> None:
+        """Raise if classes were never learned; ``so`` says what that means."""
         unknown = [label for label in dict.fromkeys(labels) if label not in self.labels]
         if unknown:
             raise DataError(

@@ -11,16 +11,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from faircil.data.parts import PartedTable, TablePart
-from faircil.data.row_parts import RowReader, gathered
-from faircil.engines import Engine, Here
+from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
+from faircil.data.row_parts import RowReader
+from faircil.engines import HERE, Engine
 from faircil.metrics import evaluate
 from faircil.model.history import Measured
 from faircil.model.model import Floats32, Model
 from faircil.packing import Packed, pack, unpack
 
-COUNTED_TOGETHER = 64  # pieces of work that a measurement is cut into, at most
-HERE = Here()
+Cells = Counter[tuple[int, int, int]]  # rows by class, attribute value and predicted class
 
 
 def predicted_columns(model: Model, x: Floats32, *, probabilities: bool) -> dict[str, Any]:
@@ -113,22 +112,30 @@ def predict_parts(
 
 
 @dataclass(frozen=True)
-class PredictParts:
+class PredictParts(PartWork[Cells]):
     """Counts what a model, packed without its sums, predicts of rows that are held out."""
 
     packed: Packed
     reader: RowReader
 
-    def __call__(self, parts: Sequence[TablePart]) -> Counter[tuple[int, int, int]]:
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.reads
+
+    def nothing(self) -> Cells:
+        """Return no rows."""
+        return Cells()
+
+    def add(self, found: Cells, part: TablePart) -> Cells:
         """Return rows by class, attribute value (−1: unknown) and predicted class."""
-        found, model = Counter[tuple[int, int, int]](), unpack(self.packed)
-        for part in parts:
-            for samples, _ in self.reader.batches(part, held_out=True):
-                z = torch.full_like(samples.y, -1) if samples.z is None else samples.z
-                predicted = torch.from_numpy(model.predict(samples.x.numpy()))
-                cells = torch.stack([samples.y, z, predicted], dim=1).numpy()
-                rows, times = np.unique(cells, axis=0, return_counts=True)
-                found.update(dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True)))
+        model: Model = unpack(self.packed)
+        for samples, _ in self.reader.batches(part, held_out=True):
+            z = torch.full_like(samples.y, -1) if samples.z is None else samples.z
+            predicted = torch.from_numpy(model.predict(samples.x.numpy()))
+            cells = torch.stack([samples.y, z, predicted], dim=1).numpy()
+            rows, times = np.unique(cells, axis=0, return_counts=True)
+            found.update(dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True)))
         return found
 
 
@@ -142,7 +149,7 @@ def measure_parts(model: Model, reader: RowReader, engine: Engine = HERE, *, on:
         Which rows these are, in plain words.
     """
     reader = replace(reader, labels=model.names, values=tuple(model.values))
-    found = Counter[tuple[int, int, int]]()
+    found = Cells()
     work = PredictParts(pack(model.without_sums()), reader)
     for counts in engine.map(work, gathered(reader.table.parts, COUNTED_TOGETHER)):
         found.update(counts)

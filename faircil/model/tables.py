@@ -19,15 +19,15 @@ from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.stream import Integers, RowEncoder
 from faircil.data.tables import PATH, read_table
-from faircil.engines import Engine
+from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
 from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.gathering import Gathering
 from faircil.model.history import Lesson, Measured
 from faircil.model.in_parts import (
-    HERE,
     fit_parts,
+    measure_table_parts,
     reader_for,
     refuse_in_parts,
     table_in_parts,
@@ -301,12 +301,21 @@ def update_table(
 
 
 def measure_table(
-    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+    model: Model,
+    path: Path,
+    gaps: Gaps = NO_GAPS,
+    *,
+    engine: Engine = HERE,
+    watcher: Watcher = UNWATCHED,
 ) -> tuple[Measured, list[str]]:
     """Measure a model on the rows of a table; the model remembers it. Notes are on the rows.
 
-    Rows that the test column of the model marks, if the table has any, are meant; else all are.
+    Rows that the test column of the model marks, if the table has any, are meant; else all are. A
+    large table is read in parts, see :func:`fit_table`.
     """
+    spec = roles_for(model, path, gaps)
+    if (table := table_in_parts(spec, engine)) is not None:
+        return measure_table_parts(model, table, spec, engine=engine, on=f"rows of {path.name}")
     every, _, test, notes = rows_for(model, path, gaps, watcher)
     rows = test if test.any() else np.ones_like(test)
     return model.measure(*every.take(rows), on=f"rows of {path.name}"), notes

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from faircil.data import parts as parts_module
-from faircil.data.parts import PartedTable, parted_table, table_files
-from faircil.data.row_parts import gathered
+from faircil.data.parts import PartedTable, gathered, parted_table, table_files
 from faircil.data.tables import read_table
 from faircil.errors import DataError
 

@@ -18,9 +18,9 @@ from faircil.errors import DataError, FaircilError, UsageError
 from faircil.model import in_parts
 from faircil.model.choosing import Wish
 from faircil.model.in_parts import fit_parts, table_in_parts, update_parts
-from faircil.model.model import Model
 from faircil.model.tables import fit_table, predict_table, update_table
 from tables_in_parts import people, roles, stored
+from tensors import assert_same_bits
 
 pytest.importorskip("pyarrow")
 ROWS = 1200  # of `people`
@@ -36,20 +36,6 @@ def parted(path: Path) -> PartedTable:
     found = parted_table(path)
     assert found is not None
     return found
-
-
-def tensors(model: Model) -> dict[str, torch.Tensor]:
-    learner = model.learner
-    sums = {f"S {n}": block for n, block in enumerate(learner.moments.second)}
-    seen = {f"rows {key}": own for key, own in learner.moments.seen.sums.items()}
-    return {**learner.net.state_dict(), **sums, **seen}
-
-
-def assert_same_bits(one: Model, other: Model) -> None:
-    mine, theirs = tensors(one), tensors(other)
-    assert mine.keys() == theirs.keys()
-    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
-    assert one.lessons[-1].groups == other.lessons[-1].groups
 
 
 def test_processes_and_files_do_not_change_a_bit(tmp_path: Path) -> None:
