@@ -44,6 +44,7 @@ from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
 from faircil.weighting.solver import DEFAULT, SOLVERS
+from faircil.weighting.weights import divided_mistakes
 
 Part = Literal["test", "validation"]  # what a run is evaluated on
 
@@ -134,6 +135,23 @@ def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
         f"and measure '{measure}' is the largest loss of a group; use a method that minimises it "
         f"({', '.join(able)}), or another measure, such as `measure='eo'`"
     ]
+
+
+def shard_mistakes(settings: Settings, method: str, weighting: str) -> list[str]:
+    """Say why the steps or the weights of a run cannot be divided into shards."""
+    shards, weights = settings.training.shards, settings.weights
+    if shards == 1 or method not in LEARNERS:
+        return []
+    mistakes = []
+    if not LEARNERS[method].divisible:
+        able = [name for name, row in LEARNERS.items() if row.divisible]
+        mistakes.append(
+            f"`shards={shards}` divides batches, and a step of method '{method}' needs all of one; "
+            f"leave it out, or use {', '.join(able)}"
+        )
+    if weighting != "none":
+        mistakes += divided_mistakes(weights.gradient, weights.granularity, "`shards` above 1")
+    return mistakes
 
 
 def attribute_mistakes(
@@ -316,6 +334,8 @@ def resolve(
     settings = validate_settings(values, method, measure, mistakes, medium=medium)
     if settings is not None and method in LEARNERS:
         mistakes += unused_mistakes(method, settings.learner, given)
+    if settings is not None:
+        mistakes += shard_mistakes(settings, method, weighting)
     if settings is not None and settings.images is not None:
         mistakes += image_mistakes(settings.images, settings.training.net, given)
     if settings is not None and settings.text is not None and not mistakes:

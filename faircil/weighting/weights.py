@@ -367,6 +367,19 @@ def _dtype(net: nn.Module) -> torch.dtype:
 FairSampleWeights.__doc__ = documented(FairSampleWeights)
 
 
+def divided_mistakes(gradient: str, granularity: str, what: str) -> list[str]:
+    """Return why weights cannot be computed by several processes, as ``what`` asks for."""
+    mistakes = []
+    if gradient == "all":
+        mistakes.append(f"gradient 'all' is for one process, without {what}; use gradient 'last'")
+    if granularity.startswith("cluster"):
+        mistakes.append(
+            f"granularity '{granularity}' is for one process, without {what}; use granularity "
+            "'sample' or 'group'"
+        )
+    return mistakes
+
+
 def _cluster_mistakes(gradient: str, granularity: str) -> list[str]:
     """Return a mistake if clusters are combined with gradients of all layers."""
     if gradient != "all" or not granularity.startswith("cluster"):

@@ -1,0 +1,123 @@
+"""The data of a run divided among shards, and copies of its net that stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from faircil.compute import chunk_size
+from faircil.data.stream import Task, TaskStream
+from faircil.errors import DataError, UsageError
+from faircil.learners import LEARNERS, Learner
+from faircil.ranks import ALONE, Ranks
+from faircil.runs.config import RunConfig
+from faircil.runs.state import RunState
+from faircil.sharding import ShardedSamples, attach, dealt, sharded
+
+DRIFTED = (
+    "the processes rounded differently, as different processors do; the net of the first was "
+    "taken, and another run may differ in the last bits"
+)
+
+
+def check_ranks(config: RunConfig, ranks: Ranks) -> None:
+    """Raise if so many processes cannot make a run together."""
+    shards = config.settings.training.shards
+    if shards % ranks.size:
+        raise UsageError(
+            f"{ranks.size} processes train together, and `shards={shards}` cannot be divided among "
+            f"them equally; use `shards={ranks.size}` or a multiple"
+        )
+
+
+def divided(
+    stream: TaskStream, config: RunConfig, device: torch.device, ranks: Ranks = ALONE
+) -> TaskStream:
+    """Return a stream with the inputs of this rank's shards alone; the same if there is one shard.
+
+    Parameters
+    ----------
+    stream : TaskStream
+        Whole, or divided already.
+    config : RunConfig
+    device : torch.device
+        Where the net is: test data is dealt out by the chunks of its passes there.
+    ranks : Ranks
+    """
+    shards = config.settings.training.shards
+    if shards == 1 or isinstance(stream.tasks[0].train, ShardedSamples):
+        return stream
+    learner = LEARNERS[config.method].learner
+    chunk = chunk_size(device, learner.chunk)
+    first, tasks = 0, []
+    for task in stream.tasks:
+        train = sharded(task.train, shards, ranks, first=first)
+        tasks.append(replace(task, train=train, test=dealt(task.test, chunk, ranks)))
+        first += len(task.train)
+    check_shards(tasks, shards)
+    return replace(stream, tasks=tuple(tasks))
+
+
+def check_shards(tasks: list[Task], shards: int) -> None:
+    """Raise if a task has fewer samples than there are shards."""
+    for number, task in enumerate(tasks, start=1):
+        if len(task.train) < shards:
+            raise DataError(
+                f"task {number} has {len(task.train)} training samples, too few for "
+                f"`shards={shards}`; use fewer"
+            )
+
+
+def attach_inputs(state: RunState, stream: TaskStream, device: torch.device) -> None:
+    """Give the samples of a state that was saved between steps their inputs again."""
+    sources = [task.train for task in stream.tasks]
+    for samples in _waiting(state):
+        attach(samples, sources, device)
+
+
+def _waiting(state: RunState) -> Iterator[ShardedSamples]:
+    """Yield samples without inputs: those of the task, and what the learner keeps of any."""
+    held: list[object] = [] if state.task is None else [state.task.material.current]
+    for value in vars(state.learner).values():
+        held += value if isinstance(value, list) else [value]
+    for one in held:
+        if isinstance(one, ShardedSamples) and len(one.x) != int(one.mine.sum()):
+            yield one
+
+
+def same_net(state: RunState, ranks: Ranks) -> None:
+    """Make sure that all ranks have one net; where they have not, take that of the first.
+
+    All ranks make the same additions, but an optimizer on another kind of processor may round
+    otherwise, and the difference would grow.
+    """
+    if ranks.size == 1:
+        return
+    tensors = _numbers(state.learner)
+    sums = torch.stack([_checksum(each) for each in tensors])
+    every = ranks.gathered(sums)
+    if bool((every == every[0]).all()):
+        return
+    for tensor in tensors:
+        ranks.copied(tensor)
+    if DRIFTED not in state.notes:
+        state.notes.append(DRIFTED)
+
+
+def _numbers(learner: Learner) -> list[Tensor]:
+    """Return the net's parameters and statistics, and what the optimizer keeps of them."""
+    kept: list[Tensor] = [*learner.net.parameters(), *learner.net.buffers()]
+    if "optimizer" in vars(learner):
+        for held in learner.optimizer.state.values():
+            kept += [each for each in held.values() if isinstance(each, Tensor)]
+    return kept
+
+
+def _checksum(tensor: Tensor) -> Tensor:
+    """Return a sum over the bits of a tensor, each with a weight of its place."""
+    bits = tensor.detach().contiguous().flatten().view(torch.uint8).to(torch.int64)
+    place = torch.arange(len(bits), device=bits.device) % 65521 + 1
+    return (bits * place).sum().cpu()
