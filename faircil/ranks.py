@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed
 
-from faircil.errors import FaircilError, UsageError
+from faircil.errors import DataError, FaircilError, UsageError
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -30,6 +30,7 @@ LENGTH = 8  # of these, the length itself
 # parts. That moves two vectors through a rank instead of one from every other, in two exchanges.
 SEGMENTED = 1 << 16
 HEADER = "header"
+MOST_LINES = 5  # ranks whose mistakes are told
 
 
 class RankError(FaircilError):
@@ -169,6 +170,27 @@ class Ranks:
         if self.rank:
             return []
         return [_message(*each) for each in zip(frames, rests, sizes, strict=True)]
+
+    @contextmanager
+    def alike(self) -> Iterator[None]:
+        """Make an error of one rank in the block one of all: else the others would wait for it."""
+        problem: FaircilError | None = None
+        try:
+            yield
+        except RankError:
+            raise
+        except FaircilError as error:
+            problem = error
+        if not self.gathered(torch.tensor([problem is not None])).any():
+            return
+        said = self.answers(b"" if problem is None else str(problem).encode())
+        lines = [one.decode() for one in said]
+        if len(set(lines)) > 1:
+            lines = [f"process {rank}: {line}" for rank, line in enumerate(lines) if line]
+        told = json.loads(self.told(json.dumps(lines[:MOST_LINES]).encode()))
+        if problem is not None and str(problem) == told[0]:  # the same mistake everywhere is one
+            raise problem
+        raise DataError(*told)
 
     @property
     def _first(self) -> int:

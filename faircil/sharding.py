@@ -90,6 +90,9 @@ class ShardedSamples(Samples):
         index : Tensor of int64, optional
             Samples among which to look; by default all of them.
         """
+        if index is None and bool((self.shard[self.mine] == shard).all()):  # without a copy
+            rows = torch.nonzero(self.mine).squeeze(1)
+            return Samples(self.x, self.y[rows], None if self.z is None else self.z[rows]), rows
         index = torch.arange(len(self), device=self.y.device) if index is None else index
         places = torch.nonzero(self.shard[index] == shard).squeeze(1)
         rows = index[places]
@@ -130,6 +133,11 @@ class ShardedSamples(Samples):
         parts = [function(self.of_shard(number)[0].x) for number in numbers]
         found = torch.cat(parts) if parts else None
         return _ordered(self._alike(found), torch.argsort(self.shard, stable=True))
+
+    def together(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return values of all samples, (n,), from those that each shard of this rank has."""
+        found = self.ranks.rows(torch.cat(list(parts)))
+        return _ordered(found, torch.argsort(self.shard, stable=True))
 
     def _alike(self, found: Tensor | None) -> Tensor:
         """Return the rows, (k, numbers), of all ranks; None from a rank without a sample."""
@@ -195,9 +203,14 @@ def _cut(samples: Samples, row: Tensor, shard: Tensor, shards: int, ranks: Ranks
 
 def parts_together(part: Samples, ranks: Ranks) -> ShardedSamples:
     """Return the samples of all ranks, each of which has a part: the first rank's come first."""
-    counts = ranks.gathered(torch.tensor([len(part)])).flatten()
+    attributes = part.keys().shape[1] - 1
+    told = ranks.gathered(torch.tensor([len(part), attributes]))
+    if bool((told[:, 1] != attributes).any()):
+        raise DataError(
+            f"the processes have samples of {told[:, 1].tolist()} attributes; give all the same z"
+        )
     y = ranks.rows(part.y)
-    shard = torch.repeat_interleave(torch.arange(ranks.size), counts).to(y.device)
+    shard = torch.repeat_interleave(torch.arange(ranks.size), told[:, 0]).to(y.device)
     return ShardedSamples(
         part.x,
         y,

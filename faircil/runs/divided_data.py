@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from faircil.compute import chunk_size
 from faircil.data.stream import Task, TaskStream
@@ -15,7 +15,12 @@ from faircil.learners import LEARNERS, Learner
 from faircil.ranks import ALONE, Ranks
 from faircil.runs.config import RunConfig
 from faircil.runs.state import RunState
+from faircil.samples import Samples
 from faircil.sharding import ShardedSamples, attach, dealt, sharded
+from faircil.weighting.groups import Seen
+from faircil.weighting.measures import find_measure
+from faircil.weighting.over_ranks import group_of_each
+from faircil.weighting.weights import FairSampleWeights, WeightResult
 
 DRIFTED = (
     "the processes rounded differently, as different processors do; the net of the first was "
@@ -86,6 +91,32 @@ def _waiting(state: RunState) -> Iterator[ShardedSamples]:
     for one in held:
         if isinstance(one, ShardedSamples) and len(one.x) != int(one.mine.sum()):
             yield one
+
+
+def weigh_divided(
+    weigh: FairSampleWeights,
+    net: nn.Module,
+    current: Samples,
+    memory: Samples,
+    *,
+    seen: Seen,
+    generator: torch.Generator,
+) -> WeightResult:
+    """Return the weights of all samples of a task on every rank; each computes those of its own.
+
+    Samples are drawn as an undivided run draws them.
+    """
+    assert isinstance(current, ShardedSamples)
+    parts = [current.of_shard(shard)[0] for shard in current.local_shards]
+    results = weigh.of_shards(net, parts, memory, current.ranks, seen=seen, drawn=False)
+    weights = current.together([result.weights for result in results])
+    by_attribute = find_measure(weigh.measure).by_attribute
+    group = group_of_each(current, results[0].groups, by_attribute=by_attribute)
+    if (shares := results[0].shares) is not None:
+        chance = torch.from_numpy(shares)[group.cpu()]
+        draw = torch.rand(len(chance), generator=generator, dtype=torch.float64)
+        weights = (draw < chance).to(weights)
+    return replace(results[0], weights=weights, group=group)
 
 
 def same_net(state: RunState, ranks: Ranks) -> None:

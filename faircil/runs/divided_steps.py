@@ -12,8 +12,10 @@ additions and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from faircil.learners.base import Batch, Learner, Whole
@@ -40,7 +42,9 @@ class DividedStep:
     def __init__(self, learner: Learner, shards: int, ranks: Ranks) -> None:
         self._learner, self._shards, self._ranks = learner, shards, ranks
         self._trained = [each for each in learner.net.parameters() if each.requires_grad]
-        self._statistics = _statistics(learner.net)
+        norms = [each for each in learner.net.modules() if isinstance(each, _BatchNorm)]
+        self._statistics = _present([one for n in norms for one in (n.running_mean, n.running_var)])
+        self._counters = _present([norm.num_batches_tracked for norm in norms])
 
     def __call__(
         self,
@@ -71,7 +75,7 @@ class DividedStep:
         whole = Whole(len(index), replayed, samples.y[index])
         net, before = self._learner.net, traits_of(self._learner.net)
         net.train()
-        statistics = _flat(self._statistics)
+        statistics, steps = _flat(self._statistics), [int(each) for each in self._counters]
         gradients = []
         for shard in shards_of(self._ranks.rank, self._ranks.size, self._shards):
             current, places = samples.of_shard(shard, index)
@@ -93,6 +97,8 @@ class DividedStep:
             # A number of tokens in a step is exact in float32.
             tokens = total[len(total) - 3].to(torch.int64)
             before.proceed(before.passes + self._shards, (before.trained_tokens or 0) + tokens)
+        for counter, count in zip(self._counters, steps, strict=True):
+            counter.fill_(count + 1)
         self._finish(total)
 
     def _measured(self, part: Batch) -> Tensor:
@@ -127,11 +133,8 @@ class DividedStep:
             agree()
 
 
-def _statistics(net: nn.Module) -> list[Tensor]:
-    """Return the running statistics of normalisations over batches."""
-    norms = [each for each in net.modules() if isinstance(each, _BatchNorm)]
-    found = (each for norm in norms for each in (norm.running_mean, norm.running_var))
-    return [each for each in found if each is not None]
+def _present(tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    return [each for each in tensors if each is not None]
 
 
 def _flat(tensors: list[Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,11 +32,18 @@ from faircil.results.record import (
     WeightRecord,
 )
 from faircil.runs.config import RunConfig
-from faircil.runs.divided_data import attach_inputs, check_ranks, divided, same_net
+from faircil.runs.divided_data import (
+    attach_inputs,
+    check_ranks,
+    divided,
+    same_net,
+    weigh_divided,
+)
 from faircil.runs.divided_steps import DividedStep
 from faircil.runs.graphs import GraphedStep
 from faircil.runs.state import EpochInProgress, RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
+from faircil.sharding import ShardedSamples
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
 
@@ -162,7 +170,8 @@ def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> Weigh
     settings, generator = config.settings, state.generators.weights
     # The measure of the run knows the favoured classes by number, that of the settings by name.
     weigh = replace(settings.weights, measure=state.learner.measure)
-    result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
+    measured = partial(weigh_divided, weigh) if isinstance(current, ShardedSamples) else weigh
+    result = measured(state.learner.net, current, memory, seen=state.seen, generator=generator)
     # Before the controls: they take after the weights that an epoch would use.
     weights = rounded(result.weights) if settings.training.round else result.weights
     return replace(result, weights=reweight(weights, result.group, generator))

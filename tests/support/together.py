@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,11 +28,12 @@ def _work(
         distributed.init_process_group(
             "gloo", init_method=f"file://{place}", rank=rank, world_size=size, timeout=TIMEOUT
         )
-        pipe.send((True, function(Ranks.of(), *args)))
+        # Not `send`, which shares tensors by handles that end with this process.
+        pipe.send_bytes(pickle.dumps((True, function(Ranks.of(), *args))))
         distributed.barrier()
         distributed.destroy_process_group()
     except BaseException:
-        pipe.send((False, traceback.format_exc()))
+        pipe.send_bytes(pickle.dumps((False, traceback.format_exc())))
 
 
 def in_ranks(
@@ -59,12 +61,13 @@ def in_ranks(
         started.append((process, ours))
     answers = []
     for process, pipe in started:
-        try:
-            answers.append(
-                pipe.recv() if pipe.poll(TIMEOUT.total_seconds()) else (False, "silence")
-            )
-        except EOFError:
-            answers.append((False, f"process ended with {process.exitcode}"))
+        if pipe.poll(TIMEOUT.total_seconds()):
+            try:
+                answers.append(pickle.loads(pipe.recv_bytes()))
+            except EOFError:
+                answers.append((False, f"process ended with {process.exitcode}"))
+        else:
+            answers.append((False, "silence"))
     for process, _ in started:
         process.join(5)
         if process.is_alive():

@@ -403,7 +403,8 @@ def solve_over_ranks(
         if outcome["problem"] is not None:
             raise SolverError(outcome["problem"])
         dual = Dual(*(np.array(outcome[name], dtype=np.float64) for name in ("gap", "floor")))
-        return RankSolution(shelf.weights, *(outcome[name] for name in TOLD), dual)
+        told = {name: outcome[name] for name in TOLD}
+        return RankSolution(shelf.weights, dual=dual, **told)
     talk = Talk(ranks, shelf)
     try:
         found = _solved(talk, offsets, gaps, solver)
