@@ -11,7 +11,8 @@ Numbers travel as tensors, everything else as bytes without pickle.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ LENGTH = 8  # of these, the length itself
 # parts. That moves two vectors through a rank instead of one from every other, in two exchanges.
 SEGMENTED = 1 << 16
 HEADER = "header"
+PLACE = re.compile(r"^\[[^]]*\] *")
 MOST_LINES = 5  # ranks whose mistakes are told
 
 
@@ -136,6 +138,33 @@ class Ranks:
                 distributed.broadcast(sent, self._first, self.group)
             tensor.detach().copy_(sent)
 
+    def scattered(self, parts: Sequence[Tensor] | None) -> Tensor:
+        """Return what the first rank has for this one, (rows, ...); the others give nothing.
+
+        Parameters
+        ----------
+        parts : sequence of Tensor
+            One for each rank, of any number of rows.
+        """
+        if self.group is None:
+            assert parts is not None
+            return parts[0]
+        shapes = None if parts is None else [list(part.shape) for part in parts]
+        kind = None if parts is None else str(parts[0].dtype).removeprefix("torch.")
+        about = json.loads(self.told(json.dumps({"shapes": shapes, "kind": kind}).encode()))
+        rows, others = about["shapes"][self.rank][0], about["shapes"][0][1:]
+        most = max(shape[0] for shape in about["shapes"])
+        found = self._wired(torch.empty((most, *others), dtype=getattr(torch, about["kind"])))
+        sent = None
+        if parts is not None:
+            sent = [found.new_zeros(found.shape) for _ in parts]
+            for place, part in zip(sent, parts, strict=True):
+                place[: len(part)] = part
+        if found.numel():
+            with self._talking():
+                distributed.scatter(found, sent, self._first, self.group)
+        return found[:rows]
+
     def told(self, message: bytes | None = None) -> bytes:
         """Return what the first rank says to all; the others give nothing."""
         if self.group is None:
@@ -211,10 +240,11 @@ class Ranks:
         try:
             yield
         except (RuntimeError, ValueError) as error:
-            line = next(iter(str(error).splitlines()), type(error).__name__)
+            # What a backend says begins with a place in its code, and ends with advice.
+            line = PLACE.sub("", str(error)).partition(". ")[0].partition("\n")[0]
             raise RankError(
-                f"process {self.rank} of {self.size} has lost the others, of which one has ended, "
-                f"hangs or cannot be reached: {line:.200}"
+                f"process {self.rank} of {self.size} has lost another, which has ended, hangs or "
+                f"cannot be reached ({line:.100})"
             ) from error
 
 

@@ -16,6 +16,7 @@ from faircil.cli.own_options import (
     add_own_arguments,
     own_data,
 )
+from faircil.cli.sharing import shared
 from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
 from faircil.files import refuse_input
 
@@ -83,6 +84,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     device = ""
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
+    arguments.set = shared(arguments, mistakes)
     wish = Wish(
         arguments.method,
         arguments.weighting,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.sharing import shared
 from faircil.errors import UsageError, collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ def command(arguments: argparse.Namespace) -> None:
         device = str(choose_device(arguments.device))
     if arguments.jobs < 1:
         mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    arguments.set = shared(arguments, mistakes)
     if arguments.track and arguments.jobs > 1:
         mistakes.append(f"--track follows one run at a time, and --jobs is {arguments.jobs}")
     trackers: list[Tracker] = []

@@ -180,6 +180,8 @@ class Learner:
     # are taken by the batch, and inputs of a task are asked for by `Samples.take` and `mapped`
     # alone. A subclass that is divisible, too, says so itself.
     divisible: ClassVar[bool] = False
+    # Whether it keeps inputs of finished tasks itself, beside the buffer.
+    keeps_inputs: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
     # inputs are images, their channels, height and width.
     measure: Measure = MEASURES["eo"]

@@ -40,6 +40,7 @@ class Joint(Learner):
     """Train on all data seen so far, starting from the current weights (warm start)."""
 
     divisible = True
+    keeps_inputs = True
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)

@@ -137,21 +137,12 @@ def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
     ]
 
 
-def shard_mistakes(settings: Settings, method: str, weighting: str) -> list[str]:
-    """Say why the steps or the weights of a run cannot be divided into shards."""
-    shards, weights = settings.training.shards, settings.weights
-    if shards == 1 or method not in LEARNERS:
+def shard_mistakes(settings: Settings, weighting: str) -> list[str]:
+    """Say why the weights of a run cannot be divided into shards."""
+    weights = settings.weights
+    if settings.training.shards == 1 or weighting == "none":
         return []
-    mistakes = []
-    if not LEARNERS[method].divisible:
-        able = [name for name, row in LEARNERS.items() if row.divisible]
-        mistakes.append(
-            f"`shards={shards}` divides batches, and a step of method '{method}' needs all of one; "
-            f"leave it out, or use {', '.join(able)}"
-        )
-    if weighting != "none":
-        mistakes += divided_mistakes(weights.gradient, weights.granularity, "`shards` above 1")
-    return mistakes
+    return divided_mistakes(weights.gradient, weights.granularity, "`shards` above 1")
 
 
 def attribute_mistakes(
@@ -335,7 +326,7 @@ def resolve(
     if settings is not None and method in LEARNERS:
         mistakes += unused_mistakes(method, settings.learner, given)
     if settings is not None:
-        mistakes += shard_mistakes(settings, method, weighting)
+        mistakes += shard_mistakes(settings, weighting)
     if settings is not None and settings.images is not None:
         mistakes += image_mistakes(settings.images, settings.training.net, given)
     if settings is not None and settings.text is not None and not mistakes:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
 from faircil.compute import chunk_size
 from faircil.data.stream import Task, TaskStream
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError, UsageError, raise_all
 from faircil.learners import LEARNERS, Learner
 from faircil.ranks import ALONE, Ranks
 from faircil.runs.config import RunConfig
@@ -38,6 +39,57 @@ def check_ranks(config: RunConfig, ranks: Ranks) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How the samples of a task are cut into shards.
+
+    Parameters
+    ----------
+    shards : int
+    first : int
+        Training samples of earlier tasks.
+    chunk : int
+        Test samples that pass through the net together.
+    """
+
+    shards: int
+    first: int
+    chunk: int
+
+    def train(self, task: Task, ranks: Ranks) -> ShardedSamples:
+        """Return the training samples as a rank has them."""
+        return sharded(task.train, self.shards, ranks, first=self.first)
+
+    def test(self, task: Task, ranks: Ranks) -> ShardedSamples:
+        """Return the test samples as a rank has them."""
+        return dealt(task.test, self.chunk, ranks)
+
+
+def cuts(stream: TaskStream, config: RunConfig, device: torch.device) -> list[Cut]:
+    """Return how each task of a stream is cut.
+
+    Parameters
+    ----------
+    stream : TaskStream
+    config : RunConfig
+    device : torch.device
+        Where the net is: test data is dealt out by the chunks of its passes there.
+    """
+    shards = config.settings.training.shards
+    chunk = chunk_size(device, LEARNERS[config.method].learner.chunk)
+    sizes = [len(task.train) for task in stream.tasks]
+    few = [number for number, size in enumerate(sizes, start=1) if size < shards]
+    raise_all(
+        [
+            f"task {number} has {sizes[number - 1]} training samples, too few for "
+            f"`shards={shards}`; use fewer"
+            for number in few
+        ],
+        DataError,
+    )
+    return [Cut(shards, first, chunk) for first in accumulate([0, *sizes[:-1]])]
+
+
 def divided(
     stream: TaskStream, config: RunConfig, device: torch.device, ranks: Ranks = ALONE
 ) -> TaskStream:
@@ -49,31 +101,16 @@ def divided(
         Whole, or divided already.
     config : RunConfig
     device : torch.device
-        Where the net is: test data is dealt out by the chunks of its passes there.
+        Where the net is.
     ranks : Ranks
     """
-    shards = config.settings.training.shards
-    if shards == 1 or isinstance(stream.tasks[0].train, ShardedSamples):
+    if config.settings.training.shards == 1 or isinstance(stream.tasks[0].train, ShardedSamples):
         return stream
-    learner = LEARNERS[config.method].learner
-    chunk = chunk_size(device, learner.chunk)
-    first, tasks = 0, []
-    for task in stream.tasks:
-        train = sharded(task.train, shards, ranks, first=first)
-        tasks.append(replace(task, train=train, test=dealt(task.test, chunk, ranks)))
-        first += len(task.train)
-    check_shards(tasks, shards)
+    tasks = [
+        replace(task, train=cut.train(task, ranks), test=cut.test(task, ranks))
+        for task, cut in zip(stream.tasks, cuts(stream, config, device), strict=True)
+    ]
     return replace(stream, tasks=tuple(tasks))
-
-
-def check_shards(tasks: list[Task], shards: int) -> None:
-    """Raise if a task has fewer samples than there are shards."""
-    for number, task in enumerate(tasks, start=1):
-        if len(task.train) < shards:
-            raise DataError(
-                f"task {number} has {len(task.train)} training samples, too few for "
-                f"`shards={shards}`; use fewer"
-            )
 
 
 def attach_inputs(state: RunState, stream: TaskStream, device: torch.device) -> None:

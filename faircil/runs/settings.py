@@ -181,6 +181,8 @@ def unused_settings(method: str, options: Options, names: Iterable[str]) -> dict
     learner, known = LEARNERS[method].learner, setting_names(type(options))
     asked = [name for name in names if name in known and known[name].part != "data"]
     reasons = {name: learner.why_unused(options, name) for name in asked}
+    if "shards" in asked and not LEARNERS[method].divisible:
+        reasons["shards"] = reasons["shards"] or "each step of it needs a whole batch"
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
