@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         FairIncrementalClassifier as FairIncrementalClassifier,
     )
     from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair
+    from faircil.ranks import Ranks as Ranks
     from faircil.registry import register as register
     from faircil.runs.config import RunConfig as RunConfig
     from faircil.runs.experiment import run as run
@@ -43,6 +44,7 @@ _PUBLIC = {
     "FairSampler": "faircil.sampler",
     "FaircilError": "faircil.errors",
     "Measure": "faircil.weighting.measures",
+    "Ranks": "faircil.ranks",
     "ReplayBuffer": "faircil.buffer",
     "RunConfig": "faircil.runs.config",
     "Samples": "faircil.samples",

@@ -191,24 +191,6 @@ class Ranks:
         return content.numpy().tobytes()
 
 
-@contextmanager
-def torchrun() -> Iterator[None]:
-    """Join the processes that ``torchrun`` has begun, if it has and they are not joined yet."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
-        yield
-        return
-    from torch import distributed
-
-    if not distributed.is_available() or distributed.is_initialized():
-        yield
-        return
-    distributed.init_process_group("gloo")
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
-
-
 def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
     """Raise a UsageError with all that is wrong, before an engine is begun."""
     mistakes = []

@@ -67,6 +67,11 @@ class NetTraits:
         How steps are recorded if kernels depend on more than the shape of a batch.
     trained_tokens : int, Tensor or None
         Tokens trained on so far, if inputs are tokens; recorded for each epoch.
+    passes : int or None
+        Passes of training so far, if what the net draws in one depends on its number.
+    proceed : callable or None
+        ``proceed(passes, tokens)`` sets that number and that of tokens, where parts of a batch
+        pass through copies of the net in several processes.
     restart : callable or None
         ``restart(seed)`` resets the net to its state before training, in place. None: every layer
         draws new weights, which is wrong for a net that starts from pre-trained weights.
@@ -76,6 +81,8 @@ class NetTraits:
     graphable: bool = True
     recording: Recording | None = None
     trained_tokens: int | Tensor | None = None
+    passes: int | None = None
+    proceed: Callable[[int, int | Tensor], None] | None = None
     restart: Callable[[int], None] | None = None
 
 

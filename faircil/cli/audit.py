@@ -125,9 +125,7 @@ def command(arguments: argparse.Namespace) -> int:
     given = [path for path in (arguments.file, arguments.against) if path is not None]
     for path in _files(arguments):
         refuse_input(path, *given, *(folder / PREDICTIONS for folder in given))
-    audits, leads = _audits(arguments)
-    if not leads:
-        return 0
+    audits = _audits(arguments)
     report = audits[0].report()
     gate = None
     if arguments.fail_on:
@@ -151,11 +149,8 @@ def command(arguments: argparse.Namespace) -> int:
     return 0 if gate is None else gate.exit_code
 
 
-def _audits(arguments: argparse.Namespace) -> tuple[list[Audit], bool]:
-    """Read the tables, and tell whether this process prints and writes.
-
-    All mistakes of the call and in the tables are told at once.
-    """
+def _audits(arguments: argparse.Namespace) -> list[Audit]:
+    """Read the tables; all mistakes of the call and in the tables at once."""
     from faircil.auditing.gate import misfits as without_finding, parse_conditions
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
@@ -170,12 +165,10 @@ def _audits(arguments: argparse.Namespace) -> tuple[list[Audit], bool]:
     known = len(mistakes)
     check_workers(arguments, mistakes)
     audits: list[Audit] = []
-    leads = True
     faults: list[str] = []
     audited = _audit_model if arguments.data is not None else _audit_predictions
     if not misfits and len(mistakes) == known:
         with workers(arguments) as engine:
-            leads = engine.leads
             for path in (arguments.file, arguments.against):
                 if path is None:
                     continue
@@ -188,7 +181,7 @@ def _audits(arguments: argparse.Namespace) -> tuple[list[Audit], bool]:
                     faults += map(str, error.args)
     every = list(dict.fromkeys([*mistakes, *faults]))
     raise_all(every, UsageError if mistakes else DataError)
-    return audits, leads
+    return audits
 
 
 def _misfits(arguments: argparse.Namespace) -> list[str]:
@@ -244,7 +237,7 @@ def _audit_model(arguments: argparse.Namespace, path: Path, engine: Engine) -> A
     from faircil.model.tables import measure_table
 
     check_there(path)
-    remembered = arguments.remember and path == arguments.file and engine.leads
+    remembered = arguments.remember and path == arguments.file
     with changing(path) if remembered else nullcontext():
         model = load_model(path)
         with learning(str(arguments.data), arguments.json, "predicting") as watcher:

@@ -17,6 +17,7 @@ from faircil.cli.own_options import (
     add_own_arguments,
     own_data,
 )
+from faircil.cli.sharing import shared
 from faircil.cli.workers import add_worker_arguments, check_workers, workers
 from faircil.errors import MOST_NAMES, DataError, collecting, raise_all, shortened
 
@@ -112,6 +113,8 @@ def _fit(arguments: argparse.Namespace) -> None:
     for_sites = arguments.plan_only or arguments.moments_only
     if for_sites and arguments.method not in ("auto", "moments"):
         mistakes.append(f"method {arguments.method} keeps no sums; use --method moments")
+    if not (for_sites or arguments.method == "moments"):  # sums are shared part by part
+        arguments.set = shared(arguments, mistakes)
     wish = Wish(
         "moments" if for_sites else arguments.method,
         arguments.weighting,
@@ -129,13 +132,9 @@ def _fit(arguments: argparse.Namespace) -> None:
             "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
         )
     raise_all(mistakes)
-    with workers(arguments) as engine:
-        if not engine.leads:
-            _fitted(arguments, own, wish, device, engine)
-            return
-        with _alone(arguments, arguments.out):  # which also tells at once if it cannot be written
-            model = _fitted(arguments, own, wish, device, engine)
-            _keep(arguments, model)
+    # The second also tells at once if the folder cannot be written.
+    with workers(arguments) as engine, _alone(arguments, arguments.out):
+        _keep(arguments, _fitted(arguments, own, wish, device, engine))
 
 
 def _settings(arguments: argparse.Namespace) -> list[str]:
@@ -322,16 +321,10 @@ def _update(arguments: argparse.Namespace) -> None:
     mistakes: list[str] = []
     check_workers(arguments, mistakes)
     raise_all(mistakes)
-    with workers(arguments) as engine:
-        if not engine.leads:
-            from faircil.model.saved import load_model
-
-            _updated(arguments, load_model(arguments.model), engine)
-            return
-        with _changing(arguments) as model:
-            before = len(model.notes)
-            _updated(arguments, model, engine)
-            _save_and_report(arguments, model, model.notes[before:])
+    with workers(arguments) as engine, _changing(arguments) as model:
+        before = len(model.notes)
+        _updated(arguments, model, engine)
+        _save_and_report(arguments, model, model.notes[before:])
 
 
 def _updated(arguments: argparse.Namespace, model: Model, engine: Engine) -> None:

@@ -146,10 +146,6 @@ def command(arguments: argparse.Namespace) -> None:
     counts: Counter[str] = Counter()
     notes: dict[str, str] = {}
     with workers(arguments) as engine:
-        if not engine.leads:
-            for _ in _predictions(arguments, model, engine):
-                pass
-            return
         parts = _predictions(arguments, model, engine)
         first, told = next(parts)  # what is wrong is told before a file is begun
         with written(out) as writer:

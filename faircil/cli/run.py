@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.sharing import shared
 from faircil.cli.sweeping import add_scheduler_argument
 from faircil.cli.workers import check_workers
 from faircil.errors import UsageError, collecting, raise_all, unknown_name
@@ -203,6 +204,7 @@ def command(arguments: argparse.Namespace) -> None:
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
     check_workers(arguments, mistakes)
+    arguments.set = shared(arguments, mistakes)
     if arguments.track and arguments.jobs > 1:
         mistakes.append(f"--track follows one run at a time, and --jobs is {arguments.jobs}")
     if arguments.track and arguments.scheduler is not None:

@@ -32,11 +32,14 @@ def add_worker_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGro
 @contextmanager
 def workers(arguments: argparse.Namespace) -> Iterator[Engine]:
     """Begin the workers that are wanted, those of torchrun among them, and end them."""
-    from faircil.engines import engine_for, torchrun
+    from faircil.engines import engine_for
+    from faircil.runs.together import team_engine
 
-    with torchrun(), engine_for(arguments.jobs, arguments.scheduler) as engine:
-        if not engine.leads:  # the first rank prints and writes
-            arguments.quiet, arguments.json = True, False
+    team = team_engine()
+    if team is not None:
+        yield team
+        return
+    with engine_for(arguments.jobs, arguments.scheduler) as engine:
         yield engine
 
 

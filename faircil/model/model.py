@@ -31,6 +31,7 @@ from faircil.results.record import EpochRecord, Names, group_results
 from faircil.runs.config import RunConfig, has_attribute
 from faircil.runs.experiment import learn_task, where_learned
 from faircil.runs.state import DataShape, RunState, measure_of, new_state
+from faircil.runs.together import led_lesson
 from faircil.samples import Samples, group_counts, refuse_unknown
 
 Floats32 = NDArray[np.float32]
@@ -203,8 +204,14 @@ class Model:
 
         digest, notes = samples.digest(), len(state.notes)
         twice = any(one.digest == digest for one in self.lessons)
-        with threadpool_limits(1, user_api="blas"), exact_convolutions(), same_bits():
-            learn_task(self.config, state, where_learned(state.learner, samples, place), heard)
+        with (
+            led_lesson(self.config, state, samples, place) as (shared, ranks),
+            threadpool_limits(1, user_api="blas"),
+            exact_convolutions(),
+            same_bits(),
+        ):
+            rows = where_learned(state.learner, shared, place)
+            learn_task(self.config, state, rows, heard, ranks=ranks)
         # A hash of rows tells whether they are those, which noise is to hide.
         hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(

@@ -46,6 +46,7 @@ from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
 from faircil.weighting.solver import DEFAULT, SOLVERS
+from faircil.weighting.weights import divided_mistakes
 
 Part = Literal["test", "validation"]  # what a run is evaluated on
 
@@ -136,6 +137,14 @@ def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
         f"and measure '{measure}' is the largest loss of a group; use a method that minimises it "
         f"({', '.join(able)}), or another measure, such as `measure='eo'`"
     ]
+
+
+def shard_mistakes(settings: Settings, weighting: str) -> list[str]:
+    """Say why the weights of a run cannot be divided into shards."""
+    weights = settings.weights
+    if settings.training.shards == 1 or weighting == "none":
+        return []
+    return divided_mistakes(weights.gradient, weights.granularity, "`shards` above 1")
 
 
 def attribute_mistakes(
@@ -318,6 +327,8 @@ def resolve(
     settings = validate_settings(values, method, measure, mistakes, medium=medium)
     if settings is not None and method in LEARNERS:
         mistakes += unused_mistakes(method, settings.learner, given)
+    if settings is not None:
+        mistakes += shard_mistakes(settings, weighting)
     if settings is not None and settings.images is not None:
         mistakes += image_mistakes(settings.images, settings.training.net, given)
     if settings is not None and settings.text is not None and not mistakes:

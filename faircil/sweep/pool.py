@@ -20,6 +20,7 @@ import torch
 from faircil.compute import choose_device
 from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError, SweepError, raise_all
+from faircil.ranks import RankError
 from faircil.registry import added_pieces
 from faircil.runs.config import RunConfig, code_digest, pieces_of
 from faircil.runs.saved_states import Tell
@@ -161,7 +162,7 @@ def answer(
     try:
         with place.store.alone(work) as mine:
             return Answer(_make(work, place, streams, Watch(watcher), tell) if mine else None)
-    except StorageError as error:
+    except (StorageError, RankError) as error:  # every other run would fail as well
         return Answer(None, str(error))
 
 
@@ -194,7 +195,7 @@ def _make(work: Work, place: Place, streams: Streams, watch: Watch, tell: Tell) 
     except DivergedError as error:
         place.store.note_divergence(work, str(error))
         return Outcome(work, None, str(error), diverged=True, kind=type(error))
-    except StorageError:
+    except (StorageError, RankError):
         raise
     except FaircilError as error:
         return Outcome(work, None, str(error), kind=type(error))

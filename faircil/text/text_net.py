@@ -68,6 +68,8 @@ class TextNet(nn.Module):
             large=True,
             recording=self,
             trained_tokens=self.trained_tokens,
+            passes=self.passes,
+            proceed=self.proceed,
             restart=self.restart,
         )
 
@@ -108,6 +110,10 @@ class TextNet(nn.Module):
         """Return logits, (n, classes), for tokens (n, L)."""
         logits: Tensor = self.head(self.features(x))
         return logits
+
+    def proceed(self, passes: int, tokens: int | Tensor) -> None:
+        """Count passes and tokens of training from these numbers on."""
+        self.passes, self.trained_tokens = passes, tokens
 
     def restart(self, seed: int) -> None:
         """Reset in place: the encoder to its pre-trained weights, the head drawn from the seed."""

@@ -16,7 +16,6 @@ from faircil.compute import Generators, enough_memory
 from faircil.learners import LEARNERS, Batch, Learner
 from faircil.nets import evaluating
 from faircil.options import ReplayOptions
-from faircil.runs.experiment import Step
 from faircil.runs.graphs import GraphedStep
 from faircil.samples import Samples
 from faircil.text.embeddings import shard_rows
@@ -46,6 +45,7 @@ from faircil_lab.bench.texts import (
 )
 
 PADDING, FIRST = 0, 101  # tokens of BERT that fill rows up, and that begin them
+Step = Callable[[Batch], None]
 WORDS = (1000, 30522)  # its tokens that are words
 TELLING = 0.25  # of a text's tokens are words of its group
 OWN_WORDS = 8  # that a group has
