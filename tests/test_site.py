@@ -82,7 +82,7 @@ def test_long_sentences_of_output_are_wrapped_and_tables_are_not() -> None:
     lines = wrapped(block).splitlines()
     assert lines[1] == table
     assert len(lines) == 5
-    assert all(len(line) <= 92 for line in lines[2:])
+    assert all(len(line) <= 84 for line in lines[2:])
     assert " ".join(" ".join(lines[2:4]).split()) == sentence.strip()
     code = block.replace("text", "python")
     assert wrapped(code) == code

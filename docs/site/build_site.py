@@ -35,7 +35,7 @@ FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
 ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
-WIDTH = 92  # of what is printed, in characters: fits the column of a page
+WIDTH = 84  # of what is printed, in characters: fits the column of a page
 
 
 def main() -> int:
