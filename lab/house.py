@@ -60,8 +60,8 @@ PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # Cards of models take three: the card, what a model remembers, and audits in words; and whether an
 # attribute can be read from the inputs is a file of its own.
 # Runs that survive take two: their saved states, and signals that stop them.
-# Reports of audits take two: what is kept of an audit, and its page; intervals of levels one, out of
-# a file that had two ideas. Reports are measured by two in the laboratory: a browser, a benchmark.
+# Reports of audits take two: what is kept of an audit, and its page; intervals of levels one, out
+# of a file with two ideas. Reports are measured by two in the laboratory: a browser, a benchmark.
 # The walk had 52 before a run ended with its model (what it is, how it is packed, how it is kept);
 # any net adds one, labels and formulas two, tracking one, the comparison with plain replay two;
 # saved states and signals two; the card of its model, which is an audit, eight.
