@@ -32,9 +32,9 @@ all that is usual. With w(θ) the power to tell θ from 0, from 0 at θ = 0 to 1
 
 So the error goes to the side where there can be one. At θ = 0 only the lower limit can be wrong.
 
-*The direction* d is not known. Several are tried. A tail at θ is their mean, as over equally likely
-possibilities; for P(T* ≥ T), which decides whether a gate fails, the mean of that and of their
-largest, as if the least favourable direction were as likely as not:
+*The direction* d is not known. Several are tried. A tail at θ is the mean of two: of the largest
+over all directions, and of their mean; as if the least favourable direction were as likely as not,
+and else each as likely as any other:
 
 - the observed one, whose noise spreads what may be tied;
 - one where all that may be tied is: columns within two standard errors of the row's best or worst
@@ -44,12 +44,13 @@ largest, as if the least favourable direction were as likely as not:
 - the mirrored one, where a line soon ends: the rate of a small group without a mistake cannot grow,
   so that a larger gap can only be the other way round.
 
-To require that no direction allows θ would be wrong in half as many audits of small groups as 5 %.
-As c is what all cells share, it has half a hit and half a miss once, and not for every cell: with
-groups of 25 and rates of .9 the latter would make T* vary too much.
+The largest alone makes intervals of small groups too wide, which are then wrong in half as many
+audits as they may be; the mean alone is wrong too often where values are evenly spread. As c is
+what all cells share, it has half a hit and half a miss once, and not for every cell: with groups of
+25 and rates of .9 the latter would make T* vary too much.
 
 ``faircil bench audit`` measures how often all of these cover the truth. None of this is exact: the
-constants below were chosen by such simulations, of two classes and two or five values.
+constants below were chosen by such simulations.
 """
 
 from __future__ import annotations
@@ -330,11 +331,13 @@ def combined_tails(tails: Sequence[Tails], least: float) -> Tails:
         ends = [np.interp(true, one.true, of(one), right=np.nan) for one in tails]
         return np.stack(ends)
 
-    above = np.exp(at_true(lambda one: np.log(np.maximum(one.above, least))))
-    below = np.exp(at_true(lambda one: np.log(np.maximum(one.below, least))))
-    guarded = (np.nanmax(above, axis=0) + np.nanmean(above, axis=0)) / 2
-    power = np.nanmean(at_true(lambda one: one.power), axis=0)
-    return Tails(true, guarded, np.nanmean(below, axis=0), power)
+    def taken_together(of: Callable[[Tails], Floats]) -> Floats:
+        each = np.exp(at_true(lambda one: np.log(np.maximum(of(one), least))))
+        both: Floats = (np.nanmax(each, axis=0) + np.nanmean(each, axis=0)) / 2
+        return both
+
+    above, below = taken_together(lambda one: one.above), taken_together(lambda one: one.below)
+    return Tails(true, above, below, np.nanmean(at_true(lambda one: one.power), axis=0))
 
 
 def _limits(tails: Tails, observed: float, least: float) -> Limits:

@@ -22,7 +22,6 @@ from faircil.report.groups_over_time import (
     who_was_forgotten,
 )
 from faircil.report.page import (
-    MOST_METHODS,
     Cells,
     Section,
     escaped,
@@ -144,7 +143,7 @@ def in_short(study: Study) -> str:
     """Say how each method ends, and whether it has helped."""
     told = [sentences.opening(study)]
     if study.baseline is not None:
-        told += [*sentences.helped(study)[:MOST_METHODS], sentences.few_seeds(study)]
+        told += [*sentences.helped(study), sentences.few_seeds(study)]
     else:
         told.append(
             "Plain replay is not among these runs next to another method, so whether fairness was "
@@ -174,8 +173,8 @@ def _card(method: Method, study: Study) -> str:
 def what_was_done(study: Study) -> str:
     """Show the weights of groups over tasks, what more evenness would cost, and notes."""
     weighted = [one for one in study.methods if one.weights]
-    plainly = [named(one.name) for one in study.methods if not one.weights][:MOST_METHODS]
-    told = f"{sentences.listed(plainly)} weighs no groups." if plainly else ""
+    plainly = [named(one.name) for one in study.methods if not one.weights]
+    told = f"There are no weights of groups with {sentences.first_of(plainly)}." if plainly else ""
     return paragraph(told) + some([_weights(one, study) for one in weighted], "pair")
 
 

@@ -63,7 +63,7 @@ def test_what_is_counted(house: ModuleType, tmp_path: Path) -> None:
 def test_the_table_has_the_targets_beside_the_counts(house: ModuleType) -> None:
     walked = house.walk_of(["a", "b", "a"])
     text = house.show(house.table(walked))
-    assert "<= 181, <= 60" in text
+    assert "<= 184, <= 62" in text
     assert "walk: files" in text
 
 

@@ -283,7 +283,7 @@ def test_tails_of_directions_are_taken_together() -> None:
     between = (0.01 * 0.1) ** 0.5  # halfway on the scale of logarithms
     expected = [(0.02 + 0.03) / 2, ((between + 0.3) / 2 + 0.3) / 2, 0.1, 0.9]
     assert found.above == pytest.approx(expected)
-    assert found.below == pytest.approx([0.75, 0.75, 1.0, 1.0])
+    assert found.below == pytest.approx([0.875, 0.875, 1.0, 1.0])
     assert found.power == pytest.approx([0.75, 0.75, 1.0, 1.0])
     alone = combined_tails([first], 1e-4)
     assert alone.above == pytest.approx(first.above)

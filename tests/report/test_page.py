@@ -144,6 +144,11 @@ def test_fifty_runs_are_a_small_page(tmp_path: Path) -> None:
     page = report_page([study(runs)])
     assert len(page.encode()) < 5e6
     assert "44 more methods" in page
+    assert 'class="band' not in page  # bands of so many would hide the lines
+    said = Checker(page).said
+    assert "; 44 more are in the data. " in said
+    assert "There are no weights of groups with " in said
+    assert " and 28 more." in said
 
 
 def test_one_run_without_attribute_tells_what_it_can(tmp_path: Path) -> None:
