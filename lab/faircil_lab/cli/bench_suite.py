@@ -44,9 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
     )
-    what.add_argument(
-        "--small", action="store_true", help="the small suite, which needs no data and a minute"
-    )
+    what.add_argument("--small", action="store_true", help="the small suite, which needs no data")
     what.add_argument("--streams", nargs="+", metavar="NAME", help="some of the streams")
     what.add_argument("--seeds", metavar="LIST", help="some of the seeds, such as 0 or 0-2")
     what.add_argument(
@@ -171,7 +169,9 @@ def _rows(
         return iter(())
     _refuse_absent(streams, options)
     make = where_possible(lambda works: finish_shown(works, options, arguments.quiet), options)
-    return make_rows(entrants, suite, streams, seeds, make, arguments.jobs)
+    # Scores are computed on CPUs, when those that shared the GPU have nothing left to do.
+    jobs = arguments.jobs + arguments.gpu_jobs
+    return make_rows(entrants, suite, streams, seeds, make, jobs)
 
 
 def _refuse_absent(streams: Sequence[SuiteStream], options: SweepOptions) -> None:

@@ -17,6 +17,7 @@ from faircil.runs.config import resolve
 from faircil.weighting.measures import MEASURES
 
 Inputs = Literal["images", "people", "texts", "points"]
+SEEDS = (0, 1, 2, 3, 4)
 PLAIN = "er"  # the method that budgets and levelling down are measured by
 
 
@@ -53,6 +54,11 @@ class SuiteStream:
     forbidden: str
     redrawn: bool = True
     core: bool = True
+
+    @property
+    def heading(self) -> str:
+        """Title and name."""
+        return f"{self.title[0].upper()}{self.title[1:]}: {self.dataset}"
 
     @property
     def disparity(self) -> str:
@@ -276,7 +282,7 @@ FULL = Suite(
             core=False,
         ),
     ),
-    (0, 1, 2, 3, 4),
+    SEEDS,
 )
 SMALL = Suite(
     "fair-cil-small",
@@ -297,7 +303,13 @@ SMALL = Suite(
             "images",
             "eer",
             (5, 10, 25_140, 2_160),
-            ("7ee9597e3e26ddf4", "ae38b82cd3272066", "d757f66cd5621d8a"),
+            (
+                "7ee9597e3e26ddf4",
+                "ae38b82cd3272066",
+                "d757f66cd5621d8a",
+                "c39c25f2f975d6fd",
+                "dca6162ddd1d4313",
+            ),
             _NOTHING,
         ),
         SuiteStream(
@@ -306,7 +318,13 @@ SMALL = Suite(
             "images",
             "eo",
             (5, 10, 25_140, 2_160),
-            ("ffdbd3199746e9c5", "9f387495eae2ced4", "128d3c5688887321"),
+            (
+                "ffdbd3199746e9c5",
+                "9f387495eae2ced4",
+                "128d3c5688887321",
+                "988f2a061edd8cfa",
+                "65116ffb6c85724f",
+            ),
             "inputs that are the same for an image and its negative, and negatives made of "
             "training rows",
         ),
@@ -316,9 +334,15 @@ SMALL = Suite(
             "images",
             "eo",
             (5, 10, 25_140, 2_160),
-            ("f576c08ee70cccaa", "fb6f8a5a69c0a836", "24e598120d087063"),
+            (
+                "f576c08ee70cccaa",
+                "fb6f8a5a69c0a836",
+                "24e598120d087063",
+                "fba8a76d132817e9",
+                "30c267af2873ff55",
+            ),
             "inputs without the background or without colour, and rows painted in other colours",
         ),
     ),
-    (0, 1, 2),
+    SEEDS,
 )

@@ -208,8 +208,30 @@ def make_rows(
         chosen = [Work(made, seed) for made in one.configs.values() for seed in seeds]
         outcomes |= _by_key(finish(chosen))
     by_name = {stream.dataset: stream for stream in streams}
+    cases = [case for one in attempts for case in _cases(one, by_name, seeds, outcomes)]
+    # All in one pool: a process takes seconds to start.
+    found = dict(zip(cases, in_processes(score_run, cases, jobs), strict=True))
     for one in attempts:
-        yield _row(one, suite, by_name, seeds, outcomes, jobs)
+        own = _cases(one, by_name, seeds, outcomes)
+        yield _row(one, suite, by_name, {case: found[case] for case in own})
+
+
+def _cases(
+    attempt: Attempt,
+    streams: Mapping[str, SuiteStream],
+    seeds: Sequence[int],
+    outcomes: Mapping[str, Outcome],
+) -> list[ScoredRun]:
+    """Return the runs to score, and note in the attempt why others are missing."""
+    cases = []
+    for name, made in attempt.configs.items():
+        for seed in seeds:
+            outcome = outcomes[Work(made, seed).key]
+            if outcome.run is None:
+                attempt.missing.setdefault(name, f"seed {seed}: {outcome.problem}")
+            else:
+                cases.append(ScoredRun(streams[name], seed, Path(outcome.run.dir)))
+    return cases
 
 
 def _by_key(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
@@ -260,28 +282,21 @@ def _row(
     attempt: Attempt,
     suite: Suite,
     streams: Mapping[str, SuiteStream],
-    seeds: Sequence[int],
-    outcomes: Mapping[str, Outcome],
-    jobs: int,
+    found: Mapping[ScoredRun, SeedScore | str],
 ) -> BoardRow:
     entrant, missing = attempt.entrant, dict(attempt.missing)
-    cases, over, made = [], [], []
-    for name, run_config in attempt.configs.items():
-        over += beyond_budget(entrant, streams[name], run_config)
-        for seed in seeds:
-            outcome = outcomes[Work(run_config, seed).key]
-            if outcome.run is None:
-                missing.setdefault(name, f"seed {seed}: {outcome.problem}")
-                continue
-            folder = Path(outcome.run.dir)
-            cases.append(ScoredRun(streams[name], seed, folder))
-            made.append(_made_on(folder))
+    over = [
+        text
+        for name, made in attempt.configs.items()
+        for text in beyond_budget(entrant, streams[name], made)
+    ]
     scores: dict[str, dict[int, SeedScore]] = {}
-    for case, found in zip(cases, in_processes(score_run, cases, jobs), strict=True):
-        if isinstance(found, str):
-            missing.setdefault(case.stream.dataset, f"seed {case.seed}: {found}")
+    for case, scored in found.items():
+        name = case.stream.dataset
+        if isinstance(scored, str):
+            missing.setdefault(name, f"seed {case.seed}: {scored}")
         else:
-            scores.setdefault(case.stream.dataset, {})[case.seed] = found
+            scores.setdefault(name, {})[case.seed] = scored
     taken = "; ".join(f"{name}: {what}" for name, what in attempt.chosen.items())
     return BoardRow(
         entrant.name,
@@ -292,7 +307,7 @@ def _row(
         missing,
         reference=entrant.method in BOUNDS,
         other_budget=" ".join(dict.fromkeys(over)),
-        made=tuple(dict.fromkeys(made)),
+        made=tuple(dict.fromkeys(_made_on(case.folder) for case in found)),
         note=f"takes {taken}" if taken else entrant.note,
     )
 

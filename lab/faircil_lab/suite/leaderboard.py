@@ -123,7 +123,7 @@ def stream_table(results: BoardResults, stream: SuiteStream) -> Table:
             parts.append(f"{len(scores)} of {len(results.suite.seeds)} seeds")
         cells = (interval_text(over_seeds(scores, score)) for score in SCORES)
         lines.append((row.name, *cells, ranks, ", ".join(parts)))
-    return table_of(f"{stream.title} ({stream.dataset})", header, lines)
+    return table_of(stream.heading, header, lines)
 
 
 def interval_text(found: Interval | None) -> str:

@@ -61,9 +61,9 @@ def test_a_plug_in_gets_a_row_with_intervals(cli: Cli, tmp_path: Path) -> None:
     found = row(tmp_path, "mine")
     assert found["what"] == "MyReplay, epochs=1 hidden=8"
     assert found["origin"] == "run"
-    assert list(found["scores"]["toy"]) == ["0", "1", "2"]
+    assert list(found["scores"]["toy"]) == ["0", "1", "2", "3", "4"]
     line = next(
-        line for line in outcome.out.split("three clusters")[1].splitlines() if "mine" in line
+        line for line in outcome.out.split("Three clusters")[1].splitlines() if "mine" in line
     )
     assert line.count("…") == 5
     # The same runs are found again, and the page has the row.
@@ -124,6 +124,15 @@ def test_mistakes_are_named(cli: Cli, words: tuple[str, ...], said: str) -> None
     assert said in outcome.err
 
 
+def test_nothing_finished_is_no_row_but_a_reason(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli(*BENCH, "--method", "er", "--only-finished", "--jobs", "2")
+    assert outcome.code == 0, outcome.err
+    assert row(tmp_path, "replay")["scores"] == {}
+    assert set(row(tmp_path, "replay")["missing"]) == {
+        *("toy", "digits", "digits-bias", "biased-digits"),
+    }
+
+
 def test_mistakes_are_named_all_at_once(cli: Cli) -> None:
     words = ("--streams", "x", "--seeds", "9", "--method", "err", "--jobs", "0", "--inputs")
     assert len(cli(*BENCH, *words).err.strip().splitlines()) == 5
@@ -139,9 +148,9 @@ def test_without_files_it_says_which_are_missing(cli: Cli) -> None:
 @pytest.fixture
 def predictions(cli: Cli, tmp_path: Path) -> Path:
     """A folder of predictions: those of runs, as files of another system."""
-    settings = ("--set", "epochs=1", "hidden=8", "--seeds", "0-2", "--no-model", "--out", "mine")
+    settings = ("--set", "epochs=1", "hidden=8", "--seeds", "0-4", "--no-model", "--out", "mine")
     assert cli("run", "--dataset", "toy", "--method", "er", *settings, "--quiet").code == 0
-    for seed in range(3):
+    for seed in range(5):
         target = tmp_path / "sent" / "toy" / f"seed-{seed}"
         target.mkdir(parents=True)
         shutil.copy(tmp_path / "mine" / f"seed-{seed}" / "predictions.csv", target)
@@ -192,7 +201,7 @@ def test_the_template_is_all_that_others_need(cli: Cli, tmp_path: Path) -> None:
     assert described["streams"][0]["tasks"] == [["0", "1"], ["2"]]
     assert "--small --predictions" in (tmp_path / "mine" / "README.md").read_text()
     # A method that knows nothing of faircil: the nearest mean of a class.
-    for seed in range(3):
+    for seed in range(5):
         folder = tmp_path / "mine" / "toy" / f"seed-{seed}"
         data = np.load(folder / "inputs.npz")
         assert "train_z" not in data
@@ -241,7 +250,7 @@ def test_auto_takes_what_is_best_on_held_out_rows(
     outcome = cli(*BENCH, "--method", "auto", "--streams", "toy", "--seeds", "0")
     assert outcome.code == 0, outcome.err
     assert str(row(tmp_path, "auto")["note"]).startswith("takes toy: ")
-    again = cli(*BENCH, "--method", "auto", "--streams", "toy", "--only-finished")
+    again = cli(*BENCH, "--method", "auto", "--streams", "toy", "--only-finished", "--jobs", "2")
     assert again.code == 0
     assert "not run: no finished run" in row(tmp_path, "auto")["missing"]["toy"]
 
