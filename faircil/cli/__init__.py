@@ -274,7 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     with listening():
-        if int(os.environ.get("WORLD_SIZE", "1") or 1) == 1:
+        if os.environ.get("WORLD_SIZE", "1") in ("", "1"):
             return _main(words)
         return _with_others(words)
 

@@ -161,7 +161,7 @@ def leading(ranks: Ranks) -> Iterator[None]:
         _TEAM.remove(team)
         with suppress(RuntimeError):  # the store may be gone, and with it those who listen
             _order(team, {"do": "end", "code": int(team.lost)})
-            end = time.monotonic() + FAREWELL
+            end = time.monotonic() + (SOON if team.lost else FAREWELL)
             names = [f"left/{rank}" for rank in range(1, ranks.size)]
             # The store may be in this process: it stays until the others have looked.
             while time.monotonic() < end and not team.store.check(names):

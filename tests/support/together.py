@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import socket
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +19,9 @@ import torch
 from torch import distributed
 
 from faircil.ranks import ALONE, Ranks
-from processes import CONTEXT
+from faircil.runs import together as module
+from faircil.runs.divided_steps import DividedStep
+from processes import CONTEXT, Command, Prepare
 
 Result = TypeVar("Result")
 TIMEOUT = timedelta(seconds=60)
@@ -75,3 +82,56 @@ def in_ranks(
     problems = [str(answer) for good, answer in answers if not good]
     assert not problems, "\n".join(problems)
     return [answer for _, answer in answers]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
+def as_rank(rank: int, size: int, port: int, then: Prepare | None) -> None:
+    """Let a process be one of several, as a launcher starts them."""
+    torch.set_num_threads(1)
+    module.PATIENCE = 1.0
+    told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
+    os.environ |= {name: str(value) for name, value in told.items()}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if then is not None:
+        then()
+
+
+def start_ranks(
+    folder: Path, size: int, *words: str, then: dict[int, Prepare] | None = None
+) -> list[Command]:
+    """Start a command in several processes; ``then`` is called in some of them before."""
+    port, then = free_port(), then or {}
+    return [
+        Command(folder, *words, prepare=partial(as_rank, rank, size, port, then.get(rank)))
+        for rank in range(size)
+    ]
+
+
+def at_step(number: int, act: Prepare) -> None:
+    """Let something happen in one of the steps of a process."""
+    step, calls = DividedStep.__call__, count(1)
+
+    def acting(self: DividedStep, *given: Any) -> None:
+        if next(calls) == number:
+            act()
+        step(self, *given)
+
+    DividedStep.__call__ = acting  # type: ignore[method-assign]
+
+
+def run_out_of_memory() -> None:
+    raise MemoryError("no more of it")
+
+
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def be_stopped() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
