@@ -17,7 +17,6 @@ import numpy as np
 from faircil.auditing import Audit, key_of, refusal
 from faircil.auditing.findings import DRAWS
 from faircil.data.arrow import Coded
-from faircil.data.columns import name_mistakes
 from faircil.data.parts import (
     COUNTED_TOGETHER,
     PartedTable,
@@ -28,6 +27,7 @@ from faircil.data.parts import (
     refuse_sharing,
     table_files,
 )
+from faircil.data.raw_columns import name_mistakes
 from faircil.data.tables import read_coded, read_coded_part
 from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, collecting, raise_all, shortened

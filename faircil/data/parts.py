@@ -31,7 +31,7 @@ from faircil.data.arrow import (
     readable,
     without_index,
 )
-from faircil.data.columns import frames_of_arrays, name_mistakes, without_missing_words
+from faircil.data.raw_columns import frames_of_arrays, name_mistakes, without_missing_words
 from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all, shortened
 

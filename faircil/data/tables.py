@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
-from faircil.data.columns import (
+from faircil.data.parts import PartedTable, TablePart, parted_table
+from faircil.data.raw_columns import (
     DAMAGE,
     MISSING,
     array_columns,
     name_mistakes,
     without_missing_words,
 )
-from faircil.data.parts import PartedTable, TablePart, parted_table
 from faircil.errors import DataError, raise_all, shortened
 
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import torch
 
-from faircil.data.columns import name_mistakes
 from faircil.data.features import TableEncoder
 from faircil.data.mapped import mapped_samples
 from faircil.data.own import OwnData
@@ -32,6 +31,7 @@ from faircil.data.parts import (
     parted_table,
     refuse_sharing,
 )
+from faircil.data.raw_columns import name_mistakes
 from faircil.data.row_parts import (
     HeldOut,
     RowCounts,

@@ -56,7 +56,11 @@ def test_a_mistake_ends_all_and_is_told_once(tmp_path: Path) -> None:
     first, second = ended(start_ranks(tmp_path, 2, *words("two", "er", *more, shards=3, lr=-1)))
     assert (first.code, second.code) == (2, 0)
     assert (second.out, second.err) == ("", "")
-    for part in ("--jobs is 2, and 2 processes", "--device is cuda:0", "setting lr=-1 is not allowed"):
+    for part in (
+        "--jobs is 2, and 2 processes",
+        "--device is cuda:0",
+        "setting lr=-1 is not allowed",
+    ):
         assert part in first.err
     first, _ = ended(start_ranks(tmp_path, 2, *words("two", "er", shards=3)))
     assert first.code == 2
