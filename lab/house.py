@@ -64,10 +64,10 @@ PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # fixed shapes of texts; and one in the laboratory, which measures it.
 # Reports of audits take two: what is kept of an audit, and its page; intervals of levels one, out
 # of a file that had two ideas. Reports are measured by two in the laboratory.
-# Tables in parts, several workers and several sites take twenty: columns, parts, rows, mapped inputs,
-# frames of Dask; engines, what is sent, a cluster; lessons by sums, in parts, predictions, merging,
-# what users give; commands. Runs in several processes take eight. The benchmark for others takes
-# twelve in the laboratory.
+# Tables in parts, several workers and several sites take twenty: columns, parts, rows, inputs in a
+# file, frames of Dask; engines, what is sent, a cluster; lessons by sums, in parts, predictions,
+# merging, what users give; commands. Runs in several processes take eight. The benchmark for others
+# takes twelve in the laboratory.
 # The walk had 52 before a run ended with its model (what it is, how it is packed, how it is kept);
 # any net adds one, labels and formulas two, tracking one, the comparison with plain replay two;
 # saved states and signals two; the card of its model, which is an audit, seven.
