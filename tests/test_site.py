@@ -52,7 +52,8 @@ def test_every_public_name_and_every_command_has_a_page(sources: Path) -> None:
     names = {path.stem for path in (sources / "pages/api").iterdir()}
     assert names == set(faircil._PUBLIC)
     index = (sources / "pages/api.md").read_text("utf-8")
-    assert all(f"| [`{name}`](api/{name}.md) |" in index for name in faircil._PUBLIC)
+    missing = [name for name in names if f"| [`{name}`](api/{name}.md) |" not in index]
+    assert missing == [], "add a row for each to a table of docs/api.md"
     commands = {path.stem for path in (sources / "pages/commands").iterdir()}
     assert commands == set(all_commands())
     assert "--holdout" in (sources / "pages/commands/fit.md").read_text("utf-8")

@@ -45,7 +45,11 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.monotonic()
     sources, cache = ROOT / "build/site", ROOT / "build/site-doctrees"
-    write_sources(sources)
+    try:
+        write_sources(sources)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
     from sphinx.cmd.build import build_main
 
     strict = ["--fail-on-warning", "--keep-going", "--quiet", "--fresh-env"]
@@ -82,7 +86,7 @@ def write_sources(folder: Path) -> None:
         if section.path is None:
             place = pages / f"{slug(section.title)}.md"
             if place.exists():
-                raise SystemExit(
+                raise ValueError(
                     f"the section '{section.title}' would replace {place.name}; rename"
                 )
             write(place, section_page(section, placed))
@@ -155,7 +159,7 @@ def with_links(source: Path, placed: dict[Path, Path], files: Path) -> str:
         if place is not None:
             return f"[{text}]({os.path.relpath(place, here)}{anchor})"
         if not path.is_file():
-            raise SystemExit(f"{source.relative_to(ROOT)} links to {target}, which is no file")
+            raise ValueError(f"{source.relative_to(ROOT)} links to {target}, which is no file")
         base = DOCS if path.is_relative_to(DOCS) else ROOT
         copy = files / path.relative_to(base)
         copy.parent.mkdir(parents=True, exist_ok=True)
