@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
+from faircil.cli.workers import add_worker_arguments, check_workers, workers
 from faircil.files import refuse_input
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit, Gate
+    from faircil.engines import Engine
     from faircil.report import Table
 
 EPILOG = """examples:
   faircil audit predictions.csv --truth y --prediction p --sensitive sex race
   faircil audit predictions.parquet --truth y --prediction p --sensitive sex --favoured hired
+  faircil audit predictions/ --truth y --prediction p --sensitive sex --jobs 4
   faircil audit new.csv --against old.csv --truth y --prediction p --sensitive sex
   faircil audit predictions.csv --truth y --prediction p --sensitive sex \\
       --fail-on "eo_gap>0.10" "worst_group<0.7" --junit gate.xml --markdown gate.md
@@ -45,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="table of predictions, the folder of a run, or that of a model",
+        help="table of predictions or folder of such, the folder of a run, or that of a model",
     )
     parser.add_argument(
         "--data", type=Path, metavar="FILE", help="of a model: rows that it has not learned"
@@ -80,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--draws", type=int, default=2000, help="of intervals (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
+    add_worker_arguments(parser)
     gate = parser.add_argument_group("gate")
     gate.add_argument(
         "--fail-on",
@@ -157,19 +161,23 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
         mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
+    known = len(mistakes)
+    check_workers(arguments, mistakes)
     audits: list[Audit] = []
     faults: list[str] = []
     audited = _audit_model if arguments.data is not None else _audit_predictions
-    for path in (arguments.file, arguments.against):
-        if path is None or misfits:
-            continue
-        try:
-            with collecting(mistakes):
-                made = audited(arguments, path)
-                faults += made.mistakes()
-                audits.append(made)
-        except DataError as error:
-            faults += map(str, error.args)
+    if not misfits and len(mistakes) == known:
+        with workers(arguments) as engine:
+            for path in (arguments.file, arguments.against):
+                if path is None:
+                    continue
+                try:
+                    with collecting(mistakes):
+                        made = audited(arguments, path, engine)
+                        faults += made.mistakes()
+                        audits.append(made)
+                except DataError as error:
+                    faults += map(str, error.args)
     every = list(dict.fromkeys([*mistakes, *faults]))
     raise_all(every, UsageError if mistakes else DataError)
     return audits
@@ -193,7 +201,7 @@ def _misfits(arguments: argparse.Namespace) -> list[str]:
     return [said] if given else []
 
 
-def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
+def _audit_predictions(arguments: argparse.Namespace, path: Path, engine: Engine) -> Audit:
     from faircil.auditing.reading import RUN_ATTRIBUTE, audit_file
 
     return audit_file(
@@ -206,6 +214,7 @@ def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
         draws=arguments.draws,
         seed=arguments.seed,
         run_attribute=RUN_ATTRIBUTE if arguments.truth else _run_attribute(path),
+        engine=engine,
     )
 
 
@@ -219,7 +228,7 @@ def _run_attribute(path: Path) -> str:
     return (names.attribute if names else None) or RUN_ATTRIBUTE
 
 
-def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:
+def _audit_model(arguments: argparse.Namespace, path: Path, engine: Engine) -> Audit:
     """Let a model predict rows that it has not learned, and audit that."""
     from faircil.cli.progress import learning
     from faircil.model.card import audit_of
@@ -231,7 +240,7 @@ def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:
     with changing(path) if remembered else nullcontext():
         model = load_model(path)
         with learning(str(arguments.data), arguments.json, "predicting") as watcher:
-            measured, notes = measure_table(model, arguments.data, watcher=watcher)
+            measured, notes = measure_table(model, arguments.data, engine=engine, watcher=watcher)
         if not arguments.json:
             say_notes(notes)
         made = audit_of(model, measured, arguments.draws, arguments.seed)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console, say
+from faircil.cli.workers import check_workers
 from faircil.errors import FaircilError, UsageError
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ MOST_PROBLEMS = 10
 EVERY = 10.0  # seconds between lines of progress in a log
 
 
-def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of commands that execute many runs."""
+def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
+    """Declare the options of commands that execute many runs; ``--quiet`` may be there already."""
     how = parser.add_argument_group("how to run, and what to keep")
     how.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="parallel runs on the CPU (default: 1)"
     )
+    add_scheduler_argument(how)
     how.add_argument(
         "--gpu-jobs",
         type=int,
@@ -49,7 +51,18 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="reuse finished runs of other code versions; reports mention it",
     )
-    how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+    if quiet:
+        how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+
+
+def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
+    """Declare the cluster that makes runs."""
+    group.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask cluster that makes the runs instead, in folders that its workers share: "
+        "dask://HOST:PORT, or local:N for N workers on this machine",
+    )
 
 
 def sweep_options(
@@ -58,13 +71,19 @@ def sweep_options(
     """Read the options; append errors to ``mistakes``."""
     from faircil.sweep.sweep import SweepOptions
 
-    if arguments.jobs < 1:
-        mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    check_workers(arguments, mistakes)
+    if arguments.scheduler is not None and arguments.gpu_jobs:
+        mistakes.append("--gpu-jobs and --scheduler are given; give one of them")
     if arguments.gpu_jobs < 0:
         mistakes.append(f"--gpu-jobs is {arguments.gpu_jobs}, expected 0 or more")
     mistakes += missing_gpu() if arguments.gpu_jobs > 0 else []
     return SweepOptions(
-        arguments.runs, arguments.jobs, arguments.gpu_jobs, arguments.any_code, run_missing
+        arguments.runs,
+        arguments.jobs,
+        arguments.gpu_jobs,
+        arguments.any_code,
+        run_missing,
+        scheduler=arguments.scheduler,
     )
 
 

@@ -24,7 +24,7 @@ from sklearn.metrics import accuracy_score
 import faircil
 from faircil.auditing import Audit, audit
 from faircil.auditing.disparities import DISPARITIES, FAMILIES, MEASURES, Trials
-from faircil.auditing.findings import Finding, Report, levelled_down
+from faircil.auditing.findings import Finding, Report, levelled_down, report_of
 from faircil.auditing.gate import Condition, Decision, decide, parse_conditions
 from faircil.auditing.intervals import Tails, combined_tails, directions_of, gap_limits, noise_floor
 from faircil.auditing.levels import rate_limits, worst_limits
@@ -510,3 +510,19 @@ def test_one_class_without_a_mistake_and_a_small_group() -> None:
     found = {one.measure: one for one in report.findings}
     assert found["accuracy"].value == 1
     assert found["dp"].value in (0, None)
+
+
+def test_some_disparities_alone_are_those_of_a_whole_report() -> None:
+    truth = ["a", "b"] * 60
+    wrong = ["b" if n % 7 == 0 else label for n, label in enumerate(truth)]
+    counts = evaluate(truth, wrong, sensitive=["f", "f", "m"] * 40).counts
+    whole, some = (
+        report_of({("sex",): counts}, draws=200, only=only) for only in (None, {"eo_gap"})
+    )
+    assert {one.measure for one in some.findings} == {"accuracy", "worst_group", "eo_gap"}
+    for one in some.findings:
+        (same,) = whole.find(one.measure)
+        assert one.value == same.value
+    # Limits are drawn, so they differ a little; those without draws are the same.
+    assert some.find("accuracy")[0] == whole.find("accuracy")[0]
+    assert report_of({("sex",): counts}, draws=200, only={"eer"}).find("eo_gap") == ()

@@ -92,10 +92,11 @@ def in_processes(
 
     A case has its own seed, so that the number of processes changes no figure.
     """
-    if jobs == 1:
+    workers = min(jobs, len(cases))
+    if workers < 2:
         yield from map(measured, cases)
         return
-    with ProcessPoolExecutor(min(jobs, len(cases)), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         try:
             yield from pool.map(measured, cases)
         except BrokenProcessPool:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from faircil.data.datasets import DATASETS
 from faircil.errors import FaircilError, UsageError
+from faircil.learners import LEARNERS
 from faircil.results.record import Seconds
 from faircil.runs.config import RunConfig, resolve
 from faircil_lab.bench.measuring import Circumstances
@@ -56,11 +57,21 @@ class TimedMethod:
         )
 
     def _parts(self) -> tuple[str, str | None, list[str]]:
-        head, *own = self.name.split(":")
-        method, _, weighting = head.rpartition("+")  # a name may end in it: der++, der+++fsw
-        if not weighting or not method:
-            return head, None, [*self.settings, *own]
+        method, weighting, own = method_parts(self.name)
         return method, weighting, [*self.settings, *own]
+
+
+def method_parts(name: str) -> tuple[str, str | None, list[str]]:
+    """Take ``METHOD[+WEIGHTING][:NAME=VALUE]…`` apart.
+
+    Examples
+    --------
+    >>> method_parts("er+fsw:lam=1"), method_parts("der++")
+    (('er', 'fsw', ['lam=1']), ('der++', None, []))
+    """
+    head, *own = name.split(":")
+    method, plus, weighting = head.rpartition("+")
+    return (head, None, own) if head in LEARNERS or not plus else (method, weighting, own)
 
 
 def timed_methods(

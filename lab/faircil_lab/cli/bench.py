@@ -1,4 +1,4 @@
-"""``faircil bench``: measure solvers, runs, sweeps, reports, encoders, moments, models, audits."""
+"""``faircil bench``: measure solvers, runs, sweeps, reports, encoders, moments, models, methods."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from faircil.cli.run import parse_seeds
 from faircil_lab.cli.bench_forecast import FORECAST
 from faircil_lab.cli.bench_models import OTHER_ACTIONS
+from faircil_lab.cli.bench_suite import SUITE
 from faircil_lab.cli.benching import (
     Action,
     add_methods,
@@ -35,6 +36,7 @@ EPILOG = """examples:
   faircil bench models --tables 50000x14
   faircil bench audit --jobs 16 --page docs/audit-coverage.md
   faircil bench forecast --page docs/forecast.md
+  faircil bench fair-cil --small --method my_package:MyLearner
 
 Results are files: results.json, results.csv, pictures, and a page in Markdown.
 """
@@ -383,4 +385,5 @@ ACTIONS = {
     ),
     **OTHER_ACTIONS,
     "forecast": FORECAST,
+    "fair-cil": SUITE,
 }

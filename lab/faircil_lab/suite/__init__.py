@@ -1,0 +1,1 @@
+"""The benchmark for others: a frozen suite of streams, its scores, and the leaderboard."""
