@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test soak check release gallery clean
+.PHONY: setup demo test soak check site gallery reports release clean
 
 setup: $(STAMP)
 
@@ -30,10 +30,20 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=docs/site $(BIN)/mypy docs/site
 	$(BIN)/lint-imports
 	$(BIN)/bandit -q -c pyproject.toml -r faircil lab .ci
 	$(BIN)/python .ci/audit_dependencies.py
 	$(BIN)/pytest -q tests/test_docs.py
+	$(BIN)/python docs/site/build_site.py
+
+# The documentation as a folder, site/, that needs no server and no network. Warnings are errors.
+site: setup
+	$(BIN)/python docs/site/build_site.py
+
+# Pages and pictures of examples/gallery, in docs/gallery.
+gallery: setup
+	$(BIN)/python docs/site/gallery.py
 
 # Wheels and sources in dist/, tried in clean environments with the pinned and the oldest versions.
 release: setup
@@ -41,15 +51,15 @@ release: setup
 	$(BIN)/python .ci/release.py --oldest
 
 # Three reports of finished runs, for docs/report.md; obesity needs its file, see `faircil data`.
-GALLERY := biased-digits/er biased-digits/fsw biased-digits/moments digits/er digits/der++ \
+REPORTED := biased-digits/er biased-digits/fsw biased-digits/moments digits/er digits/der++ \
 	digits/moments obesity/er obesity/gdumb obesity/moments
-gallery: setup
-	for run in $(GALLERY); do $(BIN)/faircil run --dataset $${run%/*} --method $${run#*/} --seeds 0-4 \
-		--no-model --out runs/gallery/$$run || exit 1; done
+reports: setup
+	for run in $(REPORTED); do $(BIN)/faircil run --dataset $${run%/*} --method $${run#*/} --seeds 0-4 \
+		--no-model --out runs/reports/$$run || exit 1; done
 	for data in biased-digits digits obesity; do \
-		$(BIN)/faircil report runs/gallery/$$data -o docs/reports/$$data.html || exit 1; done
+		$(BIN)/faircil report runs/reports/$$data -o docs/reports/$$data.html || exit 1; done
 	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,900 \
 		--screenshot=docs/images/report.png file://$(CURDIR)/docs/reports/biased-digits.html
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

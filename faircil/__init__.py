@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit as Audit, audit as audit
+    from faircil.auditing.reading import audit_dask as audit_dask
     from faircil.buffer import ReplayBuffer as ReplayBuffer
     from faircil.data.stream import Task as Task, TaskStream as TaskStream
     from faircil.errors import FaircilError as FaircilError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         FairIncrementalClassifier as FairIncrementalClassifier,
     )
     from faircil.postprocess.epsilon_fair import EpsilonFair as EpsilonFair
+    from faircil.ranks import Ranks as Ranks
     from faircil.registry import register as register
     from faircil.runs.config import RunConfig as RunConfig
     from faircil.runs.experiment import run as run
@@ -42,6 +44,7 @@ _PUBLIC = {
     "FairSampler": "faircil.sampler",
     "FaircilError": "faircil.errors",
     "Measure": "faircil.weighting.measures",
+    "Ranks": "faircil.ranks",
     "ReplayBuffer": "faircil.buffer",
     "RunConfig": "faircil.runs.config",
     "Samples": "faircil.samples",
@@ -50,6 +53,7 @@ _PUBLIC = {
     "WeightProgram": "faircil.weighting.program",
     "WeightResult": "faircil.weighting.weights",
     "audit": "faircil.auditing",
+    "audit_dask": "faircil.auditing.reading",
     "diagnose": "faircil.runs.preflight",
     "evaluate": "faircil.metrics",
     "forecast": "faircil.weighting.forecast",

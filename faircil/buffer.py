@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from faircil.errors import DataError, UsageError, raise_all, whole_mistakes
+from faircil.ranks import Ranks
 from faircil.registry import Loaded, Registry, summary_of
 from faircil.samples import Samples, concatenate, group_counts, rows_of_groups
+from faircil.sharding import parts_together
 from faircil.weighting.groups import find_groups
 
 
@@ -166,6 +168,7 @@ class ReplayBuffer:
         seed: int = 0,
         rule: str | RuleFunction = "random",
         features: Callable[[], Tensor] | None = None,
+        ranks: Ranks | None = None,
     ) -> ReplayBuffer:
         """Return the buffer after a task: with up to ``quota`` samples of each of its groups.
 
@@ -178,6 +181,10 @@ class ReplayBuffer:
             The choice follows from it and the number of samples seen before.
         weights, rule, features
             See :meth:`with_task`.
+        ranks : Ranks, optional
+            Processes that train together, as ``Ranks.of()``: each gives its own part of the task,
+            with the weights and features of it, and all get the same buffer, chosen from all
+            parts. Labels travel, and the inputs of samples that are kept.
         """
         if not isinstance(train, Samples):
             raise UsageError(
@@ -187,7 +194,14 @@ class ReplayBuffer:
         raise_all(whole_mistakes(seed=seed))
         state = np.random.SeedSequence([seed, sum(self.seen.values())])
         generator = torch.Generator().manual_seed(int(state.generate_state(1)[0]))
-        return self.with_task(train, weights, generator, rule, features)
+        if ranks is None:
+            return self.with_task(train, weights, generator, rule, features)
+        with ranks.alike():
+            _check_weights(weights, train)
+        whole = parts_together(train, ranks)
+        every = None if weights is None else ranks.rows(weights)
+        shown = None if features is None else partial(_all_features, features, ranks)
+        return self.with_task(whole, every, generator, rule, shown)
 
     def as_dataset(self) -> TensorDataset:
         """Return a dataset of (x, y), or of (x, y, z) if there is an attribute."""
@@ -224,12 +238,8 @@ class ReplayBuffer:
             Returns the features of ``train``, (n, d); called at most once, if the rule needs them.
         """
         order = (RULES.find(rule) if isinstance(rule, str) else as_buffer_rule(rule)).order
+        _check_weights(weights, train)
         weights = torch.ones(len(train)) if weights is None else weights
-        if not isinstance(weights, Tensor) or weights.shape != train.y.shape:
-            raise DataError(
-                f"the weights are {shown(weights)}, expected a tensor of shape ({len(train)},): "
-                "one for each sample of the task"
-            )
         if not len(train):
             return self
         weights = weights.to(train.y.device)
@@ -272,6 +282,19 @@ class ReplayBuffer:
         if stays.all():
             return self.samples, places
         return self.samples.take(stays.to(self.samples.y.device)), places
+
+
+def _check_weights(weights: object, train: Samples) -> None:
+    """Raise if weights are not those of a task."""
+    if weights is not None and not (isinstance(weights, Tensor) and weights.shape == train.y.shape):
+        raise DataError(
+            f"the weights are {shown(weights)}, expected a tensor of shape ({len(train)},): one "
+            "for each sample of the task"
+        )
+
+
+def _all_features(features: Callable[[], Tensor], ranks: Ranks) -> Tensor:
+    return ranks.rows(features())
 
 
 def _no_features() -> Tensor:

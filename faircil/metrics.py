@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from faircil.counts import (
     ENOUGH,
@@ -280,6 +281,7 @@ def evaluate(
     sensitive: Column | None = None,
     before: TaskMetrics | None = None,
     favoured: Collection[Any] | None = None,
+    times: ArrayLike | None = None,
 ) -> TaskMetrics:
     """Return every metric of these predictions; :data:`METRICS` says what each means.
 
@@ -296,6 +298,8 @@ def evaluate(
         The metrics after the task before. Without them ``forgetting`` is undefined.
     favoured : collection of labels, optional
         Classes whose outcome people want. Without them ``eopp`` and ``eopp_gap`` are undefined.
+    times : array of int, shape (n,), optional
+        How many samples each row stands for, 1 or more; by default 1.
 
     Examples
     --------
@@ -307,7 +311,13 @@ def evaluate(
     """
     earlier = None if before is None else before.counts
     counts = count(
-        y_true, y_pred, task=task, sensitive=sensitive, before=earlier, favoured=favoured
+        y_true,
+        y_pred,
+        task=task,
+        sensitive=sensitive,
+        before=earlier,
+        favoured=favoured,
+        times=times,
     )
     return TaskMetrics(
         values={name: metric.of(counts) for name, metric in METRICS.items()},

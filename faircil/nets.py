@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -23,6 +23,34 @@ FLOAT, MANY = 4, 2**26  # bytes of a parameter; parameters that may be too many 
 IN_CACHE, AT_ONCE = 64, 4096  # images that pass through convolutions together, on CPU and GPU
 
 
+class LayoutUse(Protocol):
+    """How often inputs passed in a layout: ``times``."""
+
+    times: int
+
+
+class Recording(Protocol):
+    """How training steps are recorded of a net that passes its inputs on in shapes of its own.
+
+    A step with the same layout runs the same kernels, whatever the inputs are. A layout is known by
+    its value; what is in it is the net's own affair.
+    """
+
+    passes: int  # training passes so far; a step is recorded if it takes one, in its layout
+
+    def layout(self, x: Tensor, known: Sequence[Any], room: bool) -> Any | None:
+        """Return the layout of inputs (n, ...), one of those known if they fit in it.
+
+        None if a step with them cannot be recorded. ``room`` says whether another may be.
+        """
+
+    def in_layout(self, layout: Any) -> AbstractContextManager[LayoutUse]:
+        """Let a step in the block pass in this layout."""
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Let the block, which replays a step, draw what the step would draw."""
+
+
 @dataclass(frozen=True)
 class NetTraits:
     """Properties of a net that a run must know; the defaults fit a small net.
@@ -35,8 +63,15 @@ class NetTraits:
     graphable : bool
         Whether a step runs the same kernels for every batch of the same shape, so that a GPU can
         record it as a CUDA graph.
+    recording : Recording or None
+        How steps are recorded if kernels depend on more than the shape of a batch.
     trained_tokens : int, Tensor or None
         Tokens trained on so far, if inputs are tokens; recorded for each epoch.
+    passes : int or None
+        Passes of training so far, if what the net draws in one depends on its number.
+    proceed : callable or None
+        ``proceed(passes, tokens)`` sets that number and that of tokens, where parts of a batch
+        pass through copies of the net in several processes.
     restart : callable or None
         ``restart(seed)`` resets the net to its state before training, in place. None: every layer
         draws new weights, which is wrong for a net that starts from pre-trained weights.
@@ -44,7 +79,10 @@ class NetTraits:
 
     large: bool = False
     graphable: bool = True
+    recording: Recording | None = None
     trained_tokens: int | Tensor | None = None
+    passes: int | None = None
+    proceed: Callable[[int, int | Tensor], None] | None = None
     restart: Callable[[int], None] | None = None
 
 

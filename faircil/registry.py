@@ -11,6 +11,7 @@ Files name classes, too: :func:`class_named` makes none but faircil's own and th
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -281,7 +282,9 @@ def registry_of(kind: str) -> Registry[Any]:
 
 def added_pieces() -> dict[tuple[str, str], object]:
     """Return the rows that :func:`register` has added, by kind and name."""
-    return {(kind, name): row for kind in KINDS for name, row in registry_of(kind).added.items()}
+    # Nothing was added to a table that is not loaded, and loading takes seconds.
+    loaded = [kind for kind in KINDS if KINDS[kind].registry.partition(":")[0] in sys.modules]
+    return {(kind, name): row for kind in loaded for name, row in registry_of(kind).added.items()}
 
 
 def register(kind: str, name: str, piece: object) -> None:

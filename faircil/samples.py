@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -139,6 +139,24 @@ class Samples:
 
         return Samples(part(self.x), part(self.y), None if self.z is None else part(self.z))
 
+    def part(self, index: Tensor) -> Samples:
+        """Return the samples at ``index``, each in the process that has it."""
+        return self.take(index)
+
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return what a function says of the inputs, (n, ...)."""
+        return function(self.x)
+
+    def joined(self, others: Sequence[Samples]) -> Samples:
+        """Return these samples and others after them; either all or none have an attribute."""
+        parts = [self, *others]
+        attributes = [part.z for part in parts if part.z is not None]
+        return Samples(
+            torch.cat([part.x for part in parts]),
+            torch.cat([part.y for part in parts]),
+            torch.cat(attributes) if attributes else None,
+        )
+
     def to(self, device: torch.device | str) -> Samples:
         """Return the samples on ``device`` (the same tensors if they are already there)."""
         z = None if self.z is None else self.z.to(device)
@@ -172,11 +190,7 @@ def concatenate(parts: Sequence[Samples]) -> Samples:
             f"{len(attributes)} of {len(parts)} sets of samples have an attribute z and the rest "
             "do not; give z to all of them or to none"
         )
-    return Samples(
-        torch.cat([part.x for part in parts]),
-        torch.cat([part.y for part in parts]),
-        torch.cat(attributes) if attributes else None,
-    )
+    return parts[0].joined(parts[1:])
 
 
 def refuse_unknown(samples: Samples, what: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -18,6 +19,7 @@ SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 KILLED_BY = 128  # exit codes of programs that a signal ends begin here
+ONE_STOP = 3.0  # seconds within which signals are one stop
 
 
 class Stopped(KeyboardInterrupt):
@@ -36,10 +38,17 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass
 class _Stop:
-    """The signal that has come, and how many runs it has to wait for."""
+    """The signal that has come, and how many runs it has to wait for.
+
+    Among processes in step with each other a signal is ``noted``, at the time ``since``, until all
+    of them have agreed to stop.
+    """
 
     number: int | None = None
     waits: int = 0
+    in_step: int = 0
+    noted: int | None = None
+    since: float = 0.0
 
 
 _STOP = _Stop()  # signals are those of the process
@@ -61,10 +70,18 @@ def listening() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
-        _STOP.number = None
+        _STOP.number = _STOP.noted = None
 
 
 def _take(number: int, _: FrameType | None) -> None:
+    if _STOP.in_step:
+        # Ctrl-C comes from the terminal and once more from whoever started the processes.
+        again = _STOP.noted is not None and time.monotonic() - _STOP.since > ONE_STOP
+        if _STOP.noted is None:
+            _STOP.noted, _STOP.since = number, time.monotonic()
+        if again:
+            raise Stopped(number)
+        return
     first, _STOP.number = _STOP.number is None, number
     if not (first and _STOP.waits):
         raise Stopped(number)
@@ -78,6 +95,44 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         _STOP.waits -= 1
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], None]]:
+    """Yield what stops the run in the block, from another thread, as SIGTERM does."""
+
+    def stop() -> None:
+        _STOP.number = signal.SIGTERM
+
+    try:
+        yield stop
+    finally:
+        _STOP.number = None
+
+
+@contextmanager
+def in_step() -> Iterator[None]:
+    """Only note signals in the block, until :func:`agree`: all processes have to stop at one point.
+
+    A second signal does not wait, if it comes seconds after the first.
+    """
+    _STOP.in_step += 1
+    try:
+        yield
+    finally:
+        _STOP.in_step -= 1
+        if not _STOP.in_step and _STOP.noted is not None:
+            _STOP.number, _STOP.noted = _STOP.number or _STOP.noted, None
+
+
+def noted() -> int | None:
+    """Return the signal that has come to this process and that the others may not know of."""
+    return _STOP.noted
+
+
+def agree() -> None:
+    """Take a signal that came to any of the processes for one that came to this one."""
+    _STOP.number = _STOP.number or _STOP.noted or signal.SIGTERM
 
 
 def requested() -> bool:

@@ -1,4 +1,7 @@
-"""What the documentation says must hold: commands parse, links lead somewhere, code runs."""
+"""What the documentation says must hold: commands parse, links lead somewhere, code runs.
+
+Where a page shows what its code or its commands print, that is what they print.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,21 @@ from pathlib import Path
 
 import pytest
 
+from executed import FENCE, check_shown, code_blocks, commands_of, module_of, printed_by
 from faircil.cli import parse
 from faircil.registry import KINDS, registry_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return [body for name, body in FENCE.findall(page.read_text("utf-8")) if name == language]
+TEXTS = {page: page.read_text("utf-8") for page in PAGES}
+BLOCKS = {page: code_blocks(text) for page, text in TEXTS.items()}
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.*?)$", re.MULTILINE)
 
 
 def commands(page: Path) -> list[str]:
-    lines = "".join(blocks(page, "")).replace("\\\n", " ").splitlines()
-    return [line.split(" #")[0] for line in lines if line.startswith("faircil ")]
+    found = [commands_of(block.text) for block in BLOCKS[page] if not block.language]
+    return [command for one in found for command in one]
 
 
 @cache
@@ -48,12 +51,23 @@ def test_there_are_commands_in_the_readme():
     assert len(commands(ROOT / "README.md")) >= 5
 
 
+@cache
+def anchors(page: Path) -> list[str]:
+    """Return the anchors of headings, as web views of repositories name them, and the site."""
+    titles = HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles]
+    return [re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_links_lead_to_files(page):
-    text = FENCE.sub("", page.read_text("utf-8"))
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_lead_somewhere(page):
+    for target, anchor in LINK.findall(FENCE.sub("", TEXTS[page])):
+        if target.startswith("http"):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{target or page.name} has no heading '{anchor}'"
 
 
 @pytest.fixture
@@ -67,17 +81,27 @@ def own_pieces():
             table.remove(name)
 
 
+RUN = [page for page, blocks in BLOCKS.items() if any(b.language or b.shown for b in blocks)]
+
+
 @pytest.mark.usefixtures("own_pieces")
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=names)
-def test_python_runs(page, capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("page", RUN, ids=names)
+def test_python_runs_and_prints_what_is_shown(page, capsys, monkeypatch, tmp_path):
     # As a module of its own, like code of a user: classes are found again by their module, and
     # settings by their source.
-    (tmp_path / "documented.py").write_text("\n".join(blocks(page, "python")), "utf-8")
+    blocks = BLOCKS[page]
+    (tmp_path / "documented.py").write_text(module_of(blocks), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)  # files that it writes
     monkeypatch.delitem(sys.modules, "documented", raising=False)
+    capsys.readouterr()
     import_module("documented")
     monkeypatch.delitem(sys.modules, "documented")
+    for block, printed in zip(blocks, printed_by(blocks, capsys.readouterr().out), strict=True):
+        if block.shown is not None:
+            check_shown(block.shown, printed)
+    if page.parent.name == "gallery":
+        assert (tmp_path / f"{page.stem}.png").stat().st_size > 5000
 
 
 def test_makefile_and_readme_agree():

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from faircil.data.arrow import Coded
 
 MOST_VALUES = 1000  # of an attribute; more are identifiers or measurements
+MOST_ALONE = 20  # values of an attribute that may have a single sample each
 MOST_CLASSES = 5000
 MOST_COMPARED = 5000  # classes times values: more would take minutes
 MOST_CELLS = 2**22  # counted in one array; more combinations are sorted
@@ -255,15 +256,23 @@ class Audit:
                 f"{_listed(true)}"
             )
         for name in self.attributes:
-            values = {value for value in columns[key_of(name)] if not is_unknown(value)}
             if key_of(name) in besides:
                 continue
+            cells = zip(columns[key_of(name)], self._cells.values(), strict=True)
+            sizes = [(value, n) for value, n in cells if not is_unknown(value)]
+            values, known = {value for value, _ in sizes}, sum(n for _, n in sizes)
             if len(values) > MOST_VALUES:
                 mistakes.append(_too_many(name, sorted(values, key=str)))
             elif len(values) * len(true | predicted) > MOST_COMPARED:
                 mistakes.append(
                     f"{name} has {len(values):,} values, and there are {len(true | predicted):,} "
                     f"classes: expected at most {MOST_COMPARED:,} groups; join small ones"
+                )
+            elif len(values) == known > MOST_ALONE:
+                mistakes.append(
+                    f"{name} has another value in each of {known:,} samples, such as "
+                    f"{_listed(sorted(values, key=str)[:3])}, expected groups; name a column of "
+                    "groups instead of an identifier, and divide measured values into ranges"
                 )
             elif len(values) < 2:
                 came = f"only the value {_listed(values)}" if values else "no known value"

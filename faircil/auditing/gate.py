@@ -9,7 +9,7 @@ true gap exactly at the limit it fails only where the interval is wrong on this 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -221,6 +221,41 @@ def _limit(text: str) -> float | None:
     return limit if 0 <= limit <= 1 else None
 
 
+def misfits(
+    conditions: Iterable[Condition], attributes: Sequence[str], favoured: Collection[Any] | None
+) -> list[str]:
+    """Say which conditions an audit by these attributes will have no finding for."""
+    groups: list[Scope] = [(name,) for name in attributes]
+    if len(attributes) > 1:
+        groups.append(tuple(attributes))
+    told = []
+    for one in conditions:
+        scopes = groups
+        if one.measure == "accuracy" or one.measure in FAMILIES["class"].measures:
+            scopes = [()]
+        elif one.measure in LEVELS:
+            scopes = groups or [()]
+        elif one.measure in FAMILIES["favoured"].measures and favoured is None:
+            scopes = []
+        told += _misfit(one, scopes)
+    return told
+
+
+def _misfit(condition: Condition, scopes: Sequence[Scope]) -> list[str]:
+    """Say why none of the scopes that a measure has is the one that a condition is about."""
+    if not scopes:
+        favoured = condition.measure in FAMILIES["favoured"].measures
+        missing = "favoured classes (`favoured`)" if favoured else "sensitive attributes"
+        return [f"the condition '{condition.text}' needs {missing}; name them"]
+    if condition.scope is None or condition.scope in scopes:
+        return []
+    known = ", ".join(CROSSED.join(scope) or "no attribute" for scope in scopes)
+    return [
+        f"the condition '{condition.text}' is about attributes that were not audited; "
+        f"{condition.measure} has {known}"
+    ]
+
+
 def decide(report: Report, conditions: Iterable[str], *, cannot_tell: str = "report") -> Gate:
     """Decide whether an audit passes: the one policy of the library and of the command.
 
@@ -254,16 +289,7 @@ def decide(report: Report, conditions: Iterable[str], *, cannot_tell: str = "rep
     for condition in parse_conditions(conditions):
         findings = report.find(condition.measure)
         about = [one for one in findings if condition.scope in (None, one.scope)]
-        if not findings:
-            favoured = condition.measure in FAMILIES["favoured"].measures
-            missing = "favoured classes (`favoured`)" if favoured else "sensitive attributes"
-            mistakes.append(f"the condition '{condition.text}' needs {missing}; name them")
-        elif not about:
-            known = ", ".join(CROSSED.join(one.scope) or "no attribute" for one in findings)
-            mistakes.append(
-                f"the condition '{condition.text}' is about attributes that were not audited; "
-                f"{condition.measure} has {known}"
-            )
+        mistakes += _misfit(condition, [one.scope for one in findings])
         for finding in about:
             decision = condition.decide(finding)
             verdict = policies[cannot_tell] if decision is Decision.CANNOT_TELL else decision

@@ -32,8 +32,9 @@ all that is usual. With w(θ) the power to tell θ from 0, from 0 at θ = 0 to 1
 
 So the error goes to the side where there can be one. At θ = 0 only the lower limit can be wrong.
 
-*The direction* d is not known. Several are tried, and the interval reaches from the lowest to the
-highest limit:
+*The direction* d is not known. Several are tried. A tail at θ is the mean of two: of the largest
+over all directions, and of their mean; as if the least favourable direction were as likely as not,
+and else each as likely as any other:
 
 - the observed one, whose noise spreads what may be tied;
 - one where all that may be tied is: columns within two standard errors of the row's best or worst
@@ -43,48 +44,36 @@ highest limit:
 - the mirrored one, where a line soon ends: the rate of a small group without a mistake cannot grow,
   so that a larger gap can only be the other way round.
 
-As outer limits are wrong less often than each of them, α is a little larger.
-
-The worst of many groups is biased downward. Its lower limit is the lowest of the groups' own
-limits, its upper one takes the groups within two standard errors of the worst as tied: their
-smallest rate is distributed as 1 − Π (1 − F_i). Where groups are nearly but not quite tied it is
-rather too wide than too narrow. Accuracy, a weighted mean of independent rates a_y,
-has the limits A ∓ √(Σ w_y² (a_y − l_y)²), where l_y is the limit of the class (and u_y above): the
-variances are taken where the limits are, and the sum is not shifted by the prior of every class.
+The largest alone makes intervals of small groups too wide, which are then wrong in half as many
+audits as they may be; the mean alone is wrong too often where values are evenly spread. As c is
+what all cells share, it has half a hit and half a miss once, and not for every cell: with groups of
+25 and rates of .9 the latter would make T* vary too much.
 
 ``faircil bench audit`` measures how often all of these cover the truth. None of this is exact: the
-constants below were chosen by such simulations, of two classes and two or five values.
+constants below were chosen by such simulations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, betaincinv
 
 from faircil.auditing.disparities import Statistic, Trials
-from faircil.counts import Floats, Integers, share
+from faircil.auditing.levels import NEAR, TAIL, TIE, Limits
+from faircil.counts import Floats
 
-TAIL = 0.025  # of an interval of 95 %, on either side
-OUTER_TAIL = 0.03  # where the limits are the outer ones of several directions
-TIED_TAIL = 0.035  # above the worst of groups that may be tied: below it there is hardly an error
 EXTRA = 0.015  # of the error near 0, where T cannot be too small
-NEAR = 2.0  # standard errors: closer rates may be tied
 GRID = 16  # values of θ that are tried
 NUMBERS = 4_000_000  # drawn at once, at most
 FAR = 5.0  # standard deviations around the observed value that are tried
 FINE = 400  # points of a path that are looked at, without draws
 MUCH = 8.0  # times as far as without an end at 0 or 1
 ENOUGH_OF = 0.8  # of the last θ that is wanted
-HALVINGS = 50  # of an interval of length 1: exact in double precision
 EXACT = 1e-100  # variance of a rate that cannot be another, such as the share of a single class
-TIE = 1e-9  # T is a ratio of counts: equal values differ by rounding only
-
-Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -104,60 +93,6 @@ class Floor:
     p_value: float
 
 
-def rate_limits(hits: Integers, sizes: Integers, tail: float = TAIL) -> tuple[Floats, Floats]:
-    """Return limits of rates by Jeffreys's prior, elementwise; 0 to 1 where there is no trial.
-
-    Examples
-    --------
-    >>> low, high = rate_limits(np.array([7, 10]), np.array([10, 10]))
-    >>> low.round(2), high.round(2)
-    (array([0.39, 0.78]), array([0.91, 1.  ]))
-    """
-    low = betaincinv(hits + 0.5, sizes - hits + 0.5, tail)
-    high = betaincinv(hits + 0.5, sizes - hits + 0.5, 1 - tail)
-    return np.where(hits == 0, 0.0, low), np.where(hits == sizes, 1.0, high)
-
-
-def mean_limits(hits: Integers, sizes: Integers, weights: Floats) -> Limits:
-    """Return the limits of a weighted mean of rates; all (C,), sizes above 0."""
-    rates = share(hits, sizes)
-    low, high = rate_limits(hits, sizes)
-    middle = float(weights @ rates)
-    below = np.sqrt(((weights * (rates - low)) ** 2).sum())
-    above = np.sqrt(((weights * (high - rates)) ** 2).sum())
-    return max(middle - float(below), 0.0), min(middle + float(above), 1.0)
-
-
-def worst_limits(hits: Integers, sizes: Integers) -> Limits:
-    """Return the limits of the lowest of several true rates; all (K,), sizes above 0."""
-    low, _ = rate_limits(hits, sizes, OUTER_TAIL)
-    worst = float((hits / sizes).min())
-    smoothed = (hits + 0.5) / (sizes + 1)
-    variance = smoothed * (1 - smoothed) / sizes
-    first = smoothed.argmin()
-    near = smoothed - smoothed[first] <= NEAR * np.sqrt(variance + variance[first])
-    tail = TIED_TAIL if near.sum() > 1 else TAIL
-    tied = sizes[near]
-    most = np.floor(worst * tied + TIE)  # hits at a rate that is not above the worst
-    fewer = np.where(most >= worst * tied - TIE, most - 1, most)  # at a rate below it
-    # P(min ≤ worst), ties counted half, falls as θ grows: halving finds where it is `tail`.
-    below, above = worst, 1.0
-    for _ in range(HALVINGS):
-        middle = (below + above) / 2
-        none_lower = np.prod(1 - _at_most(fewer, tied, middle))
-        none_as_low = np.prod(1 - _at_most(most, tied, middle))
-        if 1 - (none_lower + none_as_low) / 2 >= tail:
-            below = middle
-        else:
-            above = middle
-    return float(low.min()), below
-
-
-def _at_most(hits: Floats, sizes: Integers, rate: float) -> Floats:
-    """P(binomial ≤ hits), 0 for fewer than no hits."""
-    return np.where(hits < 0, 0.0, bdtr(np.maximum(hits, 0.0), sizes, rate))
-
-
 def gap_limits(
     trials: Trials, statistics: Mapping[str, Statistic], draws: int, rng: np.random.Generator
 ) -> dict[str, Limits]:
@@ -175,7 +110,7 @@ def gap_limits(
     -------
     dict from name to (low, high)
     """
-    centre, directions = _directions(trials)
+    centre, directions = directions_of(trials)
 
     def is_seen(direction: Floats) -> bool:
         return any(float(of(centre + direction)) > TIE for of in statistics.values())
@@ -193,8 +128,7 @@ def gap_limits(
     paths = [_path(trials, centre, direction, statistics, wanted) for direction in directions]
     if not all(long_enough for _, long_enough in paths):
         paths.append(_path(trials, centre, -directions[0], statistics, wanted))
-    tail = OUTER_TAIL if len(paths) > 1 else TAIL
-    found: dict[str, list[Limits]] = {name: [] for name in statistics}
+    found: dict[str, list[Tails]] = {name: [] for name in statistics}
     for rates, _ in paths:
         drawn = _drawn(trials, rates, statistics, draws, rng)
         for name, of in statistics.items():
@@ -202,10 +136,11 @@ def gap_limits(
             true[0] = 0.0
             # Where rates have come to 0 or 1, θ no longer grows.
             new = np.concatenate([[True], true[1:] > np.maximum.accumulate(true)[:-1] + TIE])
-            found[name].append(_limits(true[new], drawn[name][new], observed[name], tail))
+            found[name].append(_tails(true[new], drawn[name][new], observed[name]))
+    least = 0.25 / draws
     return {
-        name: (min(low for low, _ in pairs), max(high for _, high in pairs))
-        for name, pairs in found.items()
+        name: _limits(combined_tails(tails, least), observed[name], least)
+        for name, tails in found.items()
     }
 
 
@@ -255,10 +190,14 @@ def _path(
     return rates, all(true[name][-1] >= ENOUGH_OF * wanted[name][1] for name in seen)
 
 
-def _directions(trials: Trials) -> tuple[Floats, list[Floats]]:
+def directions_of(trials: Trials) -> tuple[Floats, list[Floats]]:
     """Return the pooled rates and the directions of difference to try, all (R, K)."""
     rates, sizes = trials.smoothed, trials.sizes
-    pooled = np.nansum(rates * sizes, axis=1, keepdims=True) / sizes.sum(axis=1, keepdims=True)
+    # Half a trial for each outcome, once: the half of every cell would draw c to the middle, where
+    # rates vary more, the more so the more and the smaller the cells are.
+    outcomes = len(sizes) if trials.shares else 2
+    hits, whole = trials.hits.sum(axis=1, keepdims=True), sizes.sum(axis=1, keepdims=True)
+    pooled = (hits + 0.5) / (whole + outcomes / 2)
     centre = np.where(sizes > 0, pooled, np.nan)
     variance = np.where(sizes > 0, rates * (1 - rates) / np.maximum(sizes, 1), np.nan)
     directions = [rates - centre]
@@ -349,26 +288,65 @@ def _drawn(
     return found
 
 
-def _limits(true: Floats, drawn: Floats, observed: float, tail: float) -> Limits:
-    """Return the lowest and highest θ for which the observed value is not too large or small.
+@dataclass(frozen=True)
+class Tails:
+    """How unusual the observed T is at each θ of a direction.
 
     Parameters
     ----------
     true : array, shape (G,)
         θ, ascending from 0.
-    drawn : array, shape (G, draws)
+    above, below : array, shape (G,)
+        P(T* ≥ T) and P(T* ≤ T), ties counted half.
+    power : array, shape (G,)
+        w(θ), the power to tell θ from 0.
     """
+
+    true: Floats
+    above: Floats
+    below: Floats
+    power: Floats
+
+
+def _tails(true: Floats, drawn: Floats, observed: float) -> Tails:
+    """Count draws, (G, draws), at each θ, (G,)."""
     tied = (np.abs(drawn - observed) <= TIE).mean(axis=1) / 2
     above = (drawn > observed + TIE).mean(axis=1) + tied
     below = (drawn < observed - TIE).mean(axis=1) + tied
     usual = np.quantile(drawn[0], 1 - 2 * TAIL)
     larger = (drawn > usual).mean(axis=1)
     power = np.clip((larger - larger[0]) / (1 - larger[0]), 0.0, 1.0)
-    # On the scale of logarithms tails are nearly straight between two values of θ. No draw at all
-    # is as little as a quarter of one, which is more than the least tail.
-    least = 0.25 / drawn.shape[1]
-    too_large = np.log(np.maximum(above, least)) - np.log(tail + EXTRA * (1 - power))
-    too_small = np.log(np.maximum(below, least)) - np.log(np.maximum(tail * power, least / 2))
+    return Tails(true, above, below, power)
+
+
+def combined_tails(tails: Sequence[Tails], least: float) -> Tails:
+    """Take the tails of several directions together, at the θ of all of them.
+
+    Each direction counts up to its last θ. On the scale of logarithms tails are nearly straight
+    between two values of θ; no draw at all is as little as ``least``, a quarter of one.
+    """
+    true = np.unique(np.concatenate([one.true for one in tails]))
+
+    def at_true(of: Callable[[Tails], Floats]) -> Floats:
+        ends = [np.interp(true, one.true, of(one), right=np.nan) for one in tails]
+        return np.stack(ends)
+
+    def taken_together(of: Callable[[Tails], Floats]) -> Floats:
+        each = np.exp(at_true(lambda one: np.log(np.maximum(of(one), least))))
+        both: Floats = (np.nanmax(each, axis=0) + np.nanmean(each, axis=0)) / 2
+        return both
+
+    above, below = taken_together(lambda one: one.above), taken_together(lambda one: one.below)
+    return Tails(true, above, below, np.nanmean(at_true(lambda one: one.power), axis=0))
+
+
+def _limits(tails: Tails, observed: float, least: float) -> Limits:
+    """Return the lowest and highest θ for which the observed value is not too large or small."""
+    true, power = tails.true, tails.power
+    too_large = np.log(np.maximum(tails.above, least)) - np.log(TAIL + EXTRA * (1 - power))
+    too_small = np.log(np.maximum(tails.below, least)) - np.log(
+        np.maximum(TAIL * power, least / 2)  # less than no draw at all
+    )
     last = len(true) - 1
     fits = np.flatnonzero(too_large >= 0)
     low = _crossing(true, too_large, fits[0] - 1) if len(fits) else true[last]

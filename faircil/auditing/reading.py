@@ -1,11 +1,14 @@
 """Audits of tables: the predictions of any system in a file, or those of a run in its folder.
 
-A file is counted as it is read. What is wrong with it is found for all of its columns at once.
+Parquet and Arrow files, and folders of them, are counted part by part, by as many workers as there
+are; audits of parts merge to the audit of all. What is wrong with a table is found for all of its
+columns at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,27 @@ import numpy as np
 from faircil.auditing import Audit, key_of, refusal
 from faircil.auditing.findings import DRAWS
 from faircil.data.arrow import Coded
-from faircil.data.tables import read_coded
-from faircil.errors import DataError, raise_all, shortened
+from faircil.data.parts import (
+    COUNTED_TOGETHER,
+    PartedTable,
+    PartWork,
+    TablePart,
+    gathered,
+    parted_table,
+    refuse_sharing,
+    table_files,
+)
+from faircil.data.raw_columns import name_mistakes
+from faircil.data.tables import read_coded, read_coded_part
+from faircil.engines import HERE, Engine
+from faircil.errors import DataError, UsageError, collecting, raise_all, shortened
 from faircil.files import check_listed
 from faircil.labels import NEVER_MISSING, as_labels
 from faircil.metrics import read_predictions
 
 PREDICTIONS = "predictions.csv"  # of a run
 RUN_ATTRIBUTE = "attribute"  # its column in the predictions of a run
+Counted = tuple[Audit, dict[str, str]]  # an audit, and what is wrong with its columns by part
 
 
 def audit_file(
@@ -35,25 +51,30 @@ def audit_file(
     draws: int = DRAWS,
     seed: int = 0,
     run_attribute: str = RUN_ATTRIBUTE,
+    engine: Engine = HERE,
 ) -> Audit:
     """Audit the predictions in a table, or those of a run after its last task.
 
     Parameters
     ----------
     path : Path
-        A table of any kind that faircil reads, Parquet in batches; or a folder with a
-        ``predictions.csv``. Where no column is named, this has to be that of a run.
+        A table of any kind that faircil reads, or a folder of Parquet, Arrow or ``.npy`` files,
+        which are read in parts; or a folder with a ``predictions.csv``. Where no column is named,
+        this has to be that of a run.
     truth, prediction, sensitive, task : str
         Columns; without ``sensitive`` only classes are compared.
     favoured, draws, seed
         See :class:`~faircil.auditing.Audit`.
     run_attribute : str
         What the attribute of a run is called.
+    engine : Engine
+        Counts the parts of a table.
 
     Raises
     ------
     UsageError
-        If the columns of classes are not named, or one is named twice.
+        If the columns of classes are not named, or one is named twice; with what is wrong with the
+        table, if anything is.
     DataError
         If the table cannot be read or counted; all mistakes in its columns at once.
     """
@@ -61,11 +82,122 @@ def audit_file(
     check_listed(path)
     named = [name for name in (truth, prediction, task, *sensitive) if name]
     if path.name == PREDICTIONS and not named:
+        refuse_sharing(path, engine)
         return _audit_run(path, favoured, draws, seed, run_attribute)
-    columns = {"truth": truth, "prediction": prediction}
+    parts, mistakes = _named_columns(str(path), truth, prediction, task, sensitive)
+    empty = None
+    with collecting(mistakes):
+        names = list(dict.fromkeys(sensitive))
+        empty = Audit(names, favoured=favoured, draws=draws, seed=seed)
+    if empty is None or mistakes:
+        raise UsageError(*mistakes, *_all_faults(path, parts))
+    try:
+        counted = list(_counted(path, CountRows(empty, parts), engine))
+    except DataError:
+        raise_all(_all_faults(path, parts), DataError)
+        raise  # what only the columns together have
+    return _merged(empty, counted)
+
+
+def _counted(path: Path, counting: CountRows, engine: Engine) -> Iterable[Counted]:
+    """Count a table, in parts if it can be."""
+    # An empty file is told as one of any other kind.
+    table = parted_table(path) if path.is_dir() or _has_content(path) else None
+    if table is not None:
+        return _counted_parts(table, counting, engine)
+    refuse_sharing(path, engine)
+    alike = [counting.columns["y_true"], counting.columns["y_pred"]]
+    found = counting.nothing()
+    counting.count(found, read_coded(path, counting.reads, alike=alike))
+    return [found]
+
+
+def audit_dask(
+    frame: Any,
+    *,
+    truth: str,
+    prediction: str,
+    sensitive: Sequence[str] = (),
+    task: str | None = None,
+    favoured: Collection[Any] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    client: Any = None,
+) -> Audit:
+    """Audit predictions in a data frame of Dask, counted where its partitions are.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+    truth, prediction, sensitive, task, favoured, draws, seed
+        See :func:`audit_file`.
+    client : distributed.Client, optional
+        By default the one that is there.
+    """
+    from faircil.data.frames import DaskFrames
+
+    names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+    parts, mistakes = _named_columns("the data frame", truth, prediction, task, names)
+    raise_all(mistakes)
+    counting = CountRows(Audit(names, favoured=favoured, draws=draws, seed=seed), parts)
+    with DaskFrames(frame, client) as engine:
+        return audit_parts(engine.table(), counting, engine)
+
+
+@dataclass(frozen=True)
+class CountRows(PartWork[Counted]):
+    """Counts predictions, and finds what is wrong with their columns.
+
+    Parameters
+    ----------
+    empty : Audit
+        Of no rows.
+    columns : dict
+        From each part, ``y_true``, ``y_pred``, maybe ``task``, and :func:`~faircil.auditing.key_of`
+        an attribute, to the name of its column.
+    table : PartedTable or None
+        Whose parts are counted.
+    """
+
+    empty: Audit
+    columns: dict[str, str]
+    table: PartedTable | None = None
+
+    @property
+    def reads(self) -> list[str]:
+        """Columns that it reads."""
+        return [*self.columns.values()]
+
+    def nothing(self) -> Counted:
+        """Return the audit of no rows."""
+        return self.empty.merge(), {}
+
+    def add(self, found: Counted, part: TablePart) -> Counted:
+        """Count the rows of one more part."""
+        assert self.table is not None
+        for batch in read_coded_part(self.table, part, self.reads):
+            self.count(found, batch)
+        return found
+
+    def count(self, found: Counted, batch: Mapping[str, Coded]) -> None:
+        """Count rows that are read."""
+        made, faults = found
+        coded = {part: batch[name] for part, name in self.columns.items()}
+        made.add_coded(_cleaned(coded, self.columns, faults))
+
+
+def _named_columns(
+    path: str,
+    truth: str | None,
+    prediction: str | None,
+    task: str | None,
+    sensitive: Sequence[str],
+) -> tuple[dict[str, str], list[str]]:
+    """Return the column of each part of an audit, and what is wrong with their names."""
+    named = [name for name in (truth, prediction, task, *sensitive) if name]
     mistakes = [
         f"`{part}` is missing; name the column of {path}"
-        for part, name in columns.items()
+        for part, name in {"truth": truth, "prediction": prediction}.items()
         if not name
     ]
     mistakes += [
@@ -73,25 +205,66 @@ def audit_file(
         for name in dict.fromkeys(named)
         if named.count(name) > 1
     ]
-    raise_all(mistakes)
-    made = Audit(sensitive, favoured=favoured, draws=draws, seed=seed)
     given = {"y_true": truth, "y_pred": prediction, "task": task}
     parts = {part: name for part, name in given.items() if name}
-    parts |= {key_of(name): name for name in sensitive}
+    return parts | {key_of(name): name for name in sensitive}, mistakes
+
+
+def audit_parts(table: PartedTable, counting: CountRows, engine: Engine) -> Audit:
+    """Audit a table that is read in parts; see :func:`audit_file`."""
+    return _merged(counting.empty, _counted_parts(table, counting, engine))
+
+
+def _counted_parts(table: PartedTable, counting: CountRows, engine: Engine) -> Iterable[Counted]:
+    raise_all(name_mistakes(Path(table.path), table.names, counting.reads), DataError)
+    return engine.map(replace(counting, table=table), gathered(table.parts, COUNTED_TOGETHER))
+
+
+def _merged(empty: Audit, counted: Iterable[Counted]) -> Audit:
+    """Merge audits of parts; what the other columns tell alone is told with the faults of some."""
     faults: dict[str, str] = {}
-    for batch in read_coded(path, list(parts.values()), alike=[parts["y_true"], parts["y_pred"]]):
-        made.add_coded(_cleaned({part: batch[name] for part, name in parts.items()}, parts, faults))
-    if faults:  # what the other columns tell alone is told with them
-        raise DataError(*faults.values(), *made.mistakes(besides=faults))
-    return made
+    audits = []
+    for made, found in counted:
+        audits.append(made)
+        faults = found | faults
+    whole = empty.merge(*audits)
+    if faults:
+        raise DataError(*faults.values(), *whole.mistakes(besides=faults))
+    return whole
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _all_faults(path: Path, parts: Mapping[str, str]) -> list[str]:
+    """Find what keeps columns from being read, and what is wrong with those that can be.
+
+    Parameters
+    ----------
+    path : Path
+    parts : mapping from part to the name of its column
+    """
+    told: dict[str, None] = {}
+    faults: dict[str, str] = {}
+    if path.is_dir():  # whose columns may be larger than memory
+        return []
+    for part, name in parts.items():
+        try:
+            _cleaned({part: read_coded(path, [name])[name]}, parts, faults)
+        except DataError as error:
+            told |= dict.fromkeys(map(str, error.args))
+    return [*told, *faults.values()]
 
 
 def _file_of(path: Path) -> Path:
-    """Return the table that is meant; a folder means the predictions in it."""
+    """Return the table that is meant; a folder means the predictions in it, if there are any."""
     if not path.is_dir():
         return path
     if (path / PREDICTIONS).is_file():
         return path / PREDICTIONS
+    if table_files(path):
+        return path
     below = sorted(str(file.parent) for file in path.glob(f"*/{PREDICTIONS}"))
     hint = f"name one of {shortened(below)}" if below else "name a table, or the folder of a run"
     raise DataError(f"the folder {path} has no {PREDICTIONS}; {hint}")

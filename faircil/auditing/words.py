@@ -15,6 +15,7 @@ MOST_LISTED = 12
 LONGEST = 40  # characters of a name
 CANNOT = "n = {}: cannot tell"
 LEAST_P = 0.001  # smaller ones are written as such
+LEVELLED = "levelled down"
 UNSURE = 0.05  # p-values above leave it open
 EXPLAINED = (
     "Interval: of 95 %, for the true value. By chance: what no difference at all would show at "
@@ -131,7 +132,7 @@ def levelling_sentence(one: LevelledDown) -> str:
     worse, worse_now = map(format_value, (one.worse_before, one.worse_after))
     explains = "does not explain" if one.p_value <= UNSURE else "may explain"
     return (
-        f"levelled down: in class {_name(one.label)} the gap by {_name(one.scope)} closed from "
+        f"{LEVELLED}: in class {_name(one.label)} the gap by {_name(one.scope)} closed from "
         f"{gap} to {gap_now} because the better group {_name(one.better)} fell from {better} to "
         f"{better_now} ({_name(one.worse)}: {worse} to {worse_now}); chance {explains} the fall "
         f"(p {_probability(one.p_value)})"

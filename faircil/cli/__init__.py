@@ -56,12 +56,16 @@ COMMANDS = {
     "update": Command(
         "let a model learn further rows; new classes are welcome", "faircil.cli.models:update"
     ),
-    "predict": Command("predict the rows of a table with a model", "faircil.cli.models:predict"),
+    "predict": Command("predict the rows of a table with a model", "faircil.cli.predict"),
+    "merge": Command(
+        "make one model of the sums of several sites, none of which shows its rows",
+        "faircil.cli.models:merge",
+    ),
     "forget": Command(
         "remove rows from a model, as if it had never seen them", "faircil.cli.models:forget"
     ),
     "show": Command(
-        "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
+        "show what a model has learned, from whom, and how fair it was", "faircil.cli.show"
     ),
     "audit": Command(
         "audit a table of predictions: accuracy, fairness, how sure that is; and a gate for CI",
@@ -268,11 +272,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     Stopped by a signal, it is 128 and the number of that: 130 after Ctrl-C, 143 after SIGTERM, 129
     after SIGHUP. A command with codes of its own, such as a gate, returns them.
     """
+    words = sys.argv[1:] if argv is None else argv
     with listening():
-        return _main(argv)
+        if os.environ.get("WORLD_SIZE", "1") in ("", "1"):
+            return _main(words)
+        return _with_others(words)
 
 
-def _main(argv: Sequence[str] | None) -> int:
+# Commands that several processes, as torchrun starts them, carry out together.
+TOGETHER = ("run", "fit", "update", "predict", "audit", "tune")
+
+
+def _with_others(words: Sequence[str]) -> int:
+    """Run a command in the first of several processes; the others help it or have nothing to do."""
+    from faircil.runs.together import follow, leading, started
+
+    try:
+        ranks = started()
+        helped = next((word for word in words if not word.startswith("-")), None) in TOGETHER
+        if ranks.size == 1 or (not helped and ranks.rank == 0):
+            return _main(words)
+        if ranks.rank:
+            return follow(ranks) if helped else DONE
+        with leading(ranks):
+            return _main(words)
+    except FaircilError as error:
+        say(f"error: {error}")
+        return ERROR
+
+
+def _main(argv: Sequence[str]) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -281,7 +310,7 @@ def _main(argv: Sequence[str] | None) -> int:
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
     arguments: argparse.Namespace | None = None
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        arguments = parse(argv)
         code: int | None = arguments.command(arguments)
         sys.stdout.flush()
     except FaircilError as error:

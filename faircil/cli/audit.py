@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
+from faircil.cli.workers import add_worker_arguments, check_workers, workers
 from faircil.files import refuse_input
 
 if TYPE_CHECKING:
     from faircil.auditing import Audit, Gate
+    from faircil.engines import Engine
     from faircil.report import Table
 
 EPILOG = """examples:
   faircil audit predictions.csv --truth y --prediction p --sensitive sex race
   faircil audit predictions.parquet --truth y --prediction p --sensitive sex --favoured hired
+  faircil audit predictions/ --truth y --prediction p --sensitive sex --jobs 4
   faircil audit new.csv --against old.csv --truth y --prediction p --sensitive sex
   faircil audit predictions.csv --truth y --prediction p --sensitive sex \\
       --fail-on "eo_gap>0.10" "worst_group<0.7" --junit gate.xml --markdown gate.md
@@ -45,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="table of predictions, the folder of a run, or that of a model",
+        help="table of predictions or folder of such, the folder of a run, or that of a model",
     )
     parser.add_argument(
         "--data", type=Path, metavar="FILE", help="of a model: rows that it has not learned"
@@ -80,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--draws", type=int, default=2000, help="of intervals (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
+    add_worker_arguments(parser)
     gate = parser.add_argument_group("gate")
     gate.add_argument(
         "--fail-on",
@@ -107,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
+    from faircil.auditing.kept import audit_document
     from faircil.auditing.reading import PREDICTIONS
     from faircil.auditing.words import (
         audit_markdown,
@@ -127,18 +132,8 @@ def command(arguments: argparse.Namespace) -> int:
         gate = decide(report, arguments.fail_on, cannot_tell=arguments.cannot_tell)
     before = audits[1].report() if len(audits) > 1 else None
     levelled = audits[0].levelled_down(audits[1]) if before is not None else ()
-    document = {
-        "file": str(arguments.file),
-        **report.as_dict(),
-        "gate": None if gate is None else gate.as_dict(),
-        "against": None
-        if before is None
-        else {
-            "file": str(arguments.against),
-            **before.as_dict(),
-            "levelled_down": [one.as_dict() for one in levelled],
-        },
-    }
+    earlier = None if before is None else (arguments.against, before, levelled)
+    document = audit_document(arguments.file, arguments.typed, report, gate, earlier)
     tables = (
         audit_tables(report)
         if before is None
@@ -156,28 +151,34 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
     """Read the tables; all mistakes of the call and in the tables at once."""
-    from faircil.auditing.gate import parse_conditions
+    from faircil.auditing.gate import misfits as without_finding, parse_conditions
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
     misfits = _misfits(arguments)
     mistakes = [*misfits]
     with collecting(mistakes):
-        parse_conditions(arguments.fail_on)
+        conditions = parse_conditions(arguments.fail_on)
+        if arguments.truth is not None:  # a run or a model has attributes of its own
+            mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
+    known = len(mistakes)
+    check_workers(arguments, mistakes)
     audits: list[Audit] = []
     faults: list[str] = []
     audited = _audit_model if arguments.data is not None else _audit_predictions
-    for path in (arguments.file, arguments.against):
-        if path is None or misfits:
-            continue
-        try:
-            with collecting(mistakes):
-                made = audited(arguments, path)
-                faults += made.mistakes()
-                audits.append(made)
-        except DataError as error:
-            faults += map(str, error.args)
+    if not misfits and len(mistakes) == known:
+        with workers(arguments) as engine:
+            for path in (arguments.file, arguments.against):
+                if path is None:
+                    continue
+                try:
+                    with collecting(mistakes):
+                        made = audited(arguments, path, engine)
+                        faults += made.mistakes()
+                        audits.append(made)
+                except DataError as error:
+                    faults += map(str, error.args)
     every = list(dict.fromkeys([*mistakes, *faults]))
     raise_all(every, UsageError if mistakes else DataError)
     return audits
@@ -201,7 +202,7 @@ def _misfits(arguments: argparse.Namespace) -> list[str]:
     return [said] if given else []
 
 
-def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
+def _audit_predictions(arguments: argparse.Namespace, path: Path, engine: Engine) -> Audit:
     from faircil.auditing.reading import RUN_ATTRIBUTE, audit_file
 
     return audit_file(
@@ -214,6 +215,7 @@ def _audit_predictions(arguments: argparse.Namespace, path: Path) -> Audit:
         draws=arguments.draws,
         seed=arguments.seed,
         run_attribute=RUN_ATTRIBUTE if arguments.truth else _run_attribute(path),
+        engine=engine,
     )
 
 
@@ -227,7 +229,7 @@ def _run_attribute(path: Path) -> str:
     return (names.attribute if names else None) or RUN_ATTRIBUTE
 
 
-def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:
+def _audit_model(arguments: argparse.Namespace, path: Path, engine: Engine) -> Audit:
     """Let a model predict rows that it has not learned, and audit that."""
     from faircil.cli.progress import learning
     from faircil.model.card import audit_of
@@ -239,7 +241,7 @@ def _audit_model(arguments: argparse.Namespace, path: Path) -> Audit:
     with changing(path) if remembered else nullcontext():
         model = load_model(path)
         with learning(str(arguments.data), arguments.json, "predicting") as watcher:
-            measured, notes = measure_table(model, arguments.data, watcher=watcher)
+            measured, notes = measure_table(model, arguments.data, engine=engine, watcher=watcher)
         if not arguments.json:
             say_notes(notes)
         made = audit_of(model, measured, arguments.draws, arguments.seed)
@@ -261,11 +263,13 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
 
 def _files(arguments: argparse.Namespace) -> dict[Path, str]:
     """Return the files to write, and what is in them."""
+    from faircil.auditing.kept import KEPT
+
     files: dict[Path, str] = {}
     if arguments.markdown is not None:
         files[arguments.markdown] = "markdown"
     if arguments.out is not None:
-        files |= {arguments.out / "audit.json": "json", arguments.out / "audit.md": "markdown"}
+        files |= {arguments.out / KEPT: "json", arguments.out / "audit.md": "markdown"}
     if arguments.junit is not None:
         files[arguments.junit] = "junit"
     return files

@@ -1,4 +1,4 @@
-"""``faircil compare`` and ``faircil report``: finished runs in a table, or as a page."""
+"""``faircil compare`` and ``faircil report``: runs in a table, runs and audits as a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faircil.cli.console import say, show_table
 from faircil.errors import UsageError
 
 if TYPE_CHECKING:
-    from faircil.auditing.findings import Finding
+    from faircil.auditing.kept import KeptAudit
     from faircil.report.sections import AuditRow
     from faircil.results.record import RunSummary
 
@@ -41,7 +41,13 @@ def _table(arguments: argparse.Namespace) -> None:
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUNS_OR_AUDIT",
+        help="folders with runs, and folders that faircil audit -o has written",
+    )
     parser.add_argument(
         "-o",
         "--out",
@@ -54,13 +60,25 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 def _report(arguments: argparse.Namespace) -> None:
     """Write the page, and say where it is."""
+    from faircil.auditing.kept import is_audit, read_audit
+    from faircil.errors import DataError, raise_all
     from faircil.results.folder import find_runs
 
     if arguments.out.suffix.lower() not in PAGES:
         raise UsageError(
             f"--out is {arguments.out}; expected a name that ends in {' or '.join(PAGES)}"
         )
-    size = write_report(find_runs(arguments.runs), arguments.out, arguments.typed)
+    audits: list[KeptAudit] = []
+    mistakes: list[str] = []
+    for path in filter(is_audit, arguments.runs):
+        try:
+            audits.append(read_audit(path))
+        except DataError as error:
+            mistakes += map(str, error.args)
+    raise_all(mistakes, DataError)
+    folders = [path for path in arguments.runs if not is_audit(path)]
+    runs = find_runs(folders) if folders else []
+    size = write_report(runs, arguments.out, arguments.typed, audits)
     say_report(arguments.out, size)
 
 
@@ -69,8 +87,10 @@ def say_report(path: Path, size: int) -> None:
     say(f"report: {path} ({size / 1e6:.1f} MB); open it in a browser")
 
 
-def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
-    """Write a page about runs as a file; return its size in bytes.
+def write_report(
+    runs: Sequence[RunSummary], out: Path, typed: str, audits: Sequence[KeptAudit] = ()
+) -> int:
+    """Write a page about runs and audits as a file; return its size in bytes.
 
     Parameters
     ----------
@@ -78,7 +98,9 @@ def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
     out : Path
     typed : str
         The command that the page is made by, to make it again.
+    audits : sequence of KeptAudit
     """
+    from faircil.auditing.audit_page import audit_part
     from faircil.errors import StorageError
     from faircil.report.sections import report_page
     from faircil.report.study import studies_of
@@ -87,7 +109,10 @@ def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
 
     shown = {str(run.config["measure"]) for run in runs}
     studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
-    text = report_page(studies, _audits(runs), f"Made by faircil {version()} with: {typed}")
+    alone = len(audits) == 1 and not runs
+    parts = [audit_part(one, place, alone=alone) for place, one in enumerate(audits, start=1)]
+    made = f"Made by faircil {version()} with: {typed}"
+    text = report_page(studies, _audits(runs), made, parts)
     content = text.encode("utf-8", errors="replace")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -102,8 +127,8 @@ def write_report(runs: Sequence[RunSummary], out: Path, typed: str) -> int:
 
 def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
     """Audit the final predictions of the first seed of every configuration that has them."""
+    from faircil.auditing.audit_page import audit_rows
     from faircil.auditing.reading import PREDICTIONS, audit_file
-    from faircil.report.sections import AuditRow
 
     first: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.seed):
@@ -113,33 +138,14 @@ def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
         title = f"{run.config['dataset']}, {run.label}, seed {run.seed}, after its last task"
         if title in found:  # other settings of the same method
             title += f" ({Path(run.dir).parent.name})"
-        found[title] = [
-            AuditRow(
-                one.measure,
-                " × ".join(one.scope) or "classes",
-                one.value,
-                one.low,
-                one.high,
-                one.floor,
-                _verdict(one),
-            )
-            for one in audit_file(Path(run.dir), run_attribute=_attribute(run)).report().findings
-        ]
+        made = audit_file(Path(run.dir), run_attribute=_attribute(run))
+        found[title] = audit_rows(made.report())
     return found
 
 
 def _attribute(run: RunSummary) -> str:
     """Return what the attribute of a run is called; runs of earlier versions do not say it."""
     return (run.names.attribute if run.names else None) or "attribute"
-
-
-def _verdict(finding: Finding) -> str:
-    """Say what an audit found."""
-    if finding.value is None:
-        return "cannot tell"
-    if finding.p_value is None:  # a level, which compares nothing
-        return "–"
-    return "groups are treated differently" if finding.differs else "no difference is shown"
 
 
 table = Parts(
@@ -158,6 +164,8 @@ report = Parts(
     """examples:
   faircil report runs/biased-digits
   faircil report runs/mnist/er-eer-* runs/mnist/fsw-eer-* -o mnist.html
+  faircil audit predictions.csv --truth y --prediction p --sensitive sex -o audited &&
+      faircil report audited -o audit.html
 
 The page needs no network and no script: open it in a browser, print it, or hand it over. Methods
 are compared with plain replay (er) where it is among the runs; `faircil run --baseline er` runs it

@@ -5,24 +5,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli import Parts
-from faircil.cli.console import duration, print_json, say, say_notes, show_columns
+from faircil.cli.console import duration, print_json, say, say_notes
 from faircil.cli.own_options import (
     add_favoured_argument,
     add_gap_arguments,
     add_own_arguments,
     own_data,
 )
-from faircil.errors import MOST_NAMES, UsageError, collecting, raise_all, shortened
-from faircil.files import refuse_input
-
-DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
+from faircil.cli.sharing import shared
+from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.errors import MOST_NAMES, DataError, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
-    from faircil.model.history import GroupRows, Measured
+    from faircil.data.own import OwnData
+    from faircil.engines import Engine
+    from faircil.model.choosing import Wish
+    from faircil.model.history import Measured
     from faircil.model.model import Model
     from faircil.model.tables import Gaps
 
@@ -56,23 +59,44 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the model"
     )
     how.add_argument("--force", action="store_true", help="replace a model that is there")
-    _add_output(how)
+    add_worker_arguments(how)
+    add_output(how)
+    sites = parser.add_argument_group("several sites, see `faircil merge`")
+    sites.add_argument(
+        "--plan-only",
+        action="store_true",
+        help="keep columns and features alone, for all sites to begin with; no sums of rows",
+    )
+    sites.add_argument(
+        "--moments-only",
+        action="store_true",
+        help="keep the sums of the rows, and solve nothing: for `faircil merge`",
+    )
+    sites.add_argument(
+        "--like",
+        type=Path,
+        metavar="MODEL",
+        help="take columns, features, roles and settings of a plan or a model, not its sums",
+    )
 
 
-def _add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Declare how a command tells its results."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     parser.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
 
 def _fit(arguments: argparse.Namespace) -> None:
-    from faircil.cli.progress import learning
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
-    from faircil.model.saved import CONTENT, check_place, save_model
-    from faircil.model.tables import fit_table
+    from faircil.model.saved import CONTENT, check_place
 
     mistakes: list[str] = []
-    own = own_data(arguments, mistakes)
+    own = None
+    if arguments.like is None:
+        own = own_data(arguments, mistakes)
+    else:
+        mistakes += _beside_like(arguments)
     with collecting(mistakes):
         check_place(arguments.out)
     if (arguments.out / CONTENT).exists() and not arguments.force:
@@ -83,38 +107,122 @@ def _fit(arguments: argparse.Namespace) -> None:
     device = ""
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
+    check_workers(arguments, mistakes)
+    if arguments.plan_only and arguments.moments_only:
+        mistakes.append("--plan-only keeps no sums and --moments-only nothing else; give one")
+    for_sites = arguments.plan_only or arguments.moments_only
+    if for_sites and arguments.method not in ("auto", "moments"):
+        mistakes.append(f"method {arguments.method} keeps no sums; use --method moments")
+    if not (for_sites or arguments.method == "moments"):  # sums are shared part by part
+        arguments.set = shared(arguments, mistakes)
     wish = Wish(
-        arguments.method,
+        "moments" if for_sites else arguments.method,
         arguments.weighting,
         arguments.measure,
         tuple(arguments.favoured),
-        (*arguments.set, *[f"min_cell={arguments.min_cell}"] * (arguments.min_cell != 0)),
+        (*arguments.set, *_settings(arguments)),
     )
-    if own is None:
+    if own is not None:
+        with collecting(mistakes):
+            wish.check(replace(own, path=""))  # names mistakes before anything is read
+        if not Path(own.path).exists():
+            mistakes.append(f"there is no file {own.path}; check the path")
+    elif arguments.like is None:
         mistakes.append(
             "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
         )
-    else:
-        with collecting(mistakes):
-            wish.check(own)  # names mistakes before anything is read
     raise_all(mistakes)
-    assert own is not None  # else there was a mistake
-    with _alone(arguments, arguments.out):  # which also tells at once if it cannot be written
-        with learning(own.path, arguments.quiet) as watcher:
-            model = fit_table(
-                own,
-                wish,
-                hold_out=arguments.test_share is not None,
-                task_by_task=arguments.classes_per_task is not None,
-                seed=arguments.seed,
-                device=device,
-                watcher=watcher,
+    # The second also tells at once if the folder cannot be written.
+    with workers(arguments) as engine, _alone(arguments, arguments.out):
+        _keep(arguments, _fitted(arguments, own, wish, device, engine))
+
+
+def _settings(arguments: argparse.Namespace) -> list[str]:
+    """Return settings that follow from other options."""
+    found = [f"min_cell={arguments.min_cell}"] * (arguments.min_cell != 0)
+    if arguments.plan_only or arguments.moments_only:
+        given = {name.partition("=")[0] for name in arguments.set}
+        # Sums of sites are those of all rows at one site, to twelve digits.
+        found += ["arithmetic=float64"] * ("arithmetic" not in given)
+    return found
+
+
+def _beside_like(arguments: argparse.Namespace) -> list[str]:
+    """Return options that contradict --like, which says the same, and other mistakes of it."""
+    from faircil.model.saved import check_there
+
+    given = {
+        *("label", "sensitive", "tasks", "text", "images", "classes_per_task", "ignore"),
+        *("use_sensitive", "test_column", "weighting", "measure", "test_share"),
+    }
+    said = [name for name in sorted(given) if getattr(arguments, name) is not None]
+    said += ["set"] * bool(arguments.set) + ["favoured"] * bool(arguments.favoured)
+    said += ["method"] * (arguments.method != "auto") + ["plan_only"] * arguments.plan_only
+    mistakes = [f"--{name.replace('_', '-')}: --like says that already" for name in said]
+    if arguments.data is None:
+        mistakes.append("--like needs --data FILE, the rows of this site")
+    try:
+        check_there(arguments.like)
+    except DataError as error:
+        mistakes.append(f"--like: {error}")
+    return mistakes
+
+
+def _fitted(
+    arguments: argparse.Namespace, own: OwnData | None, wish: Wish, device: str, engine: Engine
+) -> Model:
+    """Make the model that is wanted."""
+    from faircil.cli.progress import learning
+    from faircil.model.merging import plan_of, planned_for
+    from faircil.model.saved import load_model
+    from faircil.model.tables import fit_table, update_table
+
+    solve = not (arguments.plan_only or arguments.moments_only)
+    if own is None:
+        model = planned_for(load_model(arguments.like), arguments.min_cell or None)
+        with learning(arguments.data, arguments.quiet) as watcher:
+            path, gaps = Path(arguments.data), _gaps(arguments)
+            update_table(model, path, gaps, engine=engine, solve=solve, watcher=watcher)
+        return model
+    with learning(own.path, arguments.quiet) as watcher:
+        model = fit_table(
+            own,
+            wish,
+            hold_out=arguments.test_share is not None,
+            task_by_task=arguments.classes_per_task is not None,
+            seed=arguments.seed,
+            device=device,
+            engine=engine,
+            solve=solve,
+            watcher=watcher,
+        )
+    return plan_of(model) if arguments.plan_only else model
+
+
+def _keep(arguments: argparse.Namespace, model: Model) -> None:
+    """Save a model, and say what it is."""
+    from faircil.model.saved import save_model
+
+    save_model(model, arguments.out)
+    place = arguments.out
+    if arguments.plan_only:
+        if arguments.json:
+            print_json({"plan": str(place), "notes": model.notes})
+        if not arguments.quiet:
+            say_notes(model.notes)
+            say(
+                f"plan in {place}; at each site: faircil fit --like {place} --data FILE "
+                "--moments-only -o SITE"
             )
-        save_model(model, arguments.out)
-    _report(arguments, arguments.out, model, model.notes, fitted=True)
-    if not arguments.quiet:
-        what = "--images FOLDER" if Path(own.path).is_dir() else "--data FILE"
-        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} {what}")
+        return
+    _report(arguments, place, model, model.notes, fitted=True)
+    if arguments.quiet:
+        return
+    if arguments.moments_only:
+        say(f"sums in {place}; merge them with those of others: faircil merge {place} … -o MODEL")
+        return
+    what = "--images FOLDER" if arguments.data is None else "--data FILE"
+    say(f"model in {place}; predict with: faircil predict {place} {what}")
 
 
 def _report(
@@ -131,7 +239,7 @@ def _report(
     from faircil.model.saved import size_of
 
     lesson = model.lessons[-1]
-    notes = [*notes, *_revealing(model)]
+    notes = [*notes, *revealing_notes(model)]
     if arguments.json:
         print_json(
             {
@@ -158,18 +266,18 @@ def _report(
     )
     if model.measured and model.measured[-1].lessons == len(model.lessons):
         last = model.measured[-1]
-        figures = zip(first_metrics(model.config), _values(model, last), strict=True)
+        figures = zip(first_metrics(model.config), measured_values(model, last), strict=True)
         said = ", ".join(f"{name} {value}" for name, value in figures)
         say(f"on {last.rows:,} {last.on}: {said}")
 
 
-def _revealing(model: Model) -> list[str]:
+def revealing_notes(model: Model) -> list[str]:
     """Say what sums of very few people a model has, if it has any."""
     told = model.revealing("again with `faircil fit --min-cell 10`")
     return [] if told is None else [told]
 
 
-def _values(model: Model, measured: Measured) -> tuple[str, ...]:
+def measured_values(model: Model, measured: Measured) -> tuple[str, ...]:
     """Return what a model was measured by, as text."""
     from faircil.cli.progress import first_metrics
     from faircil.report import format_value
@@ -177,40 +285,95 @@ def _values(model: Model, measured: Measured) -> tuple[str, ...]:
     return tuple(format_value(measured.metrics.get(name)) for name in first_metrics(model.config))
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Declare the folder of a model."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of the model")
 
 
-def _add_rows(parser: argparse.ArgumentParser, what: str) -> None:
+def add_rows(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare where the rows are."""
     parser.add_argument(
         *("--data", "--images"),
         dest="data",
         type=Path,
         required=True,
         metavar="FILE|FOLDER",
-        help=f"{what}, or a folder of images",
+        help=f"{what}, a folder of Parquet files, or of images",
     )
 
 
 def _add_update(parser: argparse.ArgumentParser) -> None:
-    _add_model(parser)
-    _add_rows(parser, "a table")
+    add_model(parser)
+    add_rows(parser, "a table")
     add_gap_arguments(parser)
     parser.add_argument(
         "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
     )
-    _add_output(parser)
+    add_output(parser)
+
+
+def _add_shared_update(parser: argparse.ArgumentParser) -> None:
+    _add_update(parser)
+    add_worker_arguments(parser)
 
 
 def _update(arguments: argparse.Namespace) -> None:
+    mistakes: list[str] = []
+    check_workers(arguments, mistakes)
+    raise_all(mistakes)
+    with workers(arguments) as engine, _changing(arguments) as model:
+        before = len(model.notes)
+        _updated(arguments, model, engine)
+        _save_and_report(arguments, model, model.notes[before:])
+
+
+def _updated(arguments: argparse.Namespace, model: Model, engine: Engine) -> None:
+    """Let a model learn the rows of a table; a model without a solution stays so."""
     from faircil.cli.progress import learning
     from faircil.model.tables import update_table
 
-    with _changing(arguments) as model:
-        before = len(model.notes)
-        with learning(str(arguments.data), arguments.quiet) as watcher:
-            update_table(model, arguments.data, _gaps(arguments), watcher=watcher)
-        _save_and_report(arguments, model, model.notes[before:])
+    path, gaps, solve = arguments.data, _gaps(arguments), not model.sums_only
+    with learning(str(path), arguments.quiet) as watcher:
+        update_table(model, path, gaps, engine=engine, solve=solve, watcher=watcher)
+
+
+def _add_merge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models", type=Path, nargs="+", metavar="MODEL", help="folders of sums, or of models"
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the merged model"
+    )
+    parser.add_argument("--force", action="store_true", help="replace a model that is there")
+    add_output(parser)
+
+
+def _merge(arguments: argparse.Namespace) -> None:
+    from faircil.model.merging import merge_models
+    from faircil.model.saved import CONTENT, check_place, load_model, save_model
+
+    mistakes: list[str] = []
+    with collecting(mistakes):
+        check_place(arguments.out)
+    if (arguments.out / CONTENT).exists() and not arguments.force:
+        mistakes.append(
+            f"{arguments.out} has a model already; choose another folder, or use --force"
+        )
+    folders = [path.resolve() for path in arguments.models]
+    twice = [str(path) for path in dict.fromkeys(folders) if folders.count(path) > 1]
+    mistakes += [f"{path} is named twice, and would count twice" for path in twice]
+    mistakes += [
+        f"{path} is one of the models to merge, and would be replaced"
+        for path in folders
+        if path == arguments.out.resolve()
+    ]
+    raise_all(mistakes)
+    with _alone(arguments, arguments.out):
+        model = merge_models([load_model(path) for path in arguments.models])
+        save_model(model, arguments.out)
+    _report(arguments, arguments.out, model, model.notes, fitted=True)
+    if not arguments.quiet:
+        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} --data FILE")
 
 
 def _forget(arguments: argparse.Namespace) -> None:
@@ -261,166 +424,6 @@ def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequenc
     _report(arguments, folder, model, notes)
 
 
-def _add_predict(parser: argparse.ArgumentParser) -> None:
-    _add_model(parser)
-    _add_rows(
-        parser,
-        "a table with the columns that the model was fitted with, of which the class and sensitive "
-        "attributes are not needed",
-    )
-    parser.add_argument(
-        *("-o", "--out"),
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="a new .csv or .parquet file of predictions",
-    )
-    parser.add_argument(
-        "--keep", nargs="+", default=[], metavar="COLUMN", help="columns to keep, such as an id"
-    )
-    parser.add_argument(
-        "--probabilities", action="store_true", help="the probability of every class"
-    )
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
-    _add_output(parser)
-
-
-def _predict(arguments: argparse.Namespace) -> None:
-    from faircil.cli.progress import learning
-    from faircil.files import open_private
-    from faircil.model.saved import CONTENT, load_model
-    from faircil.model.tables import predict_table
-
-    out: Path = arguments.out
-    mistakes = []
-    if out.suffix not in (".csv", ".parquet"):
-        mistakes.append(f"--out is {out}; expected a name that ends in .csv or .parquet")
-    if (out.parent / CONTENT).exists():
-        mistakes.append(f"{out} would be among the files of a model; choose another place")
-    if out.exists() and not arguments.force:
-        mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
-    raise_all(mistakes)
-    if arguments.data is not None:
-        refuse_input(out, arguments.data)
-    model = load_model(arguments.model)
-    with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:
-        table, notes = predict_table(
-            model,
-            arguments.data,
-            list(dict.fromkeys(arguments.keep)),
-            probabilities=arguments.probabilities,
-            watcher=watcher,
-        )
-    partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
-        if out.suffix == ".csv":
-            with open_private(partial, "x", newline="") as file:
-                table.to_csv(file, index=False, float_format=DIGITS)
-        else:
-            with open_private(partial, "xb") as file:
-                table.to_parquet(file, index=False)
-        partial.replace(out)
-    except ImportError:
-        raise UsageError(
-            "a .parquet file needs the pyarrow package: pip install pyarrow, or write .csv"
-        ) from None
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {out}: {error.strerror or error}; choose another place"
-        ) from None
-    finally:
-        partial.unlink(missing_ok=True)
-    if arguments.json:
-        counts = table["prediction"].astype(str).value_counts()
-        print_json(
-            {
-                "model": str(arguments.model),
-                "out": str(out),
-                "rows": len(table),
-                "predicted": {name: int(counts.get(name, 0)) for name in model.names},
-                "notes": notes,
-            }
-        )
-    if not arguments.quiet:
-        say_notes(notes)
-        say(f"{len(table):,} predictions in {out}")
-
-
-def _add_show(parser: argparse.ArgumentParser) -> None:
-    _add_model(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-
-
-def _show(arguments: argparse.Namespace) -> None:
-    from faircil.cli.progress import first_metrics
-    from faircil.model.card import summary_of, unmeasured
-    from faircil.model.saved import card_notes, load_model, size_of
-
-    model = load_model(arguments.model)
-    size = size_of(arguments.model)
-    cards = card_notes(arguments.model)
-    if arguments.json:
-        print_json({**summary_of(model), "bytes": size, "cards": cards})
-        return
-    rows = [
-        (
-            _minute(one.at),
-            f"{one.rows:,}",
-            ", ".join(one.new_classes) or "–",
-            duration(one.seconds),
-        )
-        for one in model.lessons
-    ]
-    show_columns("What it learned, and when", ("at (UTC)", "rows", "new classes", "took"), rows)
-    attribute = " × ".join(model.config.own.sensitive) if model.config.own else ""
-    _show_groups(model, attribute or "group")
-    if model.measured:
-        names = first_metrics(model.config)
-        show_columns(
-            "How fair it was when measured",
-            ("at (UTC)", "on", "rows", *names),
-            [
-                (_minute(one.at), one.on, f"{one.rows:,}", *_values(model, one))
-                for one in model.measured
-            ],
-        )
-        say("accuracy: mean over classes; `faircil list metrics` explains the others")
-    say_notes([*model.notes, *_revealing(model)])
-    say_notes(cards)
-    for sentence in unmeasured(model):
-        say(sentence)
-    say(
-        f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
-        f"rows of people that it holds: {model.rows_kept}"
-    )
-
-
-def _minute(time: str) -> str:
-    """Return a time of a model as people read it."""
-    return time.replace("T", " ")[:16]
-
-
-def _show_groups(model: Model, attribute: str) -> None:
-    """Show what was learned of each group, and how well it was predicted when last measured."""
-    from faircil.report import format_value
-
-    measured = next((one for one in reversed(model.measured) if one.groups), None)
-    found = {(one.label, one.attribute): one for one in measured.groups} if measured else {}
-
-    def cells(group: GroupRows) -> tuple[str, ...]:
-        name = (group.label, group.value or ("unknown" if model.values else "all"))
-        learned = (*name, f"{group.rows:,}")
-        if measured is None:
-            return learned
-        one = found.get((group.label, group.value))
-        return (*learned, *((f"{one.n:,}", format_value(one.accuracy)) if one else ("–", "–")))
-
-    header = ("class", attribute, "rows") + ("measured on", "accuracy") * (measured is not None)
-    show_columns("From whom", header, [cells(group) for group in model.seen])
-
-
 fit = Parts(
     """examples:
   faircil fit --data train.csv --label job --sensitive sex -o model
@@ -428,8 +431,10 @@ fit = Parts(
   faircil fit --data train.csv --label job --sensitive sex --holdout 0.2 -o model
   faircil fit --data train.csv --images photo --label job --sensitive sex -o model
   faircil fit --images photos -o model
+  faircil fit --data big/ --label job --sensitive sex --method moments --jobs 4 -o model
 
-All rows are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
+A folder of Parquet files is one table. From a million rows on it is not read into memory. All rows
+are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
 --test-column, the model is measured on rows that it does not learn. Files of the model are for you
 alone. Before others may read it, see --min-cell: sums of small groups reveal people.
 """,
@@ -442,18 +447,21 @@ update = Parts(
 
 The table has the columns of the first one; classes and attribute values may be new.
 """,
-    _add_update,
+    _add_shared_update,
     _update,
 )
-predict = Parts(
+merge = Parts(
     """example:
-  faircil predict model --data rows.csv --keep id -o predictions.csv
-  faircil predict model --images new-photos -o predictions.csv
+  faircil fit --data some.csv --label job --sensitive sex --plan-only -o plan
+  faircil fit --like plan --data a.csv --moments-only -o a     (at the first site)
+  faircil fit --like plan --data b.csv --moments-only -o b     (at the second)
+  faircil merge a b -o model
 
-Of images, the path is kept. The file is for you alone.
+The model is the one of all rows at one place, and no site shows its rows. Sums of small groups can
+reveal people: see --min-cell of `faircil fit`.
 """,
-    _add_predict,
-    _predict,
+    _add_merge,
+    _merge,
 )
 forget = Parts(
     """example:
@@ -463,14 +471,4 @@ Only method `moments` can forget. The rows are given as they were learned, with 
 """,
     _add_update,
     _forget,
-)
-show = Parts(
-    """example:
-  faircil show model
-  faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
-
-What it learned, from whom, and how fair it was on the rows that it was measured on.
-""",
-    _add_show,
-    _show,
 )

@@ -188,6 +188,16 @@ class LessonBar:
             self._bar, description=config.label, completed=0, total=lessons * epochs, detail=""
         )
 
+    def rows(self, done: int, total: int) -> None:
+        """Show how many rows of a table in parts are done."""
+        self._progress.update(
+            self._bar,
+            description="rows",
+            completed=done,
+            total=total,
+            detail=f"{done:,} of {total:,} rows",
+        )
+
     def __call__(self, epoch: EpochRecord) -> None:
         """Advance the bar; of a method that learns in one pass, only that counts."""
         assert self._config is not None  # lessons have begun

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
+from faircil.cli.sharing import shared
+from faircil.cli.sweeping import add_scheduler_argument
+from faircil.cli.workers import check_workers
 from faircil.errors import UsageError, collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:
@@ -144,6 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of seeds to run in parallel, as processes with one thread each (default: 1)",
     )
+    add_scheduler_argument(how)
     how.add_argument(
         "-o",
         "--out",
@@ -199,10 +203,12 @@ def command(arguments: argparse.Namespace) -> None:
         seeds = parse_seeds(arguments.seeds)
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
-    if arguments.jobs < 1:
-        mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    check_workers(arguments, mistakes)
+    arguments.set = shared(arguments, mistakes)
     if arguments.track and arguments.jobs > 1:
         mistakes.append(f"--track follows one run at a time, and --jobs is {arguments.jobs}")
+    if arguments.track and arguments.scheduler is not None:
+        mistakes.append("--track follows runs of this process, and --scheduler is given")
     trackers: list[Tracker] = []
     with collecting(mistakes):
         trackers = new_trackers(arguments.track)
@@ -221,6 +227,7 @@ def command(arguments: argparse.Namespace) -> None:
         quiet=quiet,
         keep=keep,
         trackers=trackers,
+        scheduler=arguments.scheduler,
     )
     beside = Beside.of(config, arguments.baseline, arguments.set, arguments.out, seeds)
     runs = run_seeds(config, seeds, folder, options)
@@ -398,7 +405,7 @@ def finish_trials(arguments: argparse.Namespace, device: str) -> Finish:
     from faircil.cli.sweeping import finish_shown
     from faircil.sweep.sweep import SweepOptions
 
-    options = SweepOptions(jobs=arguments.jobs, device=device)
+    options = SweepOptions(jobs=arguments.jobs, device=device, scheduler=arguments.scheduler)
     return partial(finish_shown, options=options, quiet=arguments.quiet)
 
 

@@ -49,6 +49,8 @@ class RunOptions:
         That follow the runs, if there is one job.
     notes : bool
         Whether to show notes, if not quiet.
+    scheduler : str or None
+        Dask cluster that runs the seeds instead of this process and its ``jobs``.
     """
 
     typed: str
@@ -60,6 +62,7 @@ class RunOptions:
     keep: bool = False
     trackers: Sequence[Tracker] = ()
     notes: bool = True
+    scheduler: str | None = None
 
 
 def run_seeds(
@@ -196,14 +199,14 @@ class SeedsRun:
         """Make these runs: one with its epochs shown, or several at a time."""
         quiet = self._options.quiet or not todo
         jobs = min(self._options.jobs, len(todo))
-        if jobs > 1:
+        if jobs > 1 or self._options.scheduler is not None:
             with tallying(todo, quiet) as tally:
 
                 def take(outcome: Outcome) -> None:
                     self._take(outcome)  # first: an interrupt now must not lose it
                     tally.ended(outcome)
 
-                several = replace(sweep, jobs=jobs)
+                several = replace(sweep, jobs=max(1, jobs), scheduler=self._options.scheduler)
                 finish(todo, several, take, waiting=tally.waiting, tell=tally.say)
         else:
             with (

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console, say
+from faircil.cli.workers import check_workers
 from faircil.errors import FaircilError, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) 
     how.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="parallel runs on the CPU (default: 1)"
     )
+    add_scheduler_argument(how)
     how.add_argument(
         "--gpu-jobs",
         type=int,
@@ -53,19 +55,35 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) 
         how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
 
 
+def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
+    """Declare the cluster that makes runs."""
+    group.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask cluster that makes the runs instead, in folders that its workers share: "
+        "dask://HOST:PORT, or local:N for N workers on this machine",
+    )
+
+
 def sweep_options(
     arguments: argparse.Namespace, mistakes: list[str], *, run_missing: bool = True
 ) -> SweepOptions:
     """Read the options; append errors to ``mistakes``."""
     from faircil.sweep.sweep import SweepOptions
 
-    if arguments.jobs < 1:
-        mistakes.append(f"--jobs is {arguments.jobs}, expected at least 1")
+    check_workers(arguments, mistakes)
+    if arguments.scheduler is not None and arguments.gpu_jobs:
+        mistakes.append("--gpu-jobs and --scheduler are given; give one of them")
     if arguments.gpu_jobs < 0:
         mistakes.append(f"--gpu-jobs is {arguments.gpu_jobs}, expected 0 or more")
     mistakes += missing_gpu() if arguments.gpu_jobs > 0 else []
     return SweepOptions(
-        arguments.runs, arguments.jobs, arguments.gpu_jobs, arguments.any_code, run_missing
+        arguments.runs,
+        arguments.jobs,
+        arguments.gpu_jobs,
+        arguments.any_code,
+        run_missing,
+        scheduler=arguments.scheduler,
     )
 
 

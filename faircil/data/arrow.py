@@ -33,19 +33,37 @@ def read_columns(
     name_mistakes : callable
         Returns mistakes in the names of all columns, before any is read.
     """
-    arrow = _package("pyarrow")
-    with _readable(path, arrow):
+    arrow = package("pyarrow")
+    with readable(path, arrow):
         names, read = _arrow_file(path)
         names = _told_names(names, name_mistakes)
         table = read(wanted or names)
-    columns = _plain_columns(path, {name: table.column(name) for name in wanted or names}, arrow)
+        check_content(table)
+    return frame_of(path, {name: table.column(name) for name in wanted or names})
+
+
+def frame_of(path: Path, columns: Mapping[str, Any], coded: Sequence[str] = ()) -> pd.DataFrame:
+    """Return columns of numbers, booleans and text; those that are coded stay categorical.
+
+    Parameters
+    ----------
+    path : Path
+        Where they are from, for messages.
+    columns : mapping from name to arrays of Arrow
+    coded : sequence of str
+        Columns that are dictionaries of words, and stay so.
+    """
+    arrow = package("pyarrow")
+    kept = {n: columns[n] for n in coded if arrow.types.is_dictionary(columns[n].type)}
+    others = {name: column for name, column in columns.items() if name not in kept}
+    plain = _plain_columns(path, others, arrow)
     # A new table drops the file's pandas metadata, which may define an index or special types.
-    frame: pd.DataFrame = arrow.table(columns).to_pandas()
+    frame: pd.DataFrame = arrow.table({n: kept.get(n, plain.get(n)) for n in columns}).to_pandas()
     return frame
 
 
 def read_batches(
-    path: Path, wanted: Sequence[str], name_mistakes: NameMistakes
+    path: Path, wanted: Sequence[str], row_groups: Sequence[int]
 ) -> Iterator[dict[str, Coded]]:
     """Read columns of a Parquet file as labels and codes, :data:`BATCH` rows at a time.
 
@@ -54,8 +72,7 @@ def read_batches(
     path : Path
     wanted : sequence of str
         Columns to read.
-    name_mistakes : callable
-        Returns mistakes in the names of all columns, before any is read.
+    row_groups : sequence of int
 
     Yields
     ------
@@ -63,19 +80,19 @@ def read_batches(
         The distinct values of the batch, in no order, and for each row the number of its value
         among them, −1 for null.
     """
-    arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
-    with _readable(path, arrow):
+    arrow, parquet = package("pyarrow"), package("pyarrow.parquet")
+    with readable(path, arrow):
         schema = parquet.read_schema(path)
-        _told_names(list(schema.names), name_mistakes)
         # Columns of words are kept as numbers of words, as the file has them.
         words = [name for name in wanted if arrow.types.is_string(schema.field(name).type)]
         file = parquet.ParquetFile(path, read_dictionary=words)
-        batches = file.iter_batches(BATCH, columns=list(wanted))
+        batches = file.iter_batches(BATCH, row_groups=list(row_groups), columns=list(wanted))
     while True:
-        with _readable(path, arrow):
+        with readable(path, arrow):
             batch = next(batches, None)
-        if batch is None:
-            return
+            if batch is None:
+                return
+            check_content(batch)
         columns = {name: batch.column(name) for name in wanted}
         coded = {n: one for n, one in columns.items() if arrow.types.is_dictionary(one.type)}
         others = {name: one for name, one in columns.items() if name not in coded}
@@ -91,35 +108,51 @@ def _labels_and_codes(column: Any) -> Coded:
 
 
 @contextmanager
-def _readable(path: Path, arrow: Any) -> Iterator[None]:
+def readable(path: Path, arrow: Any) -> Iterator[None]:
     """Say what is wrong with a file that cannot be read."""
     try:
         yield
-    except (arrow.ArrowException, OSError) as error:
-        kind = "parquet" if _is_parquet(path) else "Arrow (feather)"
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
+        kind = "parquet" if is_parquet(path) else "Arrow (feather)"
         raise DataError(
             f"cannot read {path}: {str(error).strip()}; expected a {kind} file, get it again"
         ) from error
 
 
-def _is_parquet(path: Path) -> bool:
+def check_content(table: Any) -> None:
+    """Raise an error of Arrow for a table or batch whose parts contradict each other.
+
+    Arrow trusts a file: where texts begin, codes of a dictionary and lengths of buffers are used as
+    they are, and wrong ones read memory that is not the file's. All are looked at once, before
+    anything is done with them.
+    """
+    table.validate(full=True)
+
+
+def is_parquet(path: Path) -> bool:
+    """Tell a Parquet file by its name."""
     return path.suffix.lower() == ".parquet"
+
+
+def without_index(names: Sequence[str]) -> list[str]:
+    """Return the names of columns without a row index that pandas saved."""
+    return [name for name in names if not name.startswith(SAVED_INDEX)]
 
 
 def _told_names(names: Sequence[str], name_mistakes: NameMistakes) -> list[str]:
     """Return the names of columns without a row index that pandas saved; raise their mistakes."""
-    told = [name for name in names if not name.startswith(SAVED_INDEX)]
+    told = without_index(names)
     raise_all(name_mistakes(told), DataError)
     return told
 
 
 def _arrow_file(path: Path) -> tuple[list[str], Callable[[Sequence[str]], Any]]:
     """Return the names of a file's columns, and a function that reads some of them."""
-    if _is_parquet(path):
-        parquet = _package("pyarrow.parquet")
+    if is_parquet(path):
+        parquet = package("pyarrow.parquet")
         schema = parquet.read_schema(path)
         return list(schema.names), lambda wanted: parquet.read_table(path, columns=list(wanted))
-    feather = _package("pyarrow.feather").read_table(path)  # mapped, not read
+    feather = package("pyarrow.feather").read_table(path)  # mapped, not read
     return list(feather.column_names), lambda wanted: feather.select(list(wanted))
 
 
@@ -150,7 +183,8 @@ def _plain(column: Any, arrow: Any) -> Any:
     return column.cast(arrow.string())
 
 
-def _package(name: str) -> Any:
+def package(name: str) -> Any:
+    """Import pyarrow, or a part of it; say how to install it."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -264,8 +264,17 @@ def gap_mistakes(column: pd.Series, remedy: str = "") -> list[str]:
     missing = column.index[column.isna()]
     if missing.empty:
         return []
-    rows = shortened([str(row + 1) for row in missing])
-    return [
-        f"column '{column.name}' has {len(missing)} missing value(s), such as an empty field, NA "
-        f"or None, in row {rows} (counted from 1, without the header); fill them{remedy}"
-    ]
+    return [gap_sentence(str(column.name), len(missing), missing[:GAPS].tolist(), remedy)]
+
+
+GAPS = 5  # rows without a value that a sentence names
+
+
+def gap_sentence(name: str, number: int, rows: Sequence[int], remedy: str = "") -> str:
+    """Say that a column has so many missing values, in which rows, of which the first are given."""
+    listed = ", ".join(str(row + 1) for row in rows[:GAPS])
+    listed += f" and {number - GAPS} more" if number > GAPS else ""
+    return (
+        f"column '{name}' has {number} missing value(s), such as an empty field, NA or None, in "
+        f"row {listed} (counted from 1, without the header); fill them{remedy}"
+    )

@@ -114,4 +114,4 @@ def hold_out(train: Samples, per_group: int, seed: int) -> tuple[Samples, Sample
     for rows in rows_of_groups(membership.current, len(membership.groups)):
         order = rows[torch.randperm(len(rows), generator=generator)]
         held[order[: min(per_group, len(rows) // SMALLEST_PART)]] = True
-    return train.take(~held), train.take(held)
+    return train.part(~held), train.take(held)

@@ -227,8 +227,8 @@ class TaskStream:
             own = task.test
             if task.renewed:
                 back = torch.isin(own.y, torch.tensor(task.renewed))
-                tests = [_renewed(test, own.take(back)) for test in tests]
-                own = own.take(~back)
+                tests = [_renewed(test, own.part(back)) for test in tests]
+                own = own.part(~back)
             tests += [own] * bool(task.classes)
         return tests
 
@@ -238,7 +238,7 @@ def _renewed(test: Samples, new: Samples) -> Samples:
     replaced = torch.isin(test.y, new.y)
     if not replaced.any():
         return test
-    return concatenate([test.take(~replaced), new.take(torch.isin(new.y, test.y))])
+    return concatenate([test.part(~replaced), new.part(torch.isin(new.y, test.y))])
 
 
 def all_finite(x: Tensor) -> bool:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import zipfile
-import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,18 +18,24 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.arrow import Coded, read_batches, read_columns
-from faircil.errors import MOST_NAMES, DataError, raise_all, shortened
+from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
+from faircil.data.parts import PartedTable, TablePart, parted_table
+from faircil.data.raw_columns import (
+    DAMAGE,
+    MISSING,
+    array_columns,
+    name_mistakes,
+    without_missing_words,
+)
+from faircil.errors import DataError, raise_all, shortened
 
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 CODE = r"[+-]?0\d+"  # a number that nobody writes like this
 COMMA_NUMBER = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"  # 3,5 and 1.234,5 and 7
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
 class Kinds(NamedTuple):
@@ -74,7 +77,8 @@ def read_table(
         of the columns.
     """
     if path.is_dir():
-        return read_folder(path)
+        parted = parted_table(path)
+        return read_folder(path) if parted is None else parted.whole(columns)
     reader = _reader_of(path)
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
@@ -95,10 +99,8 @@ def read_as_written(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig")
 
 
-def read_coded(
-    path: Path, columns: Sequence[str], alike: Collection[str] = ()
-) -> Iterator[dict[str, Coded]]:
-    """Read columns as labels and codes: a Parquet file in batches, another as one batch.
+def read_coded(path: Path, columns: Sequence[str], alike: Collection[str] = ()) -> dict[str, Coded]:
+    """Read columns as labels and codes.
 
     Parameters
     ----------
@@ -108,30 +110,35 @@ def read_coded(
         Columns whose labels are compared with each other: in a file of text, if one of them is
         words, whole numbers in the others are words too.
 
-    Yields
-    ------
+    Returns
+    -------
     dict from name to (labels, codes)
-        The distinct values of the batch, in no order, and for each row the number of its value
-        among them, −1 where it is missing.
+        The distinct values, in no order, and for each row the number of its value among them, −1
+        where it is missing.
 
     Raises
     ------
     DataError
         As :func:`read_table` does.
     """
-    if path.suffix.lower() != ".parquet" or not path.is_file() or path.stat().st_size == 0:
-        table = read_table(path, columns, labels=columns)
-        numbers = [name for name in alike if is_numeric_dtype(table[name])]
-        if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
-            table = read_table(path, columns, texts=alike)
-        yield {name: _coded(table[name]) for name in columns}
+    table = read_table(path, columns, labels=columns)
+    numbers = [name for name in alike if is_numeric_dtype(table[name])]
+    if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
+        table = read_table(path, columns, texts=alike)
+    return {name: _coded(table[name]) for name in columns}
+
+
+def read_coded_part(
+    table: PartedTable, part: TablePart, columns: Sequence[str]
+) -> Iterator[dict[str, Coded]]:
+    """Read columns of a part of a table as :func:`read_coded` does, in batches."""
+    path = Path(part.path)
+    if is_parquet(path):  # which has words as numbers of words already
+        for batch in read_batches(path, columns, part.pieces):
+            yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
         return
-    rows = 0
-    for batch in read_batches(path, columns, lambda names: _name_mistakes(path, names, columns)):
-        rows += len(batch[columns[0]][1])
-        yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
-    if not rows:
-        raise DataError(f"{path} has columns but no rows; add samples")
+    for frame in table.read(part, columns, columns):
+        yield {name: _coded(frame[name]) for name in columns}
 
 
 def _reader_of(path: Path) -> Reader:
@@ -271,7 +278,7 @@ def _read_text(
             pd.read_csv(path, usecols=[0], **options).iloc[:, 0]
         )
         told = ["row number" if numbered else names[0], *names[1:]]
-        raise_all(_name_mistakes(path, told, columns), DataError)
+        raise_all(name_mistakes(path, told, columns), DataError)
         texts = {name for name in (*kinds.labels, *kinds.texts) if name in (columns or names)}
         options |= {"usecols": columns, "dtype": dict.fromkeys(texts, str)}
         table: pd.DataFrame = pd.read_csv(path, **options)
@@ -317,8 +324,8 @@ def _swallowed(path: Path, table: pd.DataFrame) -> list[str]:
 
 def _read_parquet(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.DataFrame:
     del kinds  # columns have types
-    table = read_columns(path, columns, lambda names: _name_mistakes(path, names, columns))
-    return pd.DataFrame({name: _without_missing_words(table[name]) for name in table}, copy=False)
+    table = read_columns(path, columns, lambda names: name_mistakes(path, names, columns))
+    return pd.DataFrame({name: without_missing_words(table[name]) for name in table}, copy=False)
 
 
 def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.DataFrame:
@@ -328,7 +335,7 @@ def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.Dat
     with path.open("rb") as file, _archive(file, path) as archive:
         for name in archive.files:
             try:
-                frames[name] = _columns(archive[name], name)
+                frames[name] = array_columns(archive[name], name)
             except MemoryError as error:
                 mistakes.append(
                     f"array '{name}' of {path} claims more than fits in memory: {error}; it is "
@@ -346,7 +353,7 @@ def _read_npz(path: Path, columns: Sequence[str] | None, kinds: Kinds) -> pd.Dat
     if not frames and not mistakes:
         mistakes.append(f"{path} holds no arrays; save one array per column")
     names = [str(name) for frame in frames.values() for name in frame]
-    mistakes += _name_mistakes(path, names, columns)
+    mistakes += name_mistakes(path, names, columns)
     raise_all(mistakes, DataError)
     table = pd.concat(frames.values(), axis=1)
     return table if columns is None else table[list(columns)]
@@ -361,54 +368,6 @@ def _archive(file: BinaryIO, path: Path) -> np.lib.npyio.NpzFile:
     if not isinstance(found, np.lib.npyio.NpzFile):
         raise DataError(f"{path} is not an .npz archive, or damaged; write it with numpy.savez")
     return found
-
-
-def _columns(array: NDArray[Any], name: str) -> pd.DataFrame:
-    if not isinstance(array, np.ndarray):
-        raise DataError("is not an array; write the file with numpy.savez")
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
-    kind = array.dtype.kind
-    if kind not in "biufU" or array.ndim not in ((1,) if kind == "U" else (1, 2)):
-        raise DataError(
-            f"has shape {array.shape} and type {array.dtype}; expected (n,) numbers or text, or "
-            "(n, features) numbers"
-        )
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if array.ndim == 2:
-        return pd.DataFrame(array, columns=[f"{name}_{i}" for i in range(array.shape[1])])
-    return _without_missing_words(pd.Series(array, name=name)).to_frame()
-
-
-def _without_missing_words(column: pd.Series) -> pd.Series:
-    if is_numeric_dtype(column):
-        return column
-    missing = column.isin(MISSING)
-    return column.mask(missing) if missing.any() else column  # a copy only if needed
-
-
-def same_names(names: Sequence[str]) -> list[str]:
-    """Return the names that several columns of a table have, as mistakes."""
-    return [
-        f"{times} columns named '{name}'; give each its own name"
-        for name, times in Counter(names).items()
-        if name and times > 1
-    ]
-
-
-def _name_mistakes(
-    path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
-) -> list[str]:
-    mistakes = [f"{path} has {mistake}" for mistake in same_names(names)]
-    # A column without a name is usually a saved row index, which can leak the class.
-    nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
-    if nameless:
-        mistakes.append(f"column {', '.join(nameless)} of {path} has no name; name or delete it")
-    return mistakes + [
-        f"{path} has no column '{name}'; it has {shortened(names, MOST_NAMES)}"
-        for name in wanted or ()
-        if name not in names
-    ]
 
 
 Reader = Callable[[Path, Sequence[str] | None, Kinds], pd.DataFrame]

@@ -74,6 +74,14 @@ class Method:
         return self.learner.graphable
 
     @property
+    def divisible(self) -> bool:
+        """Whether its step can be divided among processes.
+
+        The class itself says so: a subclass with a loss of its own inherits no promise about it.
+        """
+        return bool(vars(self.learner).get("divisible", False))
+
+    @property
     def one_pass(self) -> bool:
         """Whether it learns a task in one pass, without training steps."""
         return self.learner.one_pass

@@ -42,6 +42,7 @@ class AsymmetricReplay(SelectsAtTaskStart):
     """
 
     options = AsymmetricOptions
+    divisible = True
 
     settings: AsymmetricOptions
 
@@ -58,12 +59,15 @@ class AsymmetricReplay(SelectsAtTaskStart):
         new, old = batch.split(self.net(batch.x))
         y = batch.current.y
         left_out = torch.zeros(new.shape[1], dtype=torch.bool, device=y.device)
-        left_out = left_out.index_fill(0, self.old_classes, True).index_fill(0, y, False)
+        left_out = left_out.index_fill(0, self.old_classes, True)
+        left_out = left_out.index_fill(0, batch.labels, False)
         losses = cross_entropy(new.masked_fill(left_out, -torch.inf), y, reduction="none")
         loss = batch.weighted_mean(losses)
         if batch.memory is None:
             return loss
-        return loss + self.settings.tau * cross_entropy(old, batch.memory.y)
+        how = "mean" if batch.whole is None else "none"
+        replayed = batch.memory_mean(cross_entropy(old, batch.memory.y, reduction=how))
+        return loss + self.settings.tau * replayed
 
 
 class LogitAdjustmentOptions(ReplayOptions):
@@ -92,6 +96,7 @@ class LogitAdjustment(Replay):
     """
 
     options = LogitAdjustmentOptions
+    divisible = True
 
     settings: LogitAdjustmentOptions
 

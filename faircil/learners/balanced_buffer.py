@@ -19,7 +19,6 @@ from faircil.learners.base import (
     ReplayBuffer,
     ReplayOptions,
     Samples,
-    concatenate,
     unique_rows,
 )
 from faircil.learners.replay import Replay, SelectsAtTaskStart, fit_classifier, in_turn
@@ -46,6 +45,7 @@ class Dumb(SelectsAtTaskStart):
     """
 
     options = DumbOptions
+    divisible = True
     graphable = False  # a graph would keep the recorded learning rate
 
     settings: DumbOptions
@@ -128,6 +128,7 @@ class BalancedReplay(Replay):
     """
 
     options = BalancedReplayOptions
+    divisible = True
 
     settings: BalancedReplayOptions
 
@@ -160,10 +161,11 @@ class BalancedReplay(Replay):
         """Add samples of each group; with a total size, remove some of the largest ones."""
         if self.settings.quota == "group":
             return super().remember(train, weights, buffer)
-        seen = train if buffer.samples is None else concatenate([buffer.samples, train])
-        values = len(unique_rows(seen.keys()[:, 1:])[0])
+        parts = [train] if buffer.samples is None else [buffer.samples, train]
+        seen = torch.cat([part.keys() for part in parts])
+        values = len(unique_rows(seen[:, 1:])[0])
         size = buffer.quota * values * self.classes
-        share = size // (values * len(torch.unique(seen.y)))
+        share = size // (values * len(torch.unique(seen[:, 0])))
         added = super().remember(train, weights, replace(buffer, quota=share))
         assert added.samples is not None
         _, group = unique_rows(added.samples.keys())

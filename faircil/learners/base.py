@@ -30,6 +30,7 @@ from faircil.options import (
 from faircil.samples import (
     Samples as Samples,
     concatenate as concatenate,
+    group_counts as group_counts,
     rows_of_groups as rows_of_groups,
     unique_rows as unique_rows,
 )
@@ -53,8 +54,25 @@ class Material:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """The batch that a part is of, where a step is divided.
+
+    Parameters
+    ----------
+    current, memory : int
+        Its numbers of samples, b and k.
+    y : Tensor of int64, shape (b,)
+        Classes of its current samples.
+    """
+
+    current: int
+    memory: int
+    y: Tensor
+
+
+@dataclass(frozen=True)
 class Batch:
-    """The data of one training step.
+    """The data of one training step, or a part of it.
 
     Parameters
     ----------
@@ -70,6 +88,9 @@ class Batch:
         Their rows in the material's memory.
     noise : Tensor or None
         Random numbers drawn for the step, see ``Learner.prepared``.
+    whole : Whole or None
+        The batch that this is a part of; None: it is all of it. Means are sums over the part,
+        divided by the number of the whole: added up over parts, they are the means of the whole.
     """
 
     current: Samples
@@ -78,6 +99,17 @@ class Batch:
     memory: Samples | None = None
     memory_rows: Tensor | None = None
     noise: Tensor | None = None
+    whole: Whole | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of current samples of the whole batch, b."""
+        return len(self.current) if self.whole is None else self.whole.current
+
+    @property
+    def labels(self) -> Tensor:
+        """Classes of the current samples of the whole batch, (b,)."""
+        return self.current.y if self.whole is None else self.whole.y
 
     @property
     def x(self) -> Tensor:
@@ -100,7 +132,20 @@ class Batch:
         """
         if len(losses) == 0:
             return losses.sum()
-        return losses.mean() if self.weight is None else (self.weight * losses).mean()
+        weighted = losses if self.weight is None else self.weight * losses
+        return weighted.mean() if self.whole is None else weighted.sum() / self.size
+
+    def memory_mean(self, losses: Tensor) -> Tensor:
+        """Return the mean over the replayed samples' losses, (k,) or (k, numbers)."""
+        if self.whole is None:
+            return losses.mean()
+        return losses.sum() / (self.whole.memory * losses.shape[1:].numel())
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """Return the mean over losses of current and replayed samples together, (b + k,)."""
+        if self.whole is None:
+            return losses.mean()
+        return losses.sum() / (self.whole.current + self.whole.memory)
 
 
 class Learner:
@@ -132,6 +177,12 @@ class Learner:
     chunk: ClassVar[int] = CHUNK
     # Whether samples with an unknown attribute value can be learned.
     takes_unknown: ClassVar[bool] = False
+    # Whether a step can be divided: the loss of a batch is the sum of those of its parts, if means
+    # are taken by the batch, and inputs of a task are asked for by `Samples.take` and `mapped`
+    # alone. A subclass that is divisible, too, says so itself.
+    divisible: ClassVar[bool] = False
+    # Whether it keeps inputs of finished tasks itself, beside the buffer.
+    keeps_inputs: ClassVar[bool] = False
     # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
     # inputs are images, their channels, height and width.
     measure: Measure = MEASURES["eo"]
@@ -204,6 +255,11 @@ class Learner:
         return train, ()
 
     @property
+    def takes_host_rows(self) -> bool:
+        """Whether :meth:`learn` takes rows in the host's memory, too, if the net is on a GPU."""
+        return False
+
+    @property
     def by_attribute(self) -> bool:
         """Whether the groups of the run's measure are split by the attribute."""
         return self.measure.by_attribute
@@ -261,6 +317,10 @@ class Learner:
         self.net.train()
         self.optimizer.zero_grad()
         self.loss(batch).backward()  # type: ignore[no-untyped-call]
+        self.update()
+
+    def update(self) -> None:
+        """Change the net by the gradient that its parameters have."""
         self.optimizer.step()
 
     def remember(

@@ -46,6 +46,7 @@ class DarkReplay(Replay):
     """
 
     options = DarkReplayOptions
+    divisible = True
 
     settings: DarkReplayOptions
 
@@ -94,5 +95,6 @@ class DarkReplay(Replay):
         if self.targets is None or batch.memory_rows is None:
             return loss
         targets = self.targets.index_select(0, batch.memory_rows)
-        distilled = mse_loss(batch.split(logits)[1], targets)
+        how = "mean" if batch.whole is None else "none"
+        distilled = batch.memory_mean(mse_loss(batch.split(logits)[1], targets, reduction=how))
         return loss + self.settings.distill * distilled

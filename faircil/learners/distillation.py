@@ -53,7 +53,8 @@ def teach(learner: Learner, material: Material) -> Teacher:
     """Compute the learner's current scores on the data of the new task."""
     memory = material.memory
     return Teacher(
-        learner.scores(material.current.x), None if memory is None else learner.scores(memory.x)
+        material.current.mapped(learner.scores),
+        None if memory is None else learner.scores(memory.x),
     )
 
 
@@ -103,10 +104,10 @@ class Distilling(Buffered):
         logits = self.net(batch.x)
         current, memory = batch.split(cross_entropy(logits, batch.y, reduction="none"))
         weighted = current if batch.weight is None else batch.weight * current
-        classified = torch.cat([weighted, memory]).mean()
+        classified = batch.mean(torch.cat([weighted, memory]))
         if self.targets is None:
             return classified
-        kept = -(self.targets.of(batch) * self._softened(logits)).sum(dim=1).mean()
+        kept = -batch.mean((self.targets.of(batch) * self._softened(logits)).sum(dim=1))
         return (1 - self.distilled) * classified + self.distilled * kept
 
     def _softened(self, logits: Tensor) -> Tensor:

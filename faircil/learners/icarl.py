@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -109,6 +110,7 @@ class Icarl(Learner):
     """
 
     options = IcarlOptions
+    divisible = True
 
     settings: IcarlOptions
 
@@ -145,16 +147,18 @@ class Icarl(Learner):
             self.net(batch.x), self.targets.of(batch), reduction="none"
         ) / len(self.is_old)  # a sum over outputs is then their mean
         current, memory = batch.split(losses)
-        kept = (current @ self.is_old).sum() / max(len(current), 1)
+        kept = (current @ self.is_old).sum() / max(batch.size, 1)
         loss = batch.weighted_mean(current @ (1 - self.is_old)) + kept
-        return loss if batch.memory is None else loss + self.settings.tau * memory.sum(1).mean()
+        if batch.memory is None:
+            return loss
+        return loss + self.settings.tau * batch.memory_mean(memory.sum(1))
 
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
         """Herd exemplars of each group, or of each class and truncate the other lists."""
         del weights
-        features = normalize(features_of(self.net, train.x))
+        features = normalize(train.mapped(partial(features_of, self.net)))
         if self.settings.prototypes == "all":
             self.full_means = class_means(features, train.y, len(self.is_old))
         if self.settings.quota == "group":

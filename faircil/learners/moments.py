@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import nan
 from typing import Annotated, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from faircil.learners.base import (
     Positive,
     Samples,
     Share,
+    group_counts,
     unique_rows,
 )
 from faircil.moments import GroupChange, Price
@@ -32,6 +34,7 @@ from faircil.moments.classifiers import discriminants, fit_temperature, lda, nea
 from faircil.moments.criterion import Blocks, Criterion, grouped, groups_of, shares_of
 from faircil.moments.evening import (
     MOST,
+    Chosen,
     Evening,
     best_penalty,
     better_penalty,
@@ -43,6 +46,7 @@ from faircil.moments.features import (
     Activations,
     FeatureMap,
     FeatureNet,
+    InDouble,
     RandomRelu,
     Raw,
     Trained,
@@ -51,7 +55,7 @@ from faircil.moments.group_moments import GroupMoments, Key, penalties_for
 from faircil.moments.patches import Patches
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan, in_gib
-from faircil.moments.small_cells import Clipped, Noise, pooled, remove_rows
+from faircil.moments.small_cells import Clipped, Noise, pool_sums, pooled, remove_rows
 from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
@@ -67,6 +71,9 @@ SPENT = 4  # solutions after a removal at most: with the shares, the present wei
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
 # What training of the net on the first task depends on.
+FORGETTABLE = {"auto": 20_000_000, "true": None, "false": 0}  # rows with check sums, at most
+# The record of rows that were added without a choice of weights.
+UNSOLVED = PassRecord(nan, nan, 0, nan, 1.0, groups=())
 OF_THE_NET = {"lr", "momentum", "epochs", "batch_size", "net", "hidden", "average_last"}
 
 
@@ -104,6 +111,9 @@ class MomentsOptions(Options):
     """what earlier rows of a group count, by what they did, once a task brings as many new ones;
     with fewer, they lose less. For classes that come back changed; rows of such groups cannot be
     removed then"""
+    forgettable: Literal["auto", "true", "false"] = "auto"
+    """whether a check sum of every row is kept, 8 bytes each, without which no row can be removed;
+    auto: of up to 20 million rows"""
     min_cell: Annotated[int, Field(ge=0)] = 0
     """least number of rows that are added at once to the sums of a class and group: smaller groups
     are pooled within their class, smaller classes left out; 0: all sums are exact, and those of one
@@ -157,12 +167,12 @@ class Moments(Learner):
         super().__init__(net, settings, generators)
         self.classes = last_linear(net).out_features
         self.moments: GroupMoments | None = None
-        self.evening: Evening | None = None
+        self.chosen: Chosen | None = None
         self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
         self.ridge = 0.0
         self.rows_at_choice = 0.0  # when the penalty was chosen
         self.temperature = 1.0
-        self.told_of_copies = False
+        self.told_of_copies = self.told_of_rank = False
 
     def grow(self, classes: int) -> None:
         """Make room for further classes."""
@@ -197,6 +207,15 @@ class Moments(Learner):
         """Train the net on the first task if its activations are to be features."""
         return epochs if self.settings.features == "trained" and self.moments is None else 0
 
+    @property
+    def takes_host_rows(self) -> bool:
+        """Whether rows may stay in the host's memory: features are computed part by part."""
+        return self.settings.features in ("relu", "raw", "both")
+
+    def _place(self, rows: Samples) -> torch.device:
+        """Return where sums are: on a GPU, if rows or net are there."""
+        return rows.x.device if rows.x.is_cuda else next(self.net.parameters()).device
+
     @classmethod
     def on_activations(cls, learner: Learner, samples: Samples) -> Moments:
         """Learn samples by the last activations of another learner's net, for the same measure."""
@@ -227,27 +246,78 @@ class Moments(Learner):
         if self.noise is not None:
             features = Clipped(features, self.noise.norm)
         self.net = FeatureNet(features, self.classes).to(device)
-        self.moments = replace(self.plan, width=features.width).moments(device)
+        self.moments = self.empty_sums(device)
+
+    def empty_sums(self, device: torch.device) -> GroupMoments:
+        """Return the moments of no rows, to which rows can be added by the features of the net."""
+        found = replace(self.plan, width=self.net.features.width).moments(device)
+        found.seen.most = FORGETTABLE[self.settings.forgettable]
+        return found
+
+    @property
+    def summed(self) -> FeatureMap:
+        """The features whose sums are kept: in double precision if the sums are, where it pays."""
+        features = self.net.features
+        plain = features.inner if isinstance(features, Clipped) else features
+        exact = self.settings.arithmetic == "float64" and isinstance(plain, Raw | RandomRelu)
+        return InDouble(features) if exact else features
+
+    def begin(self, first: Samples) -> None:
+        """Choose the features by first rows, of which nothing is learned yet."""
+        self.plan = self._planned(first)
+        with torch.no_grad():
+            self._begin(self._features(first), self._place(first))
 
     def learn(self, train: Samples) -> PassRecord:
         """Add the rows of a task to the moments, and choose the weights of all groups anew."""
         train, told = self.admitted(train)
         if self.moments is None:
-            self.plan = self._planned(train)
-            with torch.no_grad():
-                self._begin(self._features(train), train.x.device)
+            self.begin(train)
 
         def add(moments: GroupMoments) -> None:
-            moments.fade(train, self.settings.decay)
-            new = moments
-            if self.noise is not None:
-                new = replace(self.plan, width=moments.width).moments(moments.device)
-            new.add(train, self.net.features)
+            if self.settings.decay < 1:
+                moments.fade(group_counts(train), self.settings.decay)
+            new = moments if self.noise is None else self.empty_sums(moments.device)
+            new.add(train, self.summed)
             if self.noise is not None:
                 self.noise.hide(new)
                 moments.merge(new)
 
         return replace(self._change(add), notes=(*told, *self._notes(train)))
+
+    def absorb(
+        self, new: GroupMoments, *, protected: bool = False, solve: bool = True
+    ) -> PassRecord:
+        """Learn rows by their sums, which the features of this net made, in parts or elsewhere.
+
+        Parameters
+        ----------
+        new : GroupMoments
+            Of rows that were not learned yet.
+        protected : bool
+            Whether they are pooled and noised already, as rows would be; else they are now.
+        solve : bool
+            Whether the weights of all groups are chosen anew; else there is no solution yet.
+        """
+        told = () if protected else pool_sums(new, self.settings.min_cell)
+
+        def add(moments: GroupMoments) -> None:
+            moments.fade(dict(zip(new.keys, new.count, strict=True)), self.settings.decay)
+            if self.noise is not None and not protected:
+                self.noise.hide(new)
+            moments.merge(new)
+
+        return replace(self._change(add, solve=solve), notes=(*told, *self._notes(None)))
+
+    def forget_all(self) -> None:
+        """Keep the features alone: what was learned by them is gone."""
+        assert self.moments is not None
+        self.moments = self.empty_sums(self.moments.device)
+        self.chosen, self.relative = None, {}
+        self.ridge = self.rows_at_choice = 0.0
+        self.temperature = 1.0
+        self.told_of_copies = self.told_of_rank = False
+        self.net = FeatureNet(self.net.features, self.classes).to(self.moments.device)
 
     def placed(self, rows: Samples) -> Samples:
         """Return rows that were learned with the attribute values that they count by."""
@@ -268,13 +338,14 @@ class Moments(Learner):
         rows, notes = self.placed(rows), list[str]()
 
         def remove(moments: GroupMoments) -> None:
-            notes.extend(remove_rows(moments, rows, self.net.features, self.settings.min_cell))
+            notes.extend(remove_rows(moments, rows, self.summed, self.settings.min_cell))
 
         return replace(self._change(remove, most=SPENT), notes=tuple(notes))
 
     def review(self, last: PassRecord) -> PassRecord:
         """Add a proven bound, and what more evenness would cost, found with a smaller lam."""
-        evening = self.evening
+        with torch.no_grad():
+            evening = self.evened()
         if evening is None or not len(evening.criterion.matrix):
             return last
         criterion = evening.criterion
@@ -305,15 +376,19 @@ class Moments(Learner):
         """Return scores divided by the temperature; −inf for classes that were not seen."""
         return super().logits(x) / self.temperature
 
-    def _change(self, change: Callable[[GroupMoments], None], most: int = MOST) -> PassRecord:
+    def _change(
+        self, change: Callable[[GroupMoments], None], most: int = MOST, *, solve: bool = True
+    ) -> PassRecord:
         """Change the moments, and solve anew."""
         if self.moments is None:
             raise UsageError("nothing was learned yet, so nothing can be removed; learn rows first")
         start = time.perf_counter()
         with torch.no_grad():
             change(self.moments)
+            if self.moments.device.type == "cuda":
+                torch.cuda.synchronize(self.moments.device)
             summed = time.perf_counter()
-            record = self._refit(self.moments, most)
+            record = self._refit(self.moments, most) if solve else UNSOLVED
         solved = time.perf_counter()
         return replace(record, summing=summed - start, solving=solved - summed)
 
@@ -321,16 +396,14 @@ class Moments(Learner):
         """Choose penalty and weights, and set the head; return what is recorded."""
         if self.settings.classifier in BY_MEANS:
             return self._by_class_means(moments)
-        keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
-        groups = groups_of(moments, keys, group)
+        keys, groups, problem, criterion = self._posed(moments)
         classes, label = np.unique(groups.label, return_inverse=True)
-        criterion = self._criterion(groups, label)
         known = np.array([max(self.relative.get(key, 1.0), FEW) for key in keys])
         blocks = Blocks.of(criterion)
         start = blocks.weights(np.log(known))
 
-        problem = RidgeProblem(moments, group, label, self.ridge)
-        evening = self.evening = self._evened(problem, criterion, start, most)
+        evening = self._evened(problem, criterion, start, most)
+        self.chosen = evening.chosen
         relative = evening.after.weights / criterion.share
         self.relative = dict(zip(keys, relative.tolist(), strict=True))
         scores, head, kind = None, evening.after.head, self.settings.classifier
@@ -358,6 +431,21 @@ class Moments(Learner):
                 )
             ),
         )
+
+    def evened(self) -> Evening | None:
+        """Return the weights in use with their solution, solved once more; None without any."""
+        if self.moments is None or self.chosen is None:
+            return None
+        _, _, problem, criterion = self._posed(self.moments)
+        return self.chosen.again(problem, criterion)
+
+    def _posed(self, moments: GroupMoments) -> tuple[list[Key], Groups, RidgeProblem, Criterion]:
+        """Return the groups in order, and the problem and criterion that their weights are for."""
+        keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
+        groups = groups_of(moments, keys, group)
+        _, label = np.unique(groups.label, return_inverse=True)
+        problem = RidgeProblem(moments, group, label, self.ridge)
+        return keys, groups, problem, self._criterion(groups, label)
 
     def _by_class_means(self, moments: GroupMoments) -> PassRecord:
         """Set the head of a classifier that has no weights; return what is recorded."""
@@ -407,11 +495,12 @@ class Moments(Learner):
             self.ridge, evening = better_penalty(evening, self.ridge, penalties)
         return evening
 
-    def _notes(self, train: Samples) -> tuple[str, ...]:
-        """Say if moments are compressed, rows are copies, or inputs on another scale."""
+    def _notes(self, train: Samples | None) -> tuple[str, ...]:
+        """Say if moments are compressed, rows are copies, or those at hand on another scale."""
         moments, plan, notes = self.moments, self.plan, []
         assert moments is not None
-        if plan.rank is not None and len(moments.seen) == len(train):
+        if plan.rank is not None and not self.told_of_rank:
+            self.told_of_rank = True
             exact = replace(plan, rank=None)
             notes.append(
                 f"moments are compressed to {plan.rank} directions of each group, "
@@ -426,7 +515,8 @@ class Moments(Learner):
                 "while its copy is there, so left-out losses of groups with many copies are too "
                 "small; remove copies from the data if they are no rows of their own"
             )
-        far = 0.0 if self.noise is not None else self.net.features.far(train.x)
+        known = train is None or self.noise is not None
+        far = 0.0 if known or train is None else self.net.features.far(train.x)
         if far > ANOTHER_SCALE:
             notes.append(
                 f"{far:.0%} of the input values are further from those of the first task than "
@@ -435,13 +525,14 @@ class Moments(Learner):
         return tuple(notes)
 
     def _features(self, train: Samples) -> FeatureMap:
-        kind, generator = self.settings.features, self.generators.method
+        kind, generator, place = self.settings.features, self.generators.method, self._place(train)
         if kind == "raw":
-            return Raw(train.x)
+            return Raw(train.x, place)
         if kind == "trained":
             return Trained(train.x, self.net, self.plan.width, generator)
         if kind != "patches":
-            return RandomRelu(train.x, self.plan.width, generator, inputs=kind == "both")
+            inputs = kind == "both"
+            return RandomRelu(train.x, self.plan.width, generator, inputs=inputs, device=place)
         if self.image is None:
             raise UsageError(
                 "`features=patches` needs images, and this data is not known to be images; choose "
@@ -452,7 +543,8 @@ class Moments(Learner):
     def _planned(self, train: Samples) -> Plan:
         """Choose the number of features and of directions; refuse what does not fit."""
         kind, inputs = self.settings.features, train.x[0].numel()
-        values = {tuple(key[1:]) for key in unique_rows(train.keys())[0].tolist()}
+        keys, _ = unique_rows(train.keys().to(self._place(train)))
+        values = {tuple(key[1:]) for key in keys.tolist()}
         width = wanted = None if self.settings.width == "auto" else self.settings.width
         if kind == "raw":
             width = wanted = inputs + 1
@@ -470,4 +562,4 @@ class Moments(Learner):
                     "`rank='full'`, and a smaller `width` if they do not fit"
                 )
             rank = "full"
-        return plan.made_to_fit(rank, free_memory(train.x.device), fixed=wanted is not None)
+        return plan.made_to_fit(rank, free_memory(self._place(train)), fixed=wanted is not None)

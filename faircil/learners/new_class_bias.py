@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot, pad
 
 from faircil.learners.base import (
-    Batch,
     Generators,
     Material,
     NonNegative,
@@ -50,6 +49,7 @@ class WeightAligning(Distilling):
     """
 
     options = WeightAligningOptions
+    divisible = True
 
     settings: WeightAligningOptions
 
@@ -64,9 +64,9 @@ class WeightAligning(Distilling):
             self.align()
         return super().begin_task(train, buffer)
 
-    def step(self, batch: Batch) -> None:
-        """Update the net once, and clip the last layer if enabled."""
-        super().step(batch)
+    def update(self) -> None:
+        """Update the net, and clip the last layer if enabled."""
+        super().update()
         if self.settings.clip_nonneg and self.head is not None:
             self.head.weight.data.clamp_(min=0)
 
@@ -109,6 +109,7 @@ class BiasCorrection(Distilling):
     """
 
     options = BiasCorrectionOptions
+    divisible = True
 
     settings: BiasCorrectionOptions
 

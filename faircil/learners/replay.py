@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +33,14 @@ GOLDEN = (5**0.5 - 1) / 2
 class FineTune(Learner):
     """Train on each task in turn, without replay."""
 
+    divisible = True
+
 
 class Joint(Learner):
     """Train on all data seen so far, starting from the current weights (warm start)."""
+
+    divisible = True
+    keeps_inputs = True
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
@@ -59,9 +65,8 @@ class Buffered(Learner):
     ) -> ReplayBuffer:
         """Add up to ``quota`` samples of each group, chosen by the rule."""
         rule = self.settings.buffer_rule
-        return buffer.with_task(
-            train, weights, self.generators.buffer, rule, lambda: features_of(self.net, train.x)
-        )
+        features = partial(train.mapped, partial(features_of, self.net))
+        return buffer.with_task(train, weights, self.generators.buffer, rule, features)
 
 
 class Replay(Buffered):
@@ -72,6 +77,7 @@ class Replay(Buffered):
     """
 
     options = ReplayOptions
+    divisible = True
 
     settings: ReplayOptions
     fitted: Moments | None = None
@@ -107,7 +113,7 @@ def replay_loss(logits: Tensor, batch: Batch, tau: float) -> Tensor:
     """
     new, old = batch.split(cross_entropy(logits, batch.y, reduction="none"))
     loss = batch.weighted_mean(new)
-    return loss if batch.memory is None else tau * old.mean() + loss
+    return loss if batch.memory is None else tau * batch.memory_mean(old) + loss
 
 
 class SelectsAtTaskStart(Learner):

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from faircil.compute import choose_device
 from faircil.data.encode import attribute_mistakes, code_values, cross_all, name_of
 from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData
-from faircil.data.tables import same_names
-from faircil.errors import DataError, FaircilError, raise_all, shortened
+from faircil.errors import DataError, raise_all
 from faircil.model.choosing import Wish, choose_config
+from faircil.model.dask_learning import DaskLearning
+from faircil.model.gathering import MOMENTS, Gathering
+from faircil.model.given import (
+    UNNAMED,
+    as_array,
+    as_fitted,
+    as_table,
+    as_value_error,
+    attribute_table,
+    labels_of,
+    numbered,
+)
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
 from faircil.model.tables import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
+from faircil.tuning.auto import AUTO
 
 logger = logging.getLogger(__name__)
-UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
 
 
-class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that keeps learning: new classes at any time, without unfair forgetting.
 
     Parameters
@@ -68,6 +76,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     """
 
     encoder_: TableEncoder
+    classes_: NDArray[Any]
 
     def __init__(
         self,
@@ -102,9 +111,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         sensitive_features : array-like or data frame, shape (n,) or (n, attributes), optional
             Several attributes are combined. Missing values are people of an unknown group.
         """
-        for name in ("model_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
+        self._forget()
         return self._learn(X, y, sensitive_features, first=True)
 
     def partial_fit(
@@ -132,10 +139,65 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
                 raise ValueError(f"y has classes {sorted(others, key=str)} that `classes` lacks")
         return self._learn(X, y, sensitive_features, first=not hasattr(self, "model_"))
 
+    def fit_batches(self, batches: Iterable[Any]) -> Self:
+        """Learn from nothing, batch by batch; weights are chosen once, after the last.
+
+        For data that does not fit in memory: batches of a loader, of a Hugging Face dataset or of
+        mapped arrays. One pass, and no batch is kept. Only method ``moments`` can do that; it is
+        the one that ``auto`` takes here.
+
+        Parameters
+        ----------
+        batches : iterable
+            Of ``(X, y)`` or ``(X, y, sensitive_features)``, as for :meth:`fit`. Columns are decided
+            on, and features fitted, by the first one: it should have some thousand rows of two
+            classes or more, drawn at random. Later ones may bring new classes.
+        """
+        self._forget()
+        return self._learn_batches(batches, first=True)
+
+    def partial_fit_batches(self, batches: Iterable[Any]) -> Self:
+        """Learn further rows, batch by batch, as one task; see :meth:`fit_batches`."""
+        return self._learn_batches(batches, first=not hasattr(self, "model_"))
+
+    def _learn_batches(self, batches: Iterable[Any], *, first: bool) -> Self:
+        gathering: Gathering | None = None
+        known: list[Hashable] = [] if first else self.classes_.tolist()
+        for number, batch in enumerate(batches, start=1):
+            if not isinstance(batch, Sequence) or len(batch) not in (2, 3):
+                raise ValueError(
+                    f"batch {number} is a {type(batch).__name__}, expected (X, y) or (X, y, "
+                    "sensitive_features); make such tuples of it"
+                )
+            rows, y, sensitive = (*map(as_array, batch), None)[:3]
+            labels = labels_of(y, known)
+            with as_value_error():
+                values = self._values(sensitive, len(labels), first=first and gathering is None)
+                beginning = first and gathering is None
+                x = self._fitted_inputs(rows) if beginning else self._inputs(rows)
+                if len(x) != len(labels):
+                    raise DataError(
+                        f"X of batch {number} has {len(x)} rows and y has {len(labels)}; give as "
+                        "many"
+                    )
+                if gathering is None:
+                    device = str(choose_device(self.device))
+                    if beginning:
+                        self.model_ = self._begun(x, labels, values, sensitive, device, MOMENTS)
+                    gathering = Gathering(self.model_, x.shape[1], device)
+                gathering.add(x, labels, values)
+            known = list(gathering.after.labels)
+        if gathering is None:
+            raise ValueError("there is no batch; give one or more of (X, y)")
+        with as_value_error():
+            gathering.finish()
+        self._take(self.model_)
+        return self
+
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most likely class of each row, (n,)."""
         check_is_fitted(self, "model_")
-        with _as_value_error():
+        with as_value_error():
             numbers = self.model_.predict(self._inputs(X))
         labels = np.array(self.model_.labels)
         return labels[numbers]
@@ -143,7 +205,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict_proba(self, X: Any) -> Floats64:  # noqa: N803
         """Return the probability of each class of ``classes_``, (n, classes)."""
         check_is_fitted(self, "model_")
-        with _as_value_error():
+        with as_value_error():
             found = self.model_.probabilities(self._inputs(X))
         order = [self.model_.labels.index(label) for label in self.classes_.tolist()]
         return found[:, order]
@@ -154,8 +216,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         Only method ``moments`` can do that. Rows must be given as they were learned.
         """
         check_is_fitted(self, "model_")
-        labels = _labels(y, self.classes_.tolist())
-        with _as_value_error():
+        labels = labels_of(y, self.classes_.tolist())
+        with as_value_error():
             values = self._values(sensitive_features, len(labels), first=False)
             self.model_.forget(self._inputs(X), labels, values)
         return self
@@ -189,8 +251,8 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _learn(self, X: Any, y: Any, sensitive: Any, *, first: bool) -> Self:  # noqa: N803
         known = self.classes_.tolist() if not first else []
-        labels = _labels(y, known)
-        with _as_value_error():
+        labels = labels_of(y, known)
+        with as_value_error():
             values = self._values(sensitive, len(labels), first=first)
             device = str(choose_device(self.device))
             x = self._fitted_inputs(X) if first else self._inputs(X)
@@ -200,6 +262,11 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             model.learn(x, labels, values, device=device)
         self._take(model)
         return self
+
+    def _forget(self) -> None:
+        for name in ("model_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _take(self, model: Model) -> None:
         self.model_ = model
@@ -216,15 +283,12 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         values: list[str | None] | None,
         sensitive: Any,
         device: str,
+        instead_of_auto: str = AUTO,
     ) -> Model:
         """Return a model that has learned nothing, with the method chosen if that is wanted."""
         names = () if sensitive is None else tuple(map(str, attribute_table(sensitive)))
         own = OwnData(path="", label="class", sensitive=names)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
-        given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
-        favoured = tuple(map(name_of, self.favoured or ()))
-        wish = Wish(self.method, self.weighting, self.measure, favoured, given)
+        wish, seed = self._wished(instead_of_auto)
         chosen = choose_config(wish, own, x, labels, values, device)
         return Model(
             chosen.config,
@@ -234,11 +298,20 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             notes=[*chosen.notes, *self.encoder_.notes],
         )
 
+    def _wished(self, instead_of_auto: str) -> tuple[Wish, int]:
+        """Return the model that the parameters are for, and its seed."""
+        method = instead_of_auto if self.method == AUTO else self.method
+        settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
+        given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
+        favoured = tuple(map(name_of, self.favoured or ()))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Wish(method, self.weighting, self.measure, favoured, given), seed
+
     def _fitted_inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Decide how columns become inputs, and return those of the rows."""
-        table = _as_table(X)
+        table = as_table(X)
         if table is None:
-            table = _numbered(self._numbers(X, reset=True))
+            table = numbered(self._numbers(X, reset=True))
         else:
             self.n_features_in_ = table.shape[1]
             if all(isinstance(name, str) for name in X.columns):
@@ -250,12 +323,12 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _inputs(self, X: Any) -> Floats32:  # noqa: N803
         """Return the inputs of rows, by what was decided when the first ones came."""
-        table = _as_table(X)
+        table = as_table(X)
         encoder = self.model_.encoder
         if encoder is None:  # of a run on arrays
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
-            table = _numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
+            table = numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
         for note in (*encoder.check(table), *left_out_notes(self.model_, table)):
             warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
@@ -273,7 +346,7 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             )
         own = None if first else self.model_.config.own
         if own is not None and own.sensitive:
-            table = _as_fitted(table, own.sensitive)
+            table = as_fitted(table, own.sensitive)
         mistakes = [
             mistake
             for name in table
@@ -285,91 +358,6 @@ class FairIncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _numbers(self, X: Any, *, reset: bool) -> Floats32:  # noqa: N803
         found: Floats32 = validate_data(self, X, reset=reset, dtype=np.float32)
         return found
-
-
-def attribute_table(sensitive: Any) -> pd.DataFrame:
-    """Return sensitive attributes as columns; those without a name are numbered."""
-    table = _as_table(sensitive, "sensitive_features")
-    if table is not None:
-        return table
-    # A list stays one: as an array, its gaps would be texts.
-    foreign = not isinstance(sensitive, pd.Series) and hasattr(sensitive, "to_numpy")
-    try:
-        table = pd.DataFrame(sensitive.to_numpy() if foreign else sensitive)
-        for name in table:
-            pd.factorize(table[name])
-    except (ValueError, TypeError):
-        raise DataError(
-            f"sensitive_features is a {type(sensitive).__name__} of another form; expected a "
-            "value, or several, for each row: shape (n,) or (n, attributes)"
-        ) from None
-    if isinstance(sensitive, Mapping):
-        return table
-    name = getattr(sensitive, "name", None)
-    names = [UNNAMED.format(number) for number in range(table.shape[1])]
-    return table.set_axis([str(name)] if name and len(names) == 1 else names, axis=1)
-
-
-def _as_fitted(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return attributes in the order of those that a model was fitted with; refuse others."""
-    unnamed = [UNNAMED.format(number) for number in range(len(names))]
-    if set(table) == set(names):
-        return table[list(names)]
-    if table.shape[1] == len(names) and unnamed in ([*table], [*names]):
-        return table
-    raise DataError(
-        f"sensitive_features has {', '.join(map(str, table))}, and the model was fitted with "
-        f"{', '.join(names)}; give the same"
-    )
-
-
-def _as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
-    """Return a data frame of pandas with texts as names; None if it is none of any library.
-
-    Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
-    further package.
-    """
-    columns: Any = getattr(values, "columns", None)
-    if not isinstance(values, pd.DataFrame):
-        columns = getattr(values, "column_names", None) or columns  # of Arrow, or polars
-        if columns is None or not hasattr(values, "__arrow_c_stream__"):
-            return None
-    names = [str(name) for name in columns]
-    raise_all([f"{what} has {mistake}" for mistake in same_names(names)], DataError)
-    if isinstance(values, pd.DataFrame):
-        return values.set_axis(names, axis=1)
-    return pd.DataFrame({name: values[name].to_numpy() for name in names})
-
-
-def _numbered(x: Floats32) -> pd.DataFrame:
-    """Return an array as a table."""
-    return pd.DataFrame(x, columns=[f"x{number}" for number in range(x.shape[1])], copy=False)
-
-
-def _labels(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
-    """Return classes as Python's own values: texts, or numbers; those of the model are known."""
-    column = column_or_1d(y, warn=True)
-    if column.dtype.kind == "f":
-        assert_all_finite(column, input_name="y")
-    found: list[Hashable] = [
-        value.item() if isinstance(value, np.generic) else value for value in column.tolist()
-    ]
-    missing = [str(row + 1) for row in np.flatnonzero(pd.isna(column))]
-    if missing:
-        raise ValueError(
-            f"y has {len(missing)} missing value(s), in row {shortened(missing)} (counted from 1); "
-            "leave these rows out"
-        )
-    kinds: dict[bool, Hashable] = {}
-    for label in (*dict.fromkeys(found), *known):
-        if column.dtype.kind in "mM" or not isinstance(label, str | bool | int | float):
-            raise ValueError(f"class {column[0]!r} is no text and no number; write y as texts")
-        kinds.setdefault(isinstance(label, str), label)
-    if len(kinds) > 1:
-        some = " and ".join(map(repr, kinds.values()))
-        raise ValueError(f"classes are texts and numbers, such as {some}; make all of them texts")
-    check_classification_targets(y)
-    return found
 
 
 def _written(value: Any) -> str:
@@ -393,12 +381,3 @@ def _changed_settings(config: RunConfig) -> dict[str, Any] | None:
     plain = usual.model_dump()["settings"]
     found = config.model_dump()["settings"]
     return {name: found[name] for name in plain if found[name] != plain[name]} or None
-
-
-@contextmanager
-def _as_value_error() -> Iterator[None]:
-    """Raise faircil's errors as scikit-learn's users expect them."""
-    try:
-        yield
-    except FaircilError as error:
-        raise ValueError(str(error)) from error

@@ -8,8 +8,8 @@ a *lesson*, a task of a run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from faircil.buffer import ReplayBuffer
 from faircil.compute import exact_convolutions, same_bits
 from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
@@ -28,8 +29,9 @@ from faircil.metrics import TaskMetrics, evaluate
 from faircil.model.history import GroupRows, Lesson, Measured, PredictedRows, now
 from faircil.results.record import EpochRecord, Names, group_results
 from faircil.runs.config import RunConfig, has_attribute
-from faircil.runs.experiment import learn_task
+from faircil.runs.experiment import learn_task, where_learned
 from faircil.runs.state import DataShape, RunState, measure_of, new_state
+from faircil.runs.together import led_lesson
 from faircil.samples import Samples, group_counts, refuse_unknown
 
 Floats32 = NDArray[np.float32]
@@ -37,6 +39,7 @@ Floats64 = NDArray[np.float64]
 
 
 REVEALING = 10  # rows: sums over fewer are said to reveal people
+UNPREDICTED = "predictions of them cannot be right; leave these rows out"
 LEARNED_TWICE = (
     "the same rows were learned before, and count once more now; forget them if that was a mistake"
 )
@@ -67,6 +70,8 @@ class Model:
     measured : list of Measured
     notes : list of str
         What was decided about the data, for people.
+    sums_only : bool
+        Whether it has sums and no solution: it cannot predict before it is merged with others.
     """
 
     config: RunConfig
@@ -80,6 +85,7 @@ class Model:
     lessons: list[Lesson] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sums_only: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,7 +116,7 @@ class Model:
             How to fit a model without such sums.
         """
         learner = self._learned().learner
-        if not isinstance(learner, Moments) or learner.noise is not None:
+        if not isinstance(learner, Moments) or learner.noise is not None or not self.seen:
             return None
         group = min((one for one in self.seen if one.rows), key=lambda one: one.rows)
         if group.rows >= REVEALING:
@@ -158,24 +164,35 @@ class Model:
         listener : callable
             Called after every epoch.
         """
-        start = time.perf_counter()
         after = self.with_names(labels, values)
         samples = after.samples_of(x, labels, values)
+        return self.learn_samples(after, samples, device=device, listener=listener)
+
+    def learn_samples(
+        self,
+        after: Model,
+        samples: Samples,
+        *,
+        device: torch.device | str = "cpu",
+        listener: Callable[[EpochRecord], None] = lambda _: None,
+    ) -> Lesson:
+        """Learn rows with numbers for names; nothing changes if that fails.
+
+        Parameters
+        ----------
+        after : Model
+            This one with all names, see :meth:`with_names`.
+        samples : Samples
+            See :meth:`samples_of`; inputs may be mapped from a file.
+        device, listener
+            See :meth:`learn`.
+        """
+        start = time.perf_counter()
         if not LEARNERS[self.config.method].learner.takes_unknown:
             refuse_unknown(samples, f"training with the method '{self.config.method}'")
         known = len(self.labels)
-        if after.state is None:
-            after._check_first()
-            shape = DataShape(self.config.dataset, samples.x[0].numel(), after.names, self.image)
-            after.inputs = shape.inputs
-            after.state = new_state(self.config, self.seed, shape, torch.device(device))
-        else:
-            # Learners change in place: the copy is what is lost if something fails.
-            after.state = deepcopy(after.state)
-            if len(after.labels) > known:
-                after.state.learner.grow(len(after.labels))
-            after.state.learner.measure = measure_of(self.config, after.names)
-        state = after.state
+        after.prepare(known, samples.x[0].numel(), device)
+        state = after._learned()
         samples, left_out = state.learner.admitted(samples)
         place = next(state.learner.net.parameters()).device
         records: list[EpochRecord] = []
@@ -187,8 +204,14 @@ class Model:
 
         digest, notes = samples.digest(), len(state.notes)
         twice = any(one.digest == digest for one in self.lessons)
-        with threadpool_limits(1, user_api="blas"), exact_convolutions(), same_bits():
-            learn_task(self.config, state, samples.to(place), heard)
+        with (
+            led_lesson(self.config, state, samples, place) as (shared, ranks),
+            threadpool_limits(1, user_api="blas"),
+            exact_convolutions(),
+            same_bits(),
+        ):
+            rows = where_learned(state.learner, shared, place)
+            learn_task(self.config, state, rows, heard, ranks=ranks)
         # A hash of rows tells whether they are those, which noise is to hide.
         hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(
@@ -202,8 +225,32 @@ class Model:
             digest="" if hidden else digest,
         )
         state.epochs.clear()
-        self._become(after, lesson)
+        after.sums_only = False  # rows are learned with a solution
+        self.become(after, lesson)
         return lesson
+
+    def prepare(self, known: int, inputs: int, device: torch.device | str) -> None:
+        """Make a learner, or a copy of the one that is there with room for new classes.
+
+        Parameters
+        ----------
+        known : int
+            Classes that the learner knows; all of ``labels`` are to be learned.
+        inputs : int
+            Of a row.
+        device : torch.device or str
+        """
+        if self.state is None:
+            self._check_first()
+            shape = DataShape(self.config.dataset, inputs, self.names, self.image)
+            self.inputs = inputs
+            self.state = new_state(self.config, self.seed, shape, torch.device(device))
+            return
+        # Learners change in place: the copy is what is lost if something fails.
+        self.state = deepcopy(self.state)
+        if len(self.labels) > known:
+            self.state.learner.grow(len(self.labels))
+        self.state.learner.measure = measure_of(self.config, self.names)
 
     def forget(
         self, x: Floats32, labels: Sequence[Hashable], values: Sequence[str | None] | None = None
@@ -222,7 +269,7 @@ class Model:
                 f"method '{self.config.method}' cannot forget rows: what it learned from them is "
                 "in its weights; method 'moments' can"
             )
-        self._check_known(labels, "nothing of them can be forgotten; nothing was changed")
+        self.check_known(labels, "nothing of them can be forgotten; nothing was changed")
         samples = self.samples_of(x, labels, values)
         if len(samples) == sum(state.seen.values()):
             raise DataError(
@@ -251,7 +298,7 @@ class Model:
         same = [place for place, one in enumerate(self.lessons) if one.digest == digest]
         if same:
             self.lessons[same[-1]] = replace(self.lessons[same[-1]], digest="")
-        self._become(after, lesson)
+        self.become(after, lesson)
         return lesson
 
     def measure(
@@ -271,7 +318,7 @@ class Model:
         on : str
             Which rows these are, in plain words.
         """
-        self._check_known(labels, "predictions of them cannot be right; leave these rows out")
+        self.check_known(labels)
         samples = self.samples_of(x, labels, values)
         y_true, y_pred = samples.y.numpy(), self.predict(x)
         sensitive = None if samples.z is None else samples.z.numpy()
@@ -291,6 +338,7 @@ class Model:
         y_pred: Integers,
         sensitive: Integers | None,
         on: str,
+        times: Integers | None = None,
     ) -> Measured:
         """Remember how the model, as it is now, predicts rows that it has not learned.
 
@@ -304,10 +352,14 @@ class Model:
             Attribute values by number; negative: unknown.
         on : str
             Which rows these are, in plain words.
+        times : ndarray of int, shape (n,), optional
+            How many rows each stands for; by default 1.
         """
+        times = np.ones(len(y_true), dtype=np.int64) if times is None else times
         names = Names(self.names, attribute_values=tuple(self.values))
         z = np.full(len(y_true), -1) if sensitive is None else sensitive
-        cells, rows = np.unique(np.stack([y_true, z, y_pred], axis=1), axis=0, return_counts=True)
+        cells, cell = np.unique(np.stack([y_true, z, y_pred], axis=1), axis=0, return_inverse=True)
+        rows = np.bincount(cell.ravel(), times).astype(np.int64)
         predicted = tuple(
             PredictedRows(self.names[y], self.values[z] if z >= 0 else None, self.names[found], n)
             for (y, z, found), n in zip(cells.tolist(), rows.tolist(), strict=True)
@@ -315,21 +367,38 @@ class Model:
         groups = tuple(group_results(metrics, names))
         lessons = len(self.lessons)
         measured = Measured(
-            now(), on, len(y_true), lessons, dict(metrics.values), groups, predicted
+            now(), on, int(times.sum()), lessons, dict(metrics.values), groups, predicted
         )
         self.measured.append(measured)
         return measured
 
+    def without_sums(self) -> Model:
+        """Return a copy that predicts alike and is small: without what only learning needs."""
+        state = self._learned()
+        learner = copy(state.learner)
+        if isinstance(learner, Moments):
+            learner.moments = None
+        buffer = ReplayBuffer(state.buffer.quota)
+        return replace(self, state=replace(state, learner=learner, buffer=buffer))
+
     def probabilities(self, x: Floats32) -> Floats64:
         """Return the probability of each class, (n, classes), of inputs (n, d)."""
-        scores = self._learned().learner.scores(self._checked(x))
+        scores = self._solved().learner.scores(self._checked(x))
         found: Floats64 = scores.double().softmax(dim=1).cpu().numpy()
         return found
 
     def predict(self, x: Floats32) -> Integers:
         """Return the number of the most likely class of inputs (n, d), (n,)."""
-        found: Integers = self._learned().learner.predict(self._checked(x)).cpu().numpy()
+        found: Integers = self._solved().learner.predict(self._checked(x)).cpu().numpy()
         return found
+
+    def _solved(self) -> RunState:
+        if self.sums_only:
+            raise UsageError(
+                "the model has the sums of one site and no solution, so it cannot predict; merge "
+                "it with those of others, or alone"
+            )
+        return self._learned()
 
     def _checked(self, x: Floats32) -> torch.Tensor:
         if x.ndim != 2 or x.shape[1] != self.inputs:
@@ -376,7 +445,8 @@ class Model:
             raise DataError("the inputs have NaN or infinite values; replace or remove these rows")
         return Samples(inputs, y, z)
 
-    def _check_known(self, labels: Sequence[Hashable], so: str) -> None:
+    def check_known(self, labels: Iterable[Hashable], so: str = UNPREDICTED) -> None:
+        """Raise if classes were never learned; ``so`` says what that means."""
         unknown = [label for label in dict.fromkeys(labels) if label not in self.labels]
         if unknown:
             raise DataError(
@@ -398,9 +468,10 @@ class Model:
 
         return [GroupRows(self.names[key[0]], value(key), n) for key, n in sorted(counts.items())]
 
-    def _become(self, after: Model, lesson: Lesson) -> None:
+    def become(self, after: Model, lesson: Lesson) -> None:
+        """Take over what a copy has learned."""
         self.labels, self.values, self.state = after.labels, after.values, after.state
-        self.inputs = after.inputs
+        self.inputs, self.sums_only = after.inputs, after.sums_only
         self.lessons.append(lesson)
 
 

@@ -48,7 +48,7 @@ from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
-FORMAT = 5
+FORMAT = 6
 CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
@@ -362,6 +362,8 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
     """
     if config.trains_encoder:
         raise UsageError("it has a trained encoder of texts, which models cannot hold yet")
+    if state.learner.keeps_inputs and config.settings.training.shards > 1:
+        raise UsageError("it keeps all rows, which `shards` divides among processes")
     notes = list(stream.notes)
     if config.text is not None and stream.encoder is None:
         notes.append(

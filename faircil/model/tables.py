@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,11 +19,22 @@ from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.stream import Integers, RowEncoder
 from faircil.data.tables import PATH, read_table
+from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
 from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
+from faircil.model.gathering import Gathering
 from faircil.model.history import Lesson, Measured
+from faircil.model.in_parts import (
+    fit_parts,
+    measure_table_parts,
+    reader_for,
+    refuse_in_parts,
+    table_in_parts,
+    update_parts,
+)
 from faircil.model.model import Floats32, Model
+from faircil.model.predict_parts import predict_parts, predicted_columns
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 
@@ -90,6 +101,9 @@ class Watcher(Protocol):
     def start(self, config: RunConfig, lessons: int) -> None:
         """Take note that so many lessons begin."""
 
+    def rows(self, done: int, total: int) -> None:
+        """Take note of how many rows of a table in parts are done."""
+
     def __call__(self, epoch: EpochRecord) -> None:
         """Take note of an epoch."""
 
@@ -106,6 +120,9 @@ class Unwatched:
     def start(self, config: RunConfig, lessons: int) -> None:
         """Ignore the lessons."""
 
+    def rows(self, done: int, total: int) -> None:
+        """Ignore the rows."""
+
     def __call__(self, epoch: EpochRecord) -> None:
         """Ignore the epoch."""
 
@@ -121,9 +138,11 @@ def fit_table(
     task_by_task: bool = False,
     seed: int = 0,
     device: str = "cpu",
+    engine: Engine = HERE,
+    solve: bool = True,
     watcher: Watcher = UNWATCHED,
 ) -> Model:
-    """Make a model of the rows of a table.
+    """Make a model of the rows of a table; a large one is read in parts.
 
     Parameters
     ----------
@@ -137,8 +156,27 @@ def fit_table(
         else all rows are learned at once.
     seed : int
     device : str
+    engine : Engine
+        Where a table in parts is summed.
+    solve : bool
+        Whether weights of groups are chosen; else the model has sums alone, for a merge.
     watcher : Watcher
     """
+    table = table_in_parts(spec, engine)
+    if table is not None:
+        refuse_in_parts(spec, task_by_task=task_by_task)
+        return fit_parts(
+            table,
+            spec,
+            wish,
+            engine=engine,
+            hold_out=spec.test_share if hold_out else 0.0,
+            seed=seed,
+            device=device,
+            solve=solve,
+            progress=watcher.rows,
+            listener=watcher,
+        )
     roles = replace(spec, path="")
     media = wish.media(roles)
     own = read_own(spec)
@@ -173,11 +211,29 @@ def fit_table(
     )
     watcher.start(model.config, len(parts))
     for rows in parts:
-        lesson = model.learn(*learned.take(rows), device=device, listener=watcher)
+        lesson = _learn(model, *learned.take(rows), solve=solve, device=device, watcher=watcher)
         model.notes += lesson.notes
-    if measured:
+    if measured and solve:
         model.measure(*every.take(test), on="rows held out of fitting")
     return model
+
+
+def _learn(
+    model: Model,
+    x: Floats32,
+    labels: Sequence[Hashable],
+    values: Sequence[str | None] | None,
+    *,
+    solve: bool,
+    watcher: Watcher,
+    device: str = "cpu",
+) -> Lesson:
+    """Learn rows in memory, or their sums alone."""
+    if solve:
+        return model.learn(x, labels, values, device=device, listener=watcher)
+    gathering = Gathering(model, x.shape[1], device)
+    gathering.add(x, labels, values)
+    return gathering.finish(solve=False)
 
 
 def _tiny_groups(own: OwnTable) -> list[str]:
@@ -209,13 +265,27 @@ def _with_copies(
 
 
 def update_table(
-    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+    model: Model,
+    path: Path,
+    gaps: Gaps = NO_GAPS,
+    *,
+    engine: Engine = HERE,
+    solve: bool = True,
+    watcher: Watcher = UNWATCHED,
 ) -> Lesson:
     """Let a model learn the rows of another table; its classes may be new.
 
     Rows that the test column of the model marks, if the table has it, are not learned; the model is
-    measured on them.
+    measured on them. A large table is read in parts, see :func:`fit_table`.
     """
+    spec, names = roles_for(model, path, gaps), [*model.names]
+    table = table_in_parts(spec, engine)
+    if table is not None:
+        lesson = update_parts(
+            model, table, spec, engine=engine, solve=solve, progress=watcher.rows, listener=watcher
+        )
+        model.notes += _alike(lesson.new_classes, names)
+        return lesson
     every, learned, test, notes = rows_for(model, path, gaps, watcher)
     known = {*model.labels, *every.take(~test)[1]}
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
@@ -223,21 +293,29 @@ def update_table(
         what = f"class(es) {shortened(new)}" if new else "any class"
         raise DataError(f"no row of {what} is left to learn: all are marked for the test")
     watcher.start(model.config, 1)
-    names = [*model.names]
-    lesson = model.learn(*learned.take(~test), listener=watcher)
+    lesson = _learn(model, *learned.take(~test), solve=solve, watcher=watcher)
     model.notes += [*notes, *lesson.notes, *_alike(lesson.new_classes, names)]
-    if test.any():
+    if test.any() and solve:
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
 
 
 def measure_table(
-    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+    model: Model,
+    path: Path,
+    gaps: Gaps = NO_GAPS,
+    *,
+    engine: Engine = HERE,
+    watcher: Watcher = UNWATCHED,
 ) -> tuple[Measured, list[str]]:
     """Measure a model on the rows of a table; the model remembers it. Notes are on the rows.
 
-    Rows that the test column of the model marks, if the table has any, are meant; else all are.
+    Rows that the test column of the model marks, if the table has any, are meant; else all are. A
+    large table is read in parts, see :func:`fit_table`.
     """
+    spec = roles_for(model, path, gaps)
+    if (table := table_in_parts(spec, engine)) is not None:
+        return measure_table_parts(model, table, spec, engine=engine, on=f"rows of {path.name}")
     every, _, test, notes = rows_for(model, path, gaps, watcher)
     rows = test if test.any() else np.ones_like(test)
     return model.measure(*every.take(rows), on=f"rows of {path.name}"), notes
@@ -271,8 +349,9 @@ def predict_table(
     keep: Sequence[str] = (),
     *,
     probabilities: bool = False,
+    engine: Engine = HERE,
     watcher: Watcher = UNWATCHED,
-) -> tuple[pd.DataFrame, list[str]]:
+) -> Iterator[tuple[pd.DataFrame, list[str]]]:
     """Predict the rows of a table; neither class nor sensitive attribute is needed.
 
     Parameters
@@ -283,36 +362,56 @@ def predict_table(
         Columns to keep beside the predictions.
     probabilities : bool
         Whether the probability of every class is wanted, not only of the predicted one.
+    engine : Engine
+        Where a table in parts is predicted.
     watcher : Watcher
 
-    Returns
-    -------
-    table : DataFrame
-        ``row``, counted from 1, the path of its image if there is one, the kept columns as they
-        are in the file, ``prediction`` and ``probability``.
+    Yields
+    ------
+    predictions : DataFrame
+        Of all rows, or of those of a part, in order: ``row``, counted from 1, the path of its image
+        if there is one, the kept columns as they are in the file, ``prediction`` and
+        ``probability``.
     notes : list of str
     """
-    table = read_table(path, texts=_texts(model))
-    raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
     taken = [name for name in keep if name in PREDICTED]
     if taken:
         raise UsageError(
             f"column '{taken[0]}' cannot be kept: predictions have one of that name; rename it"
         )
+    table = None
+    if isinstance(model.encoder, TableEncoder):
+        table = table_in_parts(OwnData(str(path), ""), engine)
+    if table is None:
+        yield _predicted(model, path, keep, probabilities=probabilities, watcher=watcher)
+        return
+    known = table.names
+    raise_all([unknown_name("column", name, known) for name in keep if name not in known])
+    done = 0
+    reader_for(model, table, model.config.own or OwnData(str(path), ""))  # refuses missing columns
+    for frame, notes in predict_parts(
+        model, table, keep, probabilities=probabilities, engine=engine
+    ):
+        done += len(frame)
+        watcher.rows(done, table.rows)
+        yield frame, notes
+
+
+def _predicted(
+    model: Model, path: Path, keep: Sequence[str], *, probabilities: bool, watcher: Watcher
+) -> tuple[pd.DataFrame, list[str]]:
+    """Predict the rows of a table in memory."""
+    table = read_table(path, texts=_texts(model))
+    raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
     if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
         if path.is_dir():  # its images are those that are meant, whatever the column was called
             table = table.rename(columns={PATH: model.encoder.column})
         keep = list(dict.fromkeys([model.encoder.column, *keep]))
     inputs, notes = _inputs(model, table, path, watcher, keep)
-    found = model.probabilities(inputs)
-    best = found.argmax(axis=1)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
     kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)
     columns |= {name: kept[name].to_numpy() for name in keep}
-    columns["prediction"] = np.array(model.labels, dtype=object)[best]
-    columns["probability"] = found[np.arange(len(found)), best]
-    if probabilities:
-        columns |= {f"probability of {name}": found[:, n] for n, name in enumerate(model.names)}
+    columns |= predicted_columns(model, inputs, probabilities=probabilities)
     return pd.DataFrame(columns), notes
 
 
@@ -320,25 +419,9 @@ def rows_for(
     model: Model, path: Path, gaps: Gaps, watcher: Watcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
     """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
-    spec = model.config.own
-    if spec is None or model.encoder is None:
-        raise UsageError(
-            f"this model was made of {_source(model)}, so it knows no column of classes; in "
-            "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
-            "`forget(X, y)`"
-        )
-    own = read_own(
-        replace(
-            spec,
-            path=str(path),
-            tasks=None,
-            test_column=None,
-            drop_missing=spec.drop_missing or gaps.drop_missing,
-            unknown_group=spec.unknown_group or gaps.unknown_group,
-        ),
-        new_rows=True,
-        texts=_texts(model),
-    )
+    spec = roles_for(model, path, gaps)
+    assert model.encoder is not None
+    own = read_own(replace(spec, test_column=None), new_rows=True, texts=_texts(model))
     x, notes = _inputs(model, own.table, path, watcher)
     test = np.zeros(len(x), dtype=bool)
     if spec.test_column in own.table:
@@ -347,6 +430,24 @@ def rows_for(
     every = TableRows.of(x, own)
     learned = _with_copies(model.encoder, every, own, path, watcher)
     return every, learned, test, [*own.notes, *notes]
+
+
+def roles_for(model: Model, path: Path, gaps: Gaps) -> OwnData:
+    """Return the roles of the columns of another table for a model."""
+    spec = model.config.own
+    if spec is None or model.encoder is None:
+        raise UsageError(
+            f"this model was made of {_source(model)}, so it knows no column of classes; in "
+            "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
+            "`forget(X, y)`"
+        )
+    return replace(
+        spec,
+        path=str(path),
+        tasks=None,
+        drop_missing=spec.drop_missing or gaps.drop_missing,
+        unknown_group=spec.unknown_group or gaps.unknown_group,
+    )
 
 
 def _texts(model: Model) -> set[str]:

@@ -45,8 +45,9 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from faircil.compute import one_thread
+from faircil.moments.factors import cholesky
 from faircil.moments.group_moments import GroupMoments
-from faircil.moments.ridge import DRAWS, RidgeProblem, RidgeSolution, cholesky
+from faircil.moments.ridge import DRAWS, RidgeProblem, RidgeSolution
 from faircil.weighting.groups import Floats, Integers
 
 MOST_SHRINKAGE = 0.999

@@ -60,6 +60,37 @@ class Evening:
     promise: float
     solved: int
 
+    @property
+    def chosen(self) -> Chosen:
+        """What is worth keeping of it."""
+        return Chosen(self.after.weights, self.value, self.promise, self.solved)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Chosen weights, without their solution.
+
+    Its slopes between all pairs of groups, (G, G), are larger than the sums of many groups, and the
+    weights give the same solution once more.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (G,)
+    value, promise, solved
+        As of :class:`Evening`.
+    """
+
+    weights: Floats
+    value: float
+    promise: float
+    solved: int
+
+    def again(self, problem: RidgeProblem, criterion: Criterion) -> Evening:
+        """Solve the same problem once more, to the same bits."""
+        before = problem.solve(criterion.share, slopes=False)
+        after = problem.solve(self.weights, slopes=len(criterion.matrix) > 0)
+        return Evening(problem, criterion, before, after, self.value, self.promise, self.solved)
+
 
 def even_out(
     problem: RidgeProblem,

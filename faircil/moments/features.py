@@ -26,6 +26,7 @@ from torch.nn.functional import embedding_bag, pad
 
 from faircil.compute import CHUNK, chunks_of
 from faircil.errors import UsageError
+from faircil.moments.staging import parts_on
 from faircil.nets import last_linear, with_last
 from faircil.weighting.groups import Integers
 
@@ -36,6 +37,7 @@ LOOKED_AT = 1000  # rows that tell whether inputs are on another scale
 TOLD_BY = 10_000  # rows that tell which inputs are flags
 SELDOM = 0.25  # share of ones among zeros, at most, for which gathering pays
 ENOUGH_FLAGS = 32
+AT_ONCE = 2**26  # numbers of a chunk whose squares are summed together
 
 
 class Standardise(nn.Module):
@@ -45,17 +47,23 @@ class Standardise(nn.Module):
     ----------
     x : Tensor, shape (n, inputs)
         What it is fitted on.
+    device : torch.device, optional
+        Where its mean and deviation are computed, part by part; by default where it is, at once.
     """
 
     mean: Tensor
     factor: Tensor
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self, x: Tensor, device: torch.device | None = None) -> None:
         super().__init__()
-        deviation = x.std(dim=0, correction=0) if len(x) else x.new_ones(x.shape[1])
+        if device is None or device.type == x.device.type or not len(x):
+            deviation = x.std(dim=0, correction=0) if len(x) else x.new_ones(x.shape[1])
+            mean = x.mean(dim=0)
+        else:
+            mean, deviation = mean_and_deviation(x, device)
         usual = deviation.square().mean().sqrt()
         factor = 1 / deviation.clamp(min=FLOOR * float(usual) or 1.0)
-        self.register_buffer("mean", x.mean(dim=0))
+        self.register_buffer("mean", mean)
         self.register_buffer("factor", factor)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,9 +83,32 @@ class Standardise(nn.Module):
 
         Some rows, evenly spread over x, are enough to tell.
         """
-        x = x[:: max(1, len(x) // LOOKED_AT)]
+        x = x[:: max(1, len(x) // LOOKED_AT)].to(self.mean.device)
         away = self.scaled(x).abs() > FARTHEST
         return float(away.float().mean()) if away.numel() else 0.0
+
+
+def mean_and_deviation(x: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return those of each column, (inputs,), computed on another device part by part.
+
+    Sums are of float64, and around the first row: a mean far from 0 costs no digits.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, inputs)
+        At least one row.
+    device : torch.device
+    """
+    around = x[0].to(device, torch.float64)
+    total, squares = torch.zeros_like(around), torch.zeros_like(around)
+    for _, part in parts_on(x, device):
+        for rows in chunks_of(len(part), max(1, AT_ONCE // x.shape[1])):
+            away = part[rows].double().sub_(around)
+            total += away.sum(dim=0)
+            squares += away.square_().sum(dim=0)
+    mean = total / len(x)
+    deviation = (squares / len(x) - mean.square()).clamp(min=0).sqrt()
+    return (mean + around).to(x), deviation.to(x)
 
 
 def _drawn_in(z: Tensor) -> Tensor:
@@ -99,11 +130,19 @@ class FeatureMap(nn.Module):
 
 
 class Raw(FeatureMap):
-    """The standardised inputs and a constant."""
+    """The standardised inputs and a constant.
 
-    def __init__(self, x: Tensor) -> None:
+    Parameters
+    ----------
+    x : Tensor, shape (n, ...)
+        Inputs of the first task.
+    device : torch.device, optional
+        See :class:`Standardise`.
+    """
+
+    def __init__(self, x: Tensor, device: torch.device | None = None) -> None:
         super().__init__()
-        self.standardise = Standardise(x.flatten(1))
+        self.standardise = Standardise(x.flatten(1), device)
         self.width = x[0].numel() + 1
 
     def forward(self, x: Tensor) -> Tensor:
@@ -132,6 +171,8 @@ class RandomRelu(FeatureMap):
     generator : torch.Generator
     inputs : bool
         Whether the standardised inputs are features as well; they come first.
+    device : torch.device, optional
+        Where features will be computed, by default where x is; see :class:`Standardise`.
     """
 
     weight: Tensor
@@ -140,7 +181,13 @@ class RandomRelu(FeatureMap):
     at_zero: Tensor
 
     def __init__(
-        self, x: Tensor, width: int, generator: torch.Generator, *, inputs: bool = False
+        self,
+        x: Tensor,
+        width: int,
+        generator: torch.Generator,
+        *,
+        inputs: bool = False,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__()
         count = x[0].numel()
@@ -151,11 +198,12 @@ class RandomRelu(FeatureMap):
                 f"constant; choose at least {count + 2}, or `features='raw'`"
             )
         x = x.flatten(1)
-        self.standardise = Standardise(x)
+        self.standardise = Standardise(x, device)
         self.width, self.inputs = width, inputs
         weight = torch.randn(count, drawn, generator=generator) * (SCALE / count**0.5)
         bias = torch.rand(drawn, generator=generator) * 2 - 1
-        flags = flags_of(x) if not inputs else x.new_zeros(0, dtype=torch.int64)
+        gathers = not inputs and (device or x.device).type == "cpu"
+        flags = flags_of(x) if gathers else x.new_zeros(0, dtype=torch.int64)
         others = torch.ones(count, dtype=torch.bool, device=x.device)
         others[flags] = False
         self.numbers = count - len(flags)
@@ -204,8 +252,30 @@ def flags_of(x: Tensor) -> Tensor:
     ones = some == 1
     share = ones.float().mean(dim=0)
     found = (((some == 0) | ones).all(dim=0) & (share > 0) & (share <= SELDOM)).nonzero()[:, 0]
-    pays = len(found) >= ENOUGH_FLAGS and not x.is_cuda
+    pays = len(found) >= ENOUGH_FLAGS
     return found if pays else found[:0]
+
+
+class InDouble(FeatureMap):
+    """The same features in double precision.
+
+    In single precision the last digits of a row's features depend on the rows that are computed
+    with it; sums over the same rows in other batches would then differ by them.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Drawn features, or inputs.
+    """
+
+    def __init__(self, features: FeatureMap) -> None:
+        super().__init__()
+        self.inner, self.width = deepcopy(features).double(), features.width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features, (n, d)."""
+        found: Tensor = self.inner(x.double())
+        return found
 
 
 class Activations(FeatureMap):

@@ -16,6 +16,7 @@ are then weighted sums, and n is no whole number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -26,7 +27,9 @@ from torch import Tensor
 
 from faircil.compute import chunks_of, map_tasks, share_tasks
 from faircil.errors import UsageError
+from faircil.moments.gpu_sums import WideSum, multiplies_wide, rows_at_once
 from faircil.moments.seen_rows import Key as Key, SeenRows
+from faircil.moments.staging import on_device
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256
@@ -141,9 +144,10 @@ class GroupMoments:
         return self.device.type == "cpu" and self.width >= THREADED
 
     def add(self, samples: Samples, features: FeatureMap) -> None:
-        """Add rows: one pass over them."""
-        self.seen.add(samples)
-        self._sum(samples, features, sign=1)
+        """Add rows: one pass over them; to moments on a GPU also from the host's memory."""
+        for part in on_device(samples, self.device):
+            self.seen.add(part)
+            self._sum(part, features, sign=1)
 
     def remove(self, samples: Samples, features: FeatureMap) -> None:
         """Remove rows that were added: what is left are the sums without them.
@@ -164,19 +168,25 @@ class GroupMoments:
                 "age that is not kept; learn with `decay=1` to remove rows later"
             )
         self.seen.remove(samples)
-        self._sum(samples, features, sign=-1)
+        for part in on_device(samples, self.device):
+            self._sum(part, features, sign=-1)
         self._close()
 
-    def fade(self, samples: Samples, factor: float) -> None:
-        """Let rows that are there count ``factor`` times what they did, in the cells of samples.
+    def fade(self, new: Mapping[Key, float], factor: float) -> None:
+        """Let rows that are there count ``factor`` times what they did, in cells with new ones.
 
         That much where as many new rows come as are there; with fewer, m of them for n that are
         there, it is ``factor^(m/n)``: a few rows do not take the place of many. Cells that get no
         new row stay as they are.
+
+        Parameters
+        ----------
+        new : mapping
+            Number of new rows of each cell.
+        factor : float
         """
         if factor == 1:
             return
-        new = group_counts(samples)
         for place, key in enumerate(self.keys):
             if key in new:
                 own = factor ** min(1.0, new[key] / self.count[place])
@@ -205,6 +215,16 @@ class GroupMoments:
             self._merge_second(place, other, theirs)
             self.count[place] += other.count[theirs]
             self.first[place] += other.first[theirs].to(self.device)
+
+    def renumbered(self, number: Callable[[Key], Key]) -> GroupMoments:
+        """Return the same sums with other keys; both share the tensors."""
+        found = copy(self)
+        found.keys = [number(key) for key in self.keys]
+        found.faded = {number(key) for key in self.faded}
+        found.seen = copy(self.seen)
+        found.seen.counts = {number(key): n for key, n in self.seen.counts.items()}
+        found.seen.sums = {number(key): sums for key, sums in self.seen.sums.items()}
+        return found
 
     def regroup(self, targets: Mapping[Key, Key | None]) -> None:
         """Add the sums of some cells to others.
@@ -320,6 +340,9 @@ class GroupMoments:
         named = [tuple(key) for key in keys.tolist()]
         self._open([key for key in named if key not in self.keys])
         rows_of = rows_of_groups(index, len(named))
+        if self.separate and self.device.type != "cpu":
+            self._sum_on_gpu(samples, features, sign, dict(zip(named, rows_of, strict=True)))
+            return
 
         def sum_cell(number: int) -> None:
             place, rows = self.keys.index(named[number]), rows_of[number]
@@ -332,6 +355,20 @@ class GroupMoments:
         # The largest first: the last one to begin should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
         map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
+
+    def _sum_on_gpu(
+        self, samples: Samples, features: FeatureMap, sign: int, cells: Mapping[Key, Tensor]
+    ) -> None:
+        """Add the rows of each cell, given by their places: in float64, one cell after another."""
+        wide = self.dtype == torch.float64 or multiplies_wide(self.device)
+        summed, second = WideSum(self.panels, self.device, wide=wide), self.cells()
+        for key, rows in cells.items():
+            summed.clear()
+            for part in chunks_of(len(rows), rows_at_once(self.width)):
+                summed.add(features(samples.x.index_select(0, rows[part])).to(self.dtype))
+            place = self.keys.index(key)
+            summed.move(self.first[place], second[place], sign)
+            self.count[place] += sign * len(rows)
 
 
 def penalties_for(moments: GroupMoments) -> list[float]:

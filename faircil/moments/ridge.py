@@ -32,20 +32,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from faircil.compute import chunks_of, one_thread, several_threads, share_tasks
-from faircil.errors import DataError
+from faircil.compute import chunks_of, one_thread, several_threads
+from faircil.moments.factors import cholesky, inverse_of
 from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
 AT_ONCE = 2**24  # numbers of products with second moments that are kept at the same time
 COLUMNS = 64  # of a head with more classes, where not all products are kept
-BLOCK = 128  # rows and columns of a triangle that are inverted together
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
@@ -68,8 +66,8 @@ class RidgeSolution:
         covariance Σ, a squared loss has the variance ``2 tr Σ² + 4 rᵀ Σ r``, r = μ − e_y; small
         groups borrow from the mean over groups.
     loss_slopes, leverage_slopes : ndarray, shape (G, G)
-        Derivatives of ``losses`` and ``leverage`` (rows) by the weights (columns); NaN if they were
-        not asked for.
+        Derivatives of ``losses`` and ``leverage`` (rows) by the weights (columns); empty, (0, 0),
+        if they were not asked for.
     """
 
     weights: Floats
@@ -88,13 +86,15 @@ class RidgeSolution:
     @property
     def left_out(self) -> RidgeSolution:
         """The same with left-out losses in place of the losses: ``ℓ_g/(1 − h_g)²``."""
-        rest = 1 - self.leverage
-        by_leverage = (2 * self.losses / rest**3)[:, None] * self.leverage_slopes
+        rest, slopes = 1 - self.leverage, self.loss_slopes
+        if slopes.size:
+            slopes = slopes / rest[:, None] ** 2
+            slopes += (2 * self.losses / rest**3)[:, None] * self.leverage_slopes
         return replace(
             self,
             losses=self.losses / rest**2,
             errors=self.errors / rest**2,
-            loss_slopes=self.loss_slopes / rest[:, None] ** 2 + by_leverage,
+            loss_slopes=slopes,
         )
 
 
@@ -202,7 +202,9 @@ class RidgeProblem:
         squares, variance, slopes, pairs = self._looked_at(w, head, factor, with_slopes)
         each = torch.arange(len(size), device=size.device)
         losses = squares - 2 * (self.first @ head)[each, self.label] / size + 1
-        spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
+        spread = pairs
+        if with_slopes:
+            spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
         # One row has no spread of its own: a small group borrows that of all groups.
         shared = (size * variance + BORROWED * variance.mean()) / (size + BORROWED)
         return RidgeSolution(
@@ -244,11 +246,12 @@ class RidgeProblem:
         variance : Tensor, shape (G,)
             Of the loss of a row of each group.
         slopes : Tensor, shape (G, G)
-            ``∂ℓ_g/∂w_h``; NaN if slopes are not asked for.
+            ``∂ℓ_g/∂w_h``; (0, 0) if slopes are not asked for.
         pairs : Tensor, shape (G, G)
-            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; NaN if slopes are not asked for.
+            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; (0, 0) if slopes are not asked for.
         """
-        size, groups, k = self.size, len(self), self.columns.shape[1]
+        size, k = self.size, self.columns.shape[1]
+        groups = len(self) if with_slopes else 0
         squares, variance = torch.zeros_like(size), torch.zeros_like(size)
         if not self.whole:  # products may be with combinations of columns
             squares = self._by_group(self.moments.squares(head)) / size
@@ -324,8 +327,13 @@ class RidgeProblem:
         """Return the variance of the loss of a row of each group of a part, (groups,).
 
         With Z, the columns of ``on_head``, ``‖ΣZ‖²`` estimates ``tr Σ²``, and ``rᵀΣZ Zᵀr`` the
-        variance along r.
+        variance along r. ΣZ is (groups, C, k): more than the products, (groups, d, k), where there
+        are more classes than features. So it is made of a few groups at a time.
         """
+        most = max(1, AT_ONCE // (self.classes * on_head.shape[2]))
+        pieces = chunks_of(len(part), most)
+        if len(pieces) > 1:
+            return torch.cat([self._variance(head, on_head[at], part[at]) for at in pieces])
         mean = self._mean(head, part)
         spread = head.T @ on_head - mean[:, :, None] * (mean @ self.columns)[:, None, :]
         away = mean.clone()
@@ -333,61 +341,6 @@ class RidgeProblem:
         along = ((away[:, None, :] @ spread).squeeze(1) * (away @ self.columns)).sum(dim=1)
         variance: Tensor = 2 * spread.square().sum(dim=(1, 2)) + 4 * along
         return variance.clamp(min=0)
-
-
-def cholesky(matrix: Tensor) -> Tensor:
-    """Return the lower Cholesky factor; raise a DataError if the matrix has none."""
-    factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    if int(failed):
-        wide, failed = torch.linalg.cholesky_ex(matrix.double())
-        factor = wide.to(matrix.dtype)
-    if int(failed):
-        raise DataError(
-            "the moments are singular: features depend on each other too closely for this "
-            "penalty; choose a larger `ridge`, such as .01, or fewer features with `width`"
-        )
-    return factor
-
-
-def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
-    """Return ``(L Lᵀ)⁻¹`` for a lower Cholesky factor L, (d, d).
-
-    With X = L⁻¹ it is XᵀX. Neither blocks of columns of X depend on each other, nor blocks of rows
-    of XᵀX: threads share them without waiting, and the result does not depend on their number.
-    """
-    if not threads:
-        return torch.cholesky_inverse(factor)
-    blocks = chunks_of(len(factor), BLOCK)
-    eye = torch.eye(BLOCK, dtype=factor.dtype)
-    diagonal = [
-        torch.linalg.solve_triangular(
-            factor[k, k], eye[: k.stop - k.start, : k.stop - k.start], upper=False
-        )
-        for k in blocks
-    ]
-    lower, found = (factor.new_zeros(factor.shape) for _ in range(2))
-
-    def invert(number: int) -> None:
-        # X_ij = −X_ii Σ_k L_ik X_kj over j ≤ k < i: each k adds its part to all rows below.
-        column = lower[:, blocks[number]]
-        column[blocks[number]] = diagonal[number]
-        for k, i in pairwise(range(number, len(blocks))):
-            rows, below = blocks[k], blocks[i]
-            column[below.start :].addmm_(factor[below.start :, rows], column[rows], alpha=-1)
-            column[below] = diagonal[i] @ column[below]
-
-    def multiply(number: int) -> None:
-        own = blocks[number]
-        panel = found[own, own.start :]
-        for rows in blocks[number:]:
-            here = lower[rows, own.start : rows.stop]
-            panel[:, : rows.stop - own.start].addmm_(here[:, : own.stop - own.start].T, here)
-        found[own.stop :, own] = panel[:, own.stop - own.start :].T
-
-    share_tasks(invert, range(len(blocks)), threads=True)
-    share_tasks(multiply, range(len(blocks)), threads=True)
-    return found
 
 
 def _signs(rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from faircil.compute import map_chunks
-from faircil.errors import DataError, shortened
-from faircil.samples import Samples, rows_of_groups, unique_rows
+from faircil.compute import chunk_size, map_chunks
+from faircil.errors import DataError, UsageError, shortened
+from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 ROWS = 4096  # whose check sums are computed together
 Key = tuple[int, ...]  # class and attribute values
@@ -22,47 +23,70 @@ class SeenRows:
     A row's check sum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, with fixed odd
     random factors m: two different rows share one with a chance of about 2⁻⁶³. It tells whether a
     given row was added; it does not tell the row.
+
+    Parameters
+    ----------
+    most : int or None
+        Rows from which on only their number is kept, since a check sum takes 8 bytes: then none can
+        be removed. None: all check sums are kept.
     """
 
-    def __init__(self) -> None:
-        self.sums: dict[Key, Tensor] = {}  # sorted; a row added twice occurs twice
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self.counts: dict[Key, int] = {}
+        self.sums: dict[Key, Tensor] = {}  # a row added twice occurs twice
 
     def __len__(self) -> int:
-        return sum(map(len, self.sums.values()))
+        return sum(self.counts.values())
 
     @property
-    def counts(self) -> dict[Key, int]:
-        """Rows of each cell."""
-        return {key: len(sums) for key, sums in self.sums.items()}
+    def kept(self) -> bool:
+        """Whether there is a check sum of every row."""
+        return self.most is None or len(self) <= self.most
 
     @property
     def copies(self) -> float:
-        """Share of the rows that equal an earlier one of their cell."""
+        """Share of the rows that equal an earlier one of their cell, as far as that is known."""
+        self.settle()
         again = sum(int((sums[1:] == sums[:-1]).sum()) for sums in self.sums.values())
         return again / max(len(self), 1)
 
+    def settle(self) -> None:
+        """Sort the check sums of each cell: their order tells nothing of that of the rows."""
+        self.sums = {key: sums.sort().values for key, sums in self.sums.items()}
+
     def add(self, samples: Samples) -> None:
         """Take note of rows."""
-        for key, sums in _sums_by_cell(samples).items():
-            self._take(key, sums)
+        if self.most == 0:  # nothing is computed that is not kept
+            self._take(group_counts(samples), {})
+            return
+        sums = _sums_by_cell(samples)
+        self._take({key: len(own) for key, own in sums.items()}, sums)
 
     def merge(self, other: SeenRows) -> None:
         """Take note of the rows of another."""
-        for key, sums in other.sums.items():
-            self._take(key, sums)
+        if not other.kept:
+            self.most = min(self.most or 0, len(other) - 1)
+        self._take(other.counts, other.sums)
 
     def move(self, key: Key, target: Key | None) -> None:
         """Count the rows of a cell in another one; None: in none any more."""
-        sums = self.sums.pop(key)
+        count, sums = self.counts.pop(key), self.sums.pop(key, None)
         if target is not None:
-            self._take(target, sums)
+            self._take({target: count}, {} if sums is None else {target: sums})
 
     def remove(self, samples: Samples) -> None:
         """Strike rows out; raise a DataError, and change nothing, if some were never added."""
+        if not self.kept:
+            raise UsageError(
+                f"rows cannot be removed: {len(self):,} were added, and of so many no check sums "
+                "are kept by which rows that were never added would be noticed; learn them with "
+                "`forgettable=true`, which takes 8 bytes a row"
+            )
         left, refused = {}, 0
         wrong = torch.zeros(len(samples), dtype=torch.bool)
-        every = row_sums(samples.x)
-        for key, rows in _rows_by_cell(samples).items():
+        every = row_sums(samples.x).cpu()
+        for key, rows in _rows_by_cell(samples.keys().cpu()).items():
             known, there = _counted(self.sums.get(key, every[:0]))
             gone, times = _counted(every[rows])
             place = torch.searchsorted(known, gone)
@@ -82,6 +106,7 @@ class SeenRows:
                 "they were learned. Nothing was removed"
             )
         self.sums = {key: sums for key, sums in (self.sums | left).items() if len(sums)}
+        self.counts = {key: len(sums) for key, sums in self.sums.items()}
 
     def placed(self, samples: Samples) -> Samples:
         """Return rows with the attribute values of the cells in which they are counted.
@@ -102,9 +127,15 @@ class SeenRows:
                     break
         return with_keys(samples, keys)
 
-    def _take(self, key: Key, sums: Tensor) -> None:
-        before = self.sums.get(key, sums[:0])
-        self.sums[key] = torch.cat([before, sums]).sort().values
+    def _take(self, counts: Mapping[Key, int], sums: Mapping[Key, Tensor]) -> None:
+        for key, count in counts.items():
+            self.counts[key] = self.counts.get(key, 0) + count
+        if not self.kept:
+            self.sums = {}
+            return
+        for key, own in sums.items():
+            before = self.sums.get(key)
+            self.sums[key] = own if before is None else torch.cat([before, own])
 
 
 def with_keys(samples: Samples, keys: Tensor) -> Samples:
@@ -114,7 +145,7 @@ def with_keys(samples: Samples, keys: Tensor) -> Samples:
 
 
 def row_sums(x: Tensor) -> Tensor:
-    """Return the check sum of each row of inputs (n, ...), int64, (n,), on the CPU."""
+    """Return the check sum of each row of inputs (n, ...), int64, (n,), where they are."""
     x = x.detach().flatten(1).float()
     generator = torch.Generator().manual_seed(2718281828)
     words = -(-x.shape[1] // 2)
@@ -126,17 +157,17 @@ def row_sums(x: Tensor) -> Tensor:
         bits = pad(x[rows], (0, 2 * words - x.shape[1])).view(torch.int64)
         return (bits * factors).sum(dim=1)
 
-    parts = map_chunks(summed, len(x), ROWS, threads=not x.is_cuda)
-    return (torch.cat(parts) if parts else factors[:0]).cpu()
+    parts = map_chunks(summed, len(x), chunk_size(x.device, ROWS), threads=not x.is_cuda)
+    return torch.cat(parts) if parts else factors[:0]
 
 
 def _sums_by_cell(samples: Samples) -> dict[Key, Tensor]:
     sums = row_sums(samples.x)
-    return {key: sums[rows] for key, rows in _rows_by_cell(samples).items()}
+    return {key: sums[rows].cpu() for key, rows in _rows_by_cell(samples.keys()).items()}
 
 
-def _rows_by_cell(samples: Samples) -> dict[Key, Tensor]:
-    keys, index = unique_rows(samples.keys().cpu())
+def _rows_by_cell(keys: Tensor) -> dict[Key, Tensor]:
+    keys, index = unique_rows(keys)
     rows = rows_of_groups(index, len(keys))
     return {tuple(key): own for key, own in zip(keys.tolist(), rows, strict=True)}
 

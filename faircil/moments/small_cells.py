@@ -101,8 +101,31 @@ def pooled(samples: Samples, least: int) -> Pooled:
         else:
             new[rows] = torch.tensor(target, device=new.device)
     moved = int((new[kept] != samples.keys()[kept]).any(dim=1).sum())
-    left_out = int((~kept).sum())
-    if left_out == len(samples):
+    notes = _pooling_notes(len(samples), moved, int((~kept).sum()), least)
+    return Pooled(with_keys(samples, new).take(kept), notes)
+
+
+def pool_sums(moments: GroupMoments, least: int) -> tuple[str, ...]:
+    """Pool the sums of new rows as :func:`pooled` does the rows; return notes.
+
+    Raises
+    ------
+    DataError
+        If no class has as many rows.
+    """
+    counts = moments.seen.counts
+    targets = targets_for(counts, least) if least > 0 else {}
+    rows = sum(counts.values())
+    left_out = sum(counts[key] for key, target in targets.items() if target is None)
+    moved = sum(counts[key] for key in targets) - left_out
+    notes = _pooling_notes(rows, moved, left_out, least)
+    moments.regroup(targets)
+    return notes
+
+
+def _pooling_notes(rows: int, moved: int, left_out: int, least: int) -> tuple[str, ...]:
+    """Say what became of rows of small cells; refuse to leave all rows out."""
+    if left_out == rows:
         raise DataError(
             f"none of the classes has {least} rows here, the least that is learned at once with "
             f"`min_cell={least}`, so nothing would be learned; collect more rows, and learn them "
@@ -119,7 +142,7 @@ def pooled(samples: Samples, least: int) -> Pooled:
             f"{left_out:,} rows of classes with fewer than {least} rows were not learned "
             f"(`min_cell={least}`); learn them together with later ones"
         )
-    return Pooled(with_keys(samples, new).take(kept), tuple(notes))
+    return tuple(notes)
 
 
 def remove_rows(

@@ -84,13 +84,14 @@ def _one_order(method: Method) -> str:
 
 def _over_tasks(study: Study, metric: str) -> str:
     series, rows = [], []
+    crowded = len(study.methods) > MOST_METHODS  # bands would hide each other's lines
     for one in study.methods:
         found = one.after_tasks(metric)
         if not any(found):
             continue
         values = tuple(None if f is None else f.mean for f in found)
-        low = tuple(None if f is None else f.low for f in found)
-        high = tuple(None if f is None else f.high for f in found)
+        low = tuple(None if f is None or crowded else f.low for f in found)
+        high = tuple(None if f is None or crowded else f.high for f in found)
         series.append(Series(one.name, values, low, high, one.style))
         cells = (percent(f.mean) + sentences.between(f) if f else "–" for f in found)
         rows.append((named(one.name), *cells))

@@ -22,7 +22,6 @@ from faircil.report.groups_over_time import (
     who_was_forgotten,
 )
 from faircil.report.page import (
-    MOST_METHODS,
     Cells,
     Section,
     escaped,
@@ -40,6 +39,16 @@ from faircil.report.statistics import LEVEL
 from faircil.report.study import Method, Study
 from faircil.report.svg import Point, front_chart, legend_mark
 from faircil.report.table import bound_note, format_value, heading, legend as explained, price_note
+
+ABOUT_RUNS = (
+    "How accurate is the model for everyone, who was forgotten when new classes were learned, and "
+    "what was done about it. Every number comes from finished runs whose files were checked when "
+    "this page was made."
+)
+ABOUT_PREDICTIONS = (
+    "How accurate is a system for everyone, who fares worst, and how sure that is. Every number "
+    "comes from counts of its predictions; how they were made does not matter."
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,20 @@ class AuditRow:
     verdict: str
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of a report that is not about runs: its title, its sections, the words it uses."""
+
+    title: str
+    sections: Sequence[Section]
+    terms: Mapping[str, str]
+
+
 def report_page(
     studies: Sequence[Study],
     audits: Mapping[str, Sequence[AuditRow]] | None = None,
     made: str = "",
+    besides: Sequence[Part] = (),
 ) -> str:
     """Write the report as one HTML document.
 
@@ -81,6 +100,8 @@ def report_page(
         Shown under the question how sure it is.
     made : str
         How and with what the report was made, a sentence in plain text.
+    besides : sequence of Part
+        What comes after the studies.
     """
     found: list[Section] = []
     for number, study in enumerate(studies, start=1):
@@ -88,14 +109,14 @@ def report_page(
     if audits:
         content = "".join(f"<h3>{named(k)}</h3>{findings(rows)}" for k, rows in audits.items())
         found.append(Section("audits", "What the audit found", content))
-    found.append(Section("words", "What the words mean", glossary(studies)))
-    names = ", ".join(dict.fromkeys(study.title for study in studies))
-    lead = paragraph(
-        "How accurate is the model for everyone, who was forgotten when new classes were learned, "
-        "and what was done about it. Every number comes from finished runs whose files were "
-        "checked when this page was made."
-    ) + paragraph(f'<span class="note">{escaped(made)}</span>' if made else "")
-    return page(f"Fairness report: {names}", lead, found)
+    for part in besides:
+        found += part.sections
+    terms = {word: said for part in besides for word, said in part.terms.items()}
+    found.append(Section("words", "What the words mean", glossary(studies, terms)))
+    titles = [*(study.title for study in studies), *(part.title for part in besides)]
+    lead = paragraph(ABOUT_RUNS if studies else ABOUT_PREDICTIONS)
+    lead += paragraph(f'<span class="note">{escaped(made)}</span>' if made else "")
+    return page(f"Fairness report: {', '.join(dict.fromkeys(titles))}", lead, found)
 
 
 def _study_sections(study: Study, prefix: str, several: bool) -> list[Section]:
@@ -122,7 +143,7 @@ def in_short(study: Study) -> str:
     """Say how each method ends, and whether it has helped."""
     told = [sentences.opening(study)]
     if study.baseline is not None:
-        told += [*sentences.helped(study)[:MOST_METHODS], sentences.few_seeds(study)]
+        told += [*sentences.helped(study), sentences.few_seeds(study)]
     else:
         told.append(
             "Plain replay is not among these runs next to another method, so whether fairness was "
@@ -152,8 +173,8 @@ def _card(method: Method, study: Study) -> str:
 def what_was_done(study: Study) -> str:
     """Show the weights of groups over tasks, what more evenness would cost, and notes."""
     weighted = [one for one in study.methods if one.weights]
-    plainly = [named(one.name) for one in study.methods if not one.weights][:MOST_METHODS]
-    told = f"{sentences.listed(plainly)} weighs no groups." if plainly else ""
+    plainly = [named(one.name) for one in study.methods if not one.weights]
+    told = f"There are no weights of groups with {sentences.first_of(plainly)}." if plainly else ""
     return paragraph(told) + some([_weights(one, study) for one in weighted], "pair")
 
 
@@ -302,32 +323,35 @@ def escaped_lines(text: str) -> str:
     return "\n".join(map(escaped, text.splitlines()))
 
 
-def glossary(studies: Sequence[Study]) -> str:
+def glossary(studies: Sequence[Study], further: Mapping[str, str]) -> str:
     """Explain the words and metrics that the page uses."""
-    terms = {
+    learning = {
         "task": "A batch of new classes that the model learns at one time. Data of earlier tasks "
         "is gone, but for a few kept samples or sums.",
         "forgetting": "Learning something new changes the model, and it gets worse at what it "
         "knew. Here: accuracy at the best moment, minus accuracy at the end.",
         "fairness forgetting": "The same for a disparity: its value on the classes of a task at "
         "the end, minus its smallest value since they were learned.",
-        "group": "The test samples of a class with one attribute value; without an attribute, a "
-        "class.",
         "lead of a group": "How far its accuracy is above the mean over groups, within a class, "
         "averaged over classes.",
         "plain replay (er)": "The baseline: keeps a few samples of each group and trains on them "
         "again, without anything for fairness.",
-        "levelling down": "A gap that is smaller only because the better group got worse, or "
-        "nobody got better. That is not fairness.",
         "seed": "The number that random choices start from. Runs that differ only in it show how "
         "much is chance.",
+    }
+    terms = {
+        "group": "The test samples of a class with one attribute value; without an attribute, a "
+        "class.",
+        **(learning if studies else {}),
+        "levelling down": "A gap that is smaller only because the better group got worse, or "
+        "nobody got better. That is not fairness.",
         "point": "A difference of two percentages: from 60 % to 70 % are 10 points.",
     }
     used = [n for n in METRICS if any(one.interval(n) for s in studies for one in s.methods)]
     metrics = {
         f"{heading(name)} ({METRICS[name].title})": METRICS[name].description for name in used
     }
-    entries = {**terms, **metrics}
+    entries = {**terms, **further, **metrics}
     listed = "".join(f"<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>" for k, v in entries.items())
     example = f"In tables, {format_value(0.6584)} is {percent(0.6584)}."
     return f'<dl class="terms">{listed}</dl>' + paragraph(escaped(example))

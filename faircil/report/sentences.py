@@ -12,7 +12,7 @@ import numpy as np
 
 from faircil.counts import ENOUGH, Floats
 from faircil.metrics import METRICS
-from faircil.report.page import badge, escaped, named, percent, points
+from faircil.report.page import MOST_METHODS, badge, escaped, named, percent, points
 from faircil.report.statistics import FEWEST_SEEDS, Interval
 from faircil.report.study import Difference, GroupPath, Method, Study
 from faircil.results.over_time import lost_since_best
@@ -47,10 +47,22 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def first_of(names: Sequence[str]) -> str:
+    """Join names (HTML) as a sentence does, and count those that are too many.
+
+    Examples
+    --------
+    >>> first_of(list("abcdefgh"))
+    'a, b, c, d, e, f and 2 more'
+    """
+    left = len(names) - MOST_METHODS
+    return listed([*names[:MOST_METHODS], *([f"{left} more"] if left > 0 else [])])
+
+
 def opening(study: Study) -> str:
     """Say who learned what, and how often."""
-    methods = listed([named(one.name) for one in study.methods[:6]])
-    if len(study.methods) > 6:
+    methods = listed([named(one.name) for one in study.methods[:MOST_METHODS]])
+    if len(study.methods) > MOST_METHODS:
         methods = f"{len(study.methods)} methods"
     seeds = sorted({len(one.runs) for one in study.methods})
     times = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
@@ -109,15 +121,21 @@ def few_seeds(study: Study) -> str:
 
 
 def helped(study: Study) -> list[str]:
-    """Say of each method whether it has helped against the baseline, as far as that can be told."""
+    """Say of each method whether it has helped against the baseline, as far as that can be told.
+
+    Of many methods only the first have sentences of their own.
+    """
     told = {one.method for one in study.differences if one.verdict != "open"}
     others = [one for one in study.ranked if one is not study.baseline]
     found = [_helped(one, study) for one in others if one.name in told]
+    if len(found) > MOST_METHODS:
+        left = [named(one.name) for one in others if one.name in told][MOST_METHODS:]
+        found[MOST_METHODS:] = [f"What {first_of(left)} changed is on the cards below."]
     untold = [named(one.name) for one in others if one.name not in told]
     if untold and study.baseline is not None:
         is_are = "is" if len(untold) == 1 else "are"
         found.append(
-            f"Whether {listed(untold)} {is_are} better or worse than plain replay "
+            f"Whether {first_of(untold)} {is_are} better or worse than plain replay "
             f"({named(study.baseline.name)}) cannot be told."
         )
     return found
@@ -142,14 +160,18 @@ def _helped(method: Method, study: Study) -> str:
 def over_tasks_told(study: Study, metric: str) -> str:
     """Say how a metric moves from the first task to the last."""
     ends = []
-    for one in study.methods[:6]:
+    for one in study.methods[:MOST_METHODS]:
         known = [found.mean for found in one.after_tasks(metric) if found is not None]
         if known:
             ends.append(f"{named(one.name)} from {percent(known[0])} to {percent(known[-1])}")
+    left = len(study.methods) - MOST_METHODS
     row = METRICS[metric]
     aim = "Higher is better" if row.higher_is_better else "Lower is better"
     many = any(len(one.runs) > 1 for one in study.methods)
     band = " A band is the 95 % interval of the mean over seeds." if many else ""
+    if left > 0:
+        ends += [f"{left} more are in the data"]
+        band = " Intervals are in the data." if many else ""
     moved = f": {'; '.join(ends)}" if ends else ""
     return (
         f"<strong>{escaped(row.title.capitalize())}</strong> after each task{moved}. {aim}.{band}"

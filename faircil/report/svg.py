@@ -297,3 +297,19 @@ def fall_bar(best: float, last: float, style: int, title: str) -> str:
         18,
         title,
     )
+
+
+def interval_bar(value: float, low: float, high: float, style: int, title: str) -> str:
+    """Draw a value within its interval, on a line from 0 to 100 %."""
+    scale = Axis(0.0, 1.0, 6.0, 154.0)
+    name = style_class(style)
+    return drawing(
+        [
+            '<path class="grid" d="M6 9H154"/>',
+            f'<path class="fall {name}" d="M{scale.at(low):.1f} 9H{scale.at(high):.1f}"/>',
+            f'<circle class="mark {name}" cx="{scale.at(value):.1f}" cy="9" r="5"/>',
+        ],
+        160,
+        18,
+        title,
+    )

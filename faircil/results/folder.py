@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ def read_names(folder: Path) -> Names:
     """Read what the classes and attribute values of the run in ``folder`` are called, by number.
 
     Runs of earlier versions do not say it. After their last task all are there: by class, then by
-    value, where the first class has to have every value for their numbers to be right.
+    the number of the value, so that the classes together tell the order, as far as it matters to
+    any of them.
     """
     path = folder / "metrics.jsonl"
     try:
@@ -158,12 +160,18 @@ def read_names(folder: Path) -> Names:
         rows = list(read_rows(path))
         rows = [row for row in rows if row["task"] == rows[-1]["task"]]
         classes = [row["class"] for row in rows if row["metric"] == "class_accuracy"]
-        values = [row["attribute"] for row in rows if row["metric"] == "group_accuracy"]
-    except (LookupError, TypeError):
+        order: TopologicalSorter[str] = TopologicalSorter()
+        last: dict[str, str] = {}
+        for row in (row for row in rows if row["metric"] == "group_accuracy"):
+            label, value = row["class"], row["attribute"]
+            order.add(value, *([last[label]] if label in last else []))
+            last[label] = value
+        values = tuple(order.static_order())
+    except (LookupError, TypeError, CycleError):
         raise damaged(path) from None
     except (ValidationError, AttributeError):
         raise damaged(folder / "summary.json") from None
-    return Names(tuple(classes), attribute_values=tuple(dict.fromkeys(values)))
+    return Names(tuple(classes), attribute_values=values)
 
 
 PROBABILITIES = "probabilities.npz"

@@ -18,7 +18,9 @@ from pydantic import (
 
 from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
-from faircil.data.own import OwnData, load_own
+from faircil.data.mapped import load_table
+from faircil.data.own import OwnData
+from faircil.data.parts import ENDINGS, table_files
 from faircil.data.tables import read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
@@ -44,6 +46,7 @@ from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
 from faircil.weighting.selection import WEIGHTINGS
 from faircil.weighting.solver import DEFAULT, SOLVERS
+from faircil.weighting.weights import divided_mistakes
 
 Part = Literal["test", "validation"]  # what a run is evaluated on
 
@@ -134,6 +137,14 @@ def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
         f"and measure '{measure}' is the largest loss of a group; use a method that minimises it "
         f"({', '.join(able)}), or another measure, such as `measure='eo'`"
     ]
+
+
+def shard_mistakes(settings: Settings, weighting: str) -> list[str]:
+    """Say why the weights of a run cannot be divided into shards."""
+    weights = settings.weights
+    if settings.training.shards == 1 or weighting == "none":
+        return []
+    return divided_mistakes(weights.gradient, weights.granularity, "`shards` above 1")
 
 
 def attribute_mistakes(
@@ -316,6 +327,8 @@ def resolve(
     settings = validate_settings(values, method, measure, mistakes, medium=medium)
     if settings is not None and method in LEARNERS:
         mistakes += unused_mistakes(method, settings.learner, given)
+    if settings is not None:
+        mistakes += shard_mistakes(settings, weighting)
     if settings is not None and settings.images is not None:
         mistakes += image_mistakes(settings.images, settings.training.net, given)
     if settings is not None and settings.text is not None and not mistakes:
@@ -359,6 +372,14 @@ def _encoder_digest(settings: Settings) -> str | None:
 def _data_digest(own: OwnData) -> str:
     """Return a hash of the user's table, and of the images that it names."""
     path = Path(own.path)
+    if own.images is None and path.is_dir():
+        files = [f"{file.relative_to(path)} {_digest(file)}\n" for file in table_files(path)]
+        if not files:
+            raise DataError(
+                f"the folder {path} has no table, files that end in {', '.join(ENDINGS)}; give a "
+                "file, or for images their folder"
+            )
+        return hashlib.sha256("".join(files).encode()).hexdigest()
     if own.images is None:
         return _digest(path)
     whole = hashlib.sha256(b"" if path.is_dir() else _digest(path).encode())
@@ -400,7 +421,7 @@ def pieces_of(config: RunConfig) -> list[object]:
     weights = config.settings.weights
     loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
     pieces: list[object] = [
-        load_own if config.own is not None else DATASETS[config.dataset],
+        load_table if config.own is not None else DATASETS[config.dataset],
         LEARNERS[config.method],
         WEIGHTINGS[config.weighting],
         MEASURES[config.measure],

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from faircil.learners import Batch, Learner
 from faircil.metrics import TaskMetrics, before_task, evaluate
 from faircil.nets import traits_of
 from faircil.postprocess.tasks import TaskProbabilities, fair_predictions
+from faircil.ranks import ALONE, Ranks
 from faircil.results.record import (
     EpochRecord,
     GroupWeights,
@@ -30,9 +32,18 @@ from faircil.results.record import (
     WeightRecord,
 )
 from faircil.runs.config import RunConfig
+from faircil.runs.divided_data import (
+    attach_inputs,
+    check_ranks,
+    divided,
+    same_net,
+    weigh_divided,
+)
+from faircil.runs.divided_steps import DividedStep
 from faircil.runs.graphs import GraphedStep
 from faircil.runs.state import EpochInProgress, RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
+from faircil.sharding import ShardedSamples
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
 from faircil.weighting.weights import WeightResult
 
@@ -53,7 +64,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
         Test samples by task so far, see :meth:`faircil.data.stream.TaskStream.tests_after`.
     """
     start = time.perf_counter()
-    scores = torch.cat([state.learner.scores(test.x) for test in tests])
+    scores = torch.cat([test.mapped(state.learner.scores) for test in tests])
     y_pred = scores.argmax(dim=1).cpu().numpy()
     labels = [test.y.cpu().numpy() for test in tests]
     attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
@@ -159,7 +170,8 @@ def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> Weigh
     settings, generator = config.settings, state.generators.weights
     # The measure of the run knows the favoured classes by number, that of the settings by name.
     weigh = replace(settings.weights, measure=state.learner.measure)
-    result = weigh(state.learner.net, current, memory, seen=state.seen, generator=generator)
+    measured = partial(weigh_divided, weigh) if isinstance(current, ShardedSamples) else weigh
+    result = measured(state.learner.net, current, memory, seen=state.seen, generator=generator)
     # Before the controls: they take after the weights that an epoch would use.
     weights = rounded(result.weights) if settings.training.round else result.weights
     return replace(result, weights=reweight(weights, result.group, generator))
@@ -229,7 +241,8 @@ def _group_weights(result: WeightResult) -> Iterator[GroupWeights]:
 Event = EpochRecord | TaskMetrics
 Listener = Callable[[Event], None]
 Checkpoint = Callable[[RunState], None]
-Step = Callable[[Batch], None]
+# Takes a task's samples, those of the batch, their weights, the memory batch and its rows.
+Step = Callable[[Samples, Tensor, Tensor | None, Samples | None, Tensor | None], None]
 
 
 def run(
@@ -242,6 +255,7 @@ def run(
     state: RunState | None = None,
     checkpoint: Checkpoint = lambda _: None,
     between_steps: Checkpoint = lambda _: None,
+    ranks: Ranks = ALONE,
 ) -> RunResult:
     """Train a learner over a stream of tasks and measure it after each.
 
@@ -262,10 +276,16 @@ def run(
         Is given the state at the end of every epoch.
     between_steps : callable
         Is given the state between any two steps of an epoch; the run can go on from there as well.
+    ranks : Ranks
+        Processes that make the run together, by the setting ``shards``: all of them call this with
+        the same arguments, and get the same result. By default this process is alone.
     """
     device = torch.device(device)
+    check_ranks(config, ranks)
     stream = load_stream(config, seed, device=device) if stream is None else stream
     state = start_run(config, seed, stream, device) if state is None else state
+    stream = divided(stream, config, device, ranks)
+    attach_inputs(state, stream, device)
     start = time.perf_counter() - state.total_seconds
 
     def timed(hook: Checkpoint) -> Callable[[], None]:
@@ -280,9 +300,9 @@ def run(
         for number in range(len(state.per_task), len(stream.tasks)):
             _refuse_unknown(config, state.learner, stream.tasks[number])
             train, held_out = hold_out(stream.tasks[number].train, config.held_out, seed)
-            learn_task(
-                config, state, train.to(device), listener, timed(checkpoint), timed(between_steps)
-            )
+            train = where_learned(state.learner, train, device)
+            hooks = (timed(checkpoint), timed(between_steps))
+            learn_task(config, state, train, listener, *hooks, ranks=ranks)
             if held_out is not None:
                 state.held_out.append(held_out.to(device))
             tests = [test.to(device) for test in stream.tests_after(number + 1)]
@@ -314,6 +334,11 @@ def _refuse_unknown(config: RunConfig, learner: Learner, task: Task) -> None:
         refuse_unknown(task.test, f"post-processing by {config.postprocess}")
 
 
+def where_learned(learner: Learner, train: Samples, device: torch.device) -> Samples:
+    """Return training data on a device; as it is, if the learner takes parts of it there itself."""
+    return train if learner.takes_host_rows else train.to(device)
+
+
 def learn_task(
     config: RunConfig,
     state: RunState,
@@ -321,6 +346,8 @@ def learn_task(
     listener: Listener = lambda _: None,
     at_epoch_end: Callable[[], None] = lambda: None,
     between_steps: Callable[[], None] = lambda: None,
+    *,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Train on one task, epoch by epoch, and keep a part of it in the buffer.
 
@@ -330,22 +357,23 @@ def learn_task(
     state : RunState
         Between two tasks, or in the middle of this one.
     train : Samples
-        Training data of the task, on the device of the learner.
+        Training data of the task, see :func:`where_learned`.
     listener : callable
         Called after every epoch.
     at_epoch_end : callable
         Called after that.
     between_steps : callable
         Called between any two steps.
+    ranks : Ranks
+        Processes that train together.
     """
     learner = state.learner
     task = state.task or state.begin_task(train, config.settings.training.memory_batch_size)
     trained = learner.training_epochs(config.settings.training.epochs)
     epochs = trained + learner.one_pass
-    traits = traits_of(learner.net)
-    graphable = learner.graphable and traits.graphable
-    step = GraphedStep(learner) if train.y.is_cuda and graphable else learner.step
+    step = _steps_of(config, learner, train.y.device, ranks)
     while task.epoch < epochs:
+        same_net(state, ranks)
         epoch = task.begun = task.begun or _begin_epoch(config, state, task, epochs)
         start, passed = time.perf_counter() - epoch.seconds, None
         if task.epoch == trained:
@@ -406,6 +434,25 @@ def _begin_epoch(
     )
 
 
+def _steps_of(config: RunConfig, learner: Learner, device: torch.device, ranks: Ranks) -> Step:
+    """Return what makes the steps of a task: whole ones, on a GPU as graphs, or divided ones."""
+    if config.settings.training.shards > 1:
+        return DividedStep(learner, config.settings.training.shards, ranks)
+    graphable = learner.graphable and traits_of(learner.net).graphable
+    make = GraphedStep(learner) if device.type == "cuda" and graphable else learner.step
+
+    def step(
+        samples: Samples,
+        index: Tensor,
+        weight: Tensor | None,
+        memory: Samples | None,
+        memory_rows: Tensor | None,
+    ) -> None:
+        make(Batch(samples.take(index), index, weight, memory, memory_rows))
+
+    return step
+
+
 def _train_epoch(
     step: Step,
     task: TaskInProgress,
@@ -423,7 +470,7 @@ def _train_epoch(
     for index, weight in zip(rows[epoch.steps :], weights[epoch.steps :], strict=True):
         memory, memory_rows = (None, None) if replay is None else replay.next()
         used = None if selection.weight is None else weight
-        step(Batch(samples.take(index), index, used, memory, memory_rows))
+        step(samples, index, used, memory, memory_rows)
         epoch.steps += 1
         epoch.seconds = time.perf_counter() - start
         for call in after_step:

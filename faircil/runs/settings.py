@@ -51,6 +51,9 @@ class TrainingSettings(BaseModel):
     """share of a task's last epochs over whose steps the parameters of the net are averaged"""
     round: bool = False
     """whether weights are rounded to 0 or 1"""
+    shards: Count = 1
+    """parts into which the data and every batch are divided; torchrun starts that many processes,
+    or a divisor, which share them, and one process gets the same result"""
 
 
 class DataSettings(BaseModel):
@@ -110,7 +113,8 @@ class Settings(BaseModel):
 
     @model_serializer
     def _as_flat(self) -> dict[str, Any]:
-        return self.flat()
+        # Left out where it is 1: undivided runs are what they were before there were others.
+        return {name: one for name, one in self.flat().items() if (name, one) != ("shards", 1)}
 
 
 # Of FairSampleWeights: a run has a measure and a net of its own.
@@ -177,6 +181,8 @@ def unused_settings(method: str, options: Options, names: Iterable[str]) -> dict
     learner, known = LEARNERS[method].learner, setting_names(type(options))
     asked = [name for name in names if name in known and known[name].part != "data"]
     reasons = {name: learner.why_unused(options, name) for name in asked}
+    if "shards" in asked and not LEARNERS[method].divisible:
+        reasons["shards"] = reasons["shards"] or "each step of it needs a whole batch"
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 

@@ -12,7 +12,8 @@ from faircil.buffer import ReplayBatches, ReplayBuffer
 from faircil.cache import EmbeddingProgress
 from faircil.compute import Generators
 from faircil.data.datasets import load_dataset
-from faircil.data.own import load_own, read_own
+from faircil.data.mapped import load_table
+from faircil.data.own import read_own
 from faircil.data.splits import small_groups, validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import UsageError, raise_all, unknown_name
@@ -258,7 +259,7 @@ def read_stream(config: RunConfig, seed: int) -> TaskStream:
     For an evaluation on validation data, held-out training data takes the place of the test data.
     """
     if config.own is not None:
-        stream = load_own(config.own, seed)
+        stream = load_table(config.own, seed)
         if config.images is not None:
             stream = replace(stream, image=config.images.image)
     else:

@@ -5,28 +5,27 @@ A process that dies costs one run, not the sweep.
 
 from __future__ import annotations
 
-import pickle  # over pipes to processes of our own, never a file  # nosec B403
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import ModuleType
 
 import torch
 
 from faircil.compute import choose_device
 from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError, SweepError, raise_all
-from faircil.registry import added_pieces, register
+from faircil.ranks import RankError
+from faircil.registry import added_pieces
 from faircil.runs.config import RunConfig, code_digest, pieces_of
 from faircil.runs.saved_states import Tell
 from faircil.runs.state import load_stream
+from faircil.sending import Sent, pack_pieces, receive_pieces
 from faircil.stopping import SIGNALS, check, listening
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
@@ -84,9 +83,6 @@ class Answer:
     stop: str | None = None
 
 
-Sent = Mapping[tuple[str, str], bytes]  # registered pieces by kind and name, pickled
-
-
 @dataclass(frozen=True)
 class Place:
     """Where runs are kept and computed.
@@ -119,8 +115,6 @@ class Place:
 def sent_pieces(works: Iterable[Work]) -> Sent:
     """Return the registered pieces that runs use, for processes that begin without them.
 
-    A pickle names a function or class by its module, from which the other process imports it.
-
     Raises
     ------
     UsageError
@@ -128,42 +122,15 @@ def sent_pieces(works: Iterable[Work]) -> Sent:
     """
     configs = {work.config.model_dump_json(): work.config for work in works}.values()
     used = {id(piece) for config in configs for piece in pieces_of(config)}
-    sent: dict[tuple[str, str], bytes] = {}
-    mistakes = []
-    for (kind, name), row in added_pieces().items():
-        if not {id(row), id(getattr(row, "of", None))} & used:  # of a metric, the function
-            continue
-        try:
-            sent[kind, name] = pickle.dumps(row)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            mistakes.append(_unsent(kind, name, "is defined inside a function"))
-        else:
-            if b"__main__" in sent[kind, name] and not _has_file(sys.modules["__main__"]):
-                mistakes.append(_unsent(kind, name, "is defined in a notebook or typed in"))
-    raise_all(mistakes)
-    return sent
-
-
-def _has_file(module: ModuleType) -> bool:
-    """Tell whether a process that is started can import the script that this one runs."""
-    return getattr(module, "__file__", None) is not None or module.__spec__ is not None
-
-
-def _unsent(kind: str, name: str, why: str) -> str:
-    return (
-        f"{kind} '{name}' {why}, where the processes of a sweep cannot find it; define it in a "
-        "module, or in a package with an entry point, or use `jobs=1`"
+    sent, unsent = pack_pieces(
+        {
+            key: row
+            for key, row in added_pieces().items()
+            if {id(row), id(getattr(row, "of", None))} & used  # of a metric, the function
+        }
     )
-
-
-def _receive_pieces(sent: Sent) -> str | None:
-    """Register what was sent; say what cannot be found, if something cannot."""
-    for (kind, name), pickled in sent.items():
-        try:
-            register(kind, name, pickle.loads(pickled))  # from our parent process  # nosec B301
-        except Exception as error:  # whatever the import of a user's module raises
-            return f"{_unsent(kind, name, 'cannot be imported')} ({type(error).__name__}: {error})"
-    return None
+    raise_all(list(unsent.values()))
+    return sent
 
 
 def serve(pipe: Connection, place: Place) -> None:
@@ -176,7 +143,7 @@ def serve(pipe: Connection, place: Place) -> None:
     # The last is for a signal that comes when all is done.
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt), listening():
         streams = Streams(place.device)
-        if (problem := _receive_pieces(place.pieces)) is not None:
+        if (problem := receive_pieces(place.pieces)) is not None:
             pipe.recv_bytes()
             pipe.send(Answer(None, problem))
             return
@@ -195,7 +162,7 @@ def answer(
     try:
         with place.store.alone(work) as mine:
             return Answer(_make(work, place, streams, Watch(watcher), tell) if mine else None)
-    except StorageError as error:
+    except (StorageError, RankError) as error:  # every other run would fail as well
         return Answer(None, str(error))
 
 
@@ -228,7 +195,7 @@ def _make(work: Work, place: Place, streams: Streams, watch: Watch, tell: Tell) 
     except DivergedError as error:
         place.store.note_divergence(work, str(error))
         return Outcome(work, None, str(error), diverged=True, kind=type(error))
-    except StorageError:
+    except (StorageError, RankError):
         raise
     except FaircilError as error:
         return Outcome(work, None, str(error), kind=type(error))
@@ -301,7 +268,7 @@ def make_here(
     bench = Bench(list(works))
     while bench.todo:
         work = bench.todo.pop(0)
-        _hear(answer(work, place, streams, tell, watcher), work, bench, listener, waiting)
+        hear(answer(work, place, streams, tell, watcher), work, bench, listener, waiting)
         check()
 
 
@@ -357,10 +324,10 @@ def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting, te
         worker.process.join()
         _bury(work, worker.process.exitcode, bench, listener)
         return
-    _hear(said, work, bench, listener, waiting)
+    hear(said, work, bench, listener, waiting)
 
 
-def _hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Waiting) -> None:
+def hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Waiting) -> None:
     """Pass an outcome on, or put work back that another process is making."""
     if said.stop is not None:
         raise SweepError(said.stop)

@@ -12,6 +12,7 @@ from pathlib import Path
 from faircil.errors import FaircilError, StorageError
 from faircil.results.folder import check_replaceable, seed_folder
 from faircil.runs.saved_states import Tell
+from faircil.sweep.on_cluster import make_on_cluster
 from faircil.sweep.pool import Crew, Listener, Place, Waiting, make_here, share_work
 from faircil.sweep.store import ROOT, Store
 from faircil.sweep.work import Keep, Outcome, Watcher, Work, effort, suits_gpu
@@ -51,6 +52,9 @@ class SweepOptions:
     keep : callable or None
         Keeps the final model of every run that is made, see :func:`faircil.sweep.work.make_run`.
         Models are large, and the runs of a sweep are many: none by default.
+    scheduler : str or None
+        Dask cluster that computes, see :class:`faircil.cluster.Dask`, instead of ``jobs``. Its
+        workers have to see the same folders as this process.
     """
 
     root: Path = ROOT
@@ -64,6 +68,7 @@ class SweepOptions:
     device: str = "cpu"
     command: str | None = None
     keep: Keep | None = None
+    scheduler: str | None = None
 
     @property
     def store(self) -> Store:
@@ -175,6 +180,9 @@ def _make(
 ) -> None:
     longest_first = sorted(works, key=effort, reverse=True)
     here = options.place(options.device)
+    if options.scheduler is not None:
+        make_on_cluster(longest_first, here, options.scheduler, take, waiting, tell)
+        return
     if options.jobs == 1 and not options.gpu_jobs:
         make_here(longest_first, here, take, waiting, watcher, tell)
         return

@@ -32,6 +32,7 @@ from faircil.runs.saved_states import (
     write_finished,
 )
 from faircil.runs.state import RunState, start_run
+from faircil.runs.together import led
 from faircil.stopping import waiting
 
 Load = Callable[[RunConfig, int], TaskStream]
@@ -296,16 +297,18 @@ def make_run(
                 each.numel() * each.element_size() for each in state.learner.net.parameters()
             )
         check_room(folder, room)
-        result = run(
-            config,
-            seed,
-            stream=stream,
-            device=device,
-            listener=watcher,
-            state=state,
-            checkpoint=states,
-            between_steps=states,
-        )
+        with led(config, seed, stream, state, device) as (shared, ranks):
+            result = run(
+                config,
+                seed,
+                stream=shared,
+                device=device,
+                listener=watcher,
+                state=state,
+                checkpoint=states,
+                between_steps=states,
+                ranks=ranks,
+            )
         if keep is not None:
             try:
                 write_model = keep(config, seed, stream, state)

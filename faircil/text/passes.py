@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from faircil.compute import map_tasks
 from faircil.errors import raise_all, unknown_name
+from faircil.text.layouts import fixed_for
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 FINE_TUNED = "cls"  # fine-tuning adapts the first token
@@ -216,6 +217,11 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
         missing = chunk.width - tokens.shape[1]
         return pad(tokens, (0, missing), value=how.pad_id) if missing else tokens, mask
 
+    layout = fixed_for(len(ids))
+    if layout is not None and torch.is_grad_enabled():
+        # Nothing here asks what the lengths are: the same kernels run for all batches.
+        place = torch.arange(layout.width, device=ids.device)
+        return vectors(ids[:, : layout.width].long(), place < lengths[:, None])
     if len(ids) and torch.is_grad_enabled():
         chunks = cut(lengths.cpu(), size)
         tokens_in_all = sum(len(chunk.rows) * chunk.width for chunk in chunks)

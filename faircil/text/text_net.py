@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from faircil.errors import DataError, UsageError
 from faircil.nets import NetTraits, seeded
 from faircil.text.encoders import Encoder, load_model
+from faircil.text.layouts import Layout, Use, fixed_shapes, layout_of, suitable
 from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
 
 
@@ -62,25 +63,57 @@ class TextNet(nn.Module):
 
     @property
     def traits(self) -> NetTraits:
-        """Large, not graphable since chunk shapes vary, and restarted from its encoder."""
+        """Large, recorded in shapes of its own choice, and restarted from its encoder."""
         return NetTraits(
             large=True,
-            graphable=False,
+            recording=self,
             trained_tokens=self.trained_tokens,
+            passes=self.passes,
+            proceed=self.proceed,
             restart=self.restart,
         )
+
+    def layout(self, x: Tensor, known: Sequence[Layout], room: bool) -> Layout | None:
+        """Return the shape that a training step with tokens (n, L) passes in, if it is recorded.
+
+        None if they have more tokens than the budget: activations are then recomputed. See
+        :func:`faircil.text.layouts.suitable`.
+        """
+        longest = int(row_lengths(x, self.passing.pad_id).max()) if len(x) else 1
+        found = suitable(layout_of(len(x), longest, x.shape[1]), known, room=room)
+        return found if found.tokens <= self.passing.token_budget else None
+
+    def in_layout(self, layout: Layout) -> AbstractContextManager[Use]:
+        """Let a training step in the block pass in this shape."""
+        return fixed_shapes(layout)
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Let the block draw as the next training pass does, whose recording it replays."""
+        self.train()
+        return self._own_draws(self.head.weight.device)
 
     def features(self, x: Tensor) -> Tensor:
         """Return one vector per text, (n, d), for tokens (n, L)."""
         if self.training:
-            self.trained_tokens = self.trained_tokens + row_lengths(x, self.passing.pad_id).sum()
+            self._count(row_lengths(x, self.passing.pad_id).sum())
         with self._own_draws(x.device):
             return encode(self.encoder, x, self.passing)
+
+    def _count(self, tokens: Tensor) -> None:
+        """Count tokens that are trained on, in place: a recorded step must find their number."""
+        if isinstance(self.trained_tokens, int):
+            self.trained_tokens = tokens + self.trained_tokens
+        else:
+            self.trained_tokens.add_(tokens.to(self.trained_tokens.device))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits, (n, classes), for tokens (n, L)."""
         logits: Tensor = self.head(self.features(x))
         return logits
+
+    def proceed(self, passes: int, tokens: int | Tensor) -> None:
+        """Count passes and tokens of training from these numbers on."""
+        self.passes, self.trained_tokens = passes, tokens
 
     def restart(self, seed: int) -> None:
         """Reset in place: the encoder to its pre-trained weights, the head drawn from the seed."""
@@ -108,7 +141,9 @@ class TextNet(nn.Module):
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:
-        if not self.training:
+        # A recorded step draws by the seed that is set before it is replayed.
+        recorded = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if not self.training or recorded:
             yield
             return
         seed = int(np.random.SeedSequence([self.seed, self.passes]).generate_state(1, np.uint64)[0])

@@ -26,13 +26,15 @@ from faircil.errors import FaircilError, collecting, raise_all
 from faircil.learners import LEARNERS
 from faircil.media import Medium
 from faircil.moments import PassRecord
+from faircil.ranks import RankError
 from faircil.report import format_value
 from faircil.results.folder import read_epochs
-from faircil.results.record import RunSummary, over_seeds, summarise_run
+from faircil.results.record import RunResult, RunSummary, over_seeds, summarise_run
 from faircil.runs.config import Part, RunConfig
 from faircil.runs.experiment import run
 from faircil.runs.settings import in_effect
-from faircil.runs.state import read_stream
+from faircil.runs.state import read_stream, start_run
+from faircil.runs.together import led
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
 from faircil.tuning.objective import Objective, parse_objective, usual_objective
@@ -239,7 +241,9 @@ def choose_in_memory(
         trying(name, number + 1, len(trials.works))
         held_out = validation_stream(stream, work.seed, SHARE_TO_FIT)
         try:
-            result = run(work.config, work.seed, stream=held_out, device=device)
+            result = _try(work, held_out, torch.device(device))
+        except RankError:
+            raise
         except FaircilError as error:
             outcomes.append(Outcome(work, None, str(error)))
             continue
@@ -254,6 +258,13 @@ def choose_in_memory(
         every_row=every_row,
         kept_rows_pay=True,
     )
+
+
+def _try(work: Work, stream: TaskStream, device: torch.device) -> RunResult:
+    """Make a run in memory, with all processes that there are."""
+    state = start_run(work.config, work.seed, stream, device)
+    with led(work.config, work.seed, stream, state, device) as (shared, ranks):
+        return run(work.config, work.seed, stream=shared, device=device, state=state, ranks=ranks)
 
 
 def decide(

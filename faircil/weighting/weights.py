@@ -25,6 +25,7 @@ from faircil.fields import (
     setting_mistakes,
 )
 from faircil.nets import HeadError, layer_named
+from faircil.ranks import Ranks
 from faircil.samples import Samples, refuse_unknown
 from faircil.weighting.all_layers import all_layer_statistics
 from faircil.weighting.any_data import Data, Stream, open_stream
@@ -41,6 +42,12 @@ from faircil.weighting.last_layer import (
 )
 from faircil.weighting.losses import LOSSES, find_loss
 from faircil.weighting.measures import MEASURES, Measure, disparity_matrix, find_measure
+from faircil.weighting.over_ranks import (
+    choose_over_ranks,
+    groups_over_ranks,
+    labels_of,
+    statistics_over_ranks,
+)
 from faircil.weighting.program import program_rows
 from faircil.weighting.solver import SOLVERS
 
@@ -134,7 +141,7 @@ class FairSampleWeights:
     shape (rows, groups)"""
     alpha: Positive | Literal["auto"] = "auto"
     """step size α of the predicted losses ℓ_g − α · Σ_i w_i cos(i, g); a larger α keeps fewer
-    samples; auto: 12/|T| for |T| current samples"""
+    samples; auto: 12/n for n current samples"""
     lam: NonNegative = 0.5
     """weight λ of the current classes' loss relative to the disparity"""
     granularity: Annotated[str, one_of("granularity", GRANULARITIES)] = "sample"
@@ -181,6 +188,7 @@ class FairSampleWeights:
         *,
         seen: Seen | None = None,
         generator: torch.Generator | None = None,
+        ranks: Ranks | None = None,
     ) -> WeightResult:
         """Compute weights of ``current`` for the current net.
 
@@ -197,8 +205,15 @@ class FairSampleWeights:
             ``{(y, z): samples seen so far}``, including the current task; needed by ``dp``.
         generator : torch.Generator, optional
             Draws clusters and samples; needed by every granularity except ``sample``.
+        ranks : Ranks, optional
+            Processes that train together, as ``Ranks.of()``: each gives its own part of the
+            current samples, all the same net and memory, and each gets the weights of its part,
+            which even out the groups of all parts together.
         """
+        if ranks is not None:
+            return self.of_shards(net, [current], memory, ranks, seen=seen, generator=generator)[0]
         start = time.perf_counter()
+        net = _unwrapped(net)
         classifier = Classifier(net, self.logits)
         # Gradients of all layers may need torch's backward passes, which inference mode rules out.
         with torch.inference_mode(False), unchanged(net), classifier.uncast():
@@ -208,6 +223,72 @@ class FairSampleWeights:
             measured = self._measured(classifier, now, old, seen)
             gradient_seconds = time.perf_counter() - start
             return self._result(measured, generator, precise(_dtype(net)), gradient_seconds)
+
+    def of_shards(
+        self,
+        net: nn.Module,
+        parts: Sequence[Data],
+        memory: Data | None,
+        ranks: Ranks,
+        *,
+        seen: Seen | None = None,
+        generator: torch.Generator | None = None,
+        drawn: bool = True,
+    ) -> list[WeightResult]:
+        """Compute weights of samples of which every rank has one part or several.
+
+        Parameters
+        ----------
+        net, memory, seen, generator
+            As for a call, and the same on all ranks.
+        parts : sequence of Samples, datasets or loaders
+            Those of this rank; all ranks have the same number.
+        ranks : Ranks
+        drawn : bool
+            Whether to draw samples by the share of their group, if that is the granularity; else
+            the share is their weight.
+
+        Returns
+        -------
+        list of WeightResult
+            Of each part. Groups, objective and bound are those of all parts of all ranks.
+        """
+        start = time.perf_counter()
+        net = _unwrapped(net)
+        classifier, measure = Classifier(net, self.logits), self._summed_measure()
+        raise_all(divided_mistakes(self.gradient, self.granularity, "`ranks`"))
+        head, loss = self.head, find_loss(self.loss)
+        head = layer_named(net, head) if isinstance(head, str) else head
+        with torch.inference_mode(False), unchanged(net), classifier.uncast():
+            with ranks.alike():
+                opened = [self._opened(part, memory, classifier.device) for part in parts]
+                now, old = [each[0] for each in opened], opened[0][1]
+                labels = [labels_of(each) for each in now]
+                known = None if old is None else labels_of(old)
+                self._refuse_unknown(measure, [*labels, known])
+            members = groups_over_ranks(
+                labels, known, ranks, by_attribute=measure.by_attribute, seen=seen
+            )
+            disparity = disparity_matrix(measure, members[0].groups)
+            groups = members[0].groups
+            rows = int(groups.size[groups.current].sum())
+            measured = statistics_over_ranks(classifier, now, old, members, ranks, head, loss)
+            inputs = [
+                self._inputs(statistics, member, disparity, combined=False, samples=rows)
+                for statistics, member in zip(measured, members, strict=True)
+            ]
+            for each in inputs:
+                if not self._on_device(each.membership):
+                    _ = each.statistics.alignment  # compute it now, so that its time is measured
+            seconds = time.perf_counter() - start
+            choices = choose_over_ranks(
+                inputs, self.granularity, self.solver, generator, ranks, drawn=drawn
+            )
+            dtype, took = precise(_dtype(net)), time.perf_counter() - start - seconds
+            return [
+                self._described(each, choice, dtype, (seconds, took))
+                for each, choice in zip(inputs, choices, strict=True)
+            ]
 
     def _opened(
         self, current: Data, memory: Data | None, device: torch.device
@@ -227,12 +308,7 @@ class FairSampleWeights:
         seen: Seen | None,
     ) -> ProgramInputs:
         """Compute groups and statistics; from all layers where the net has no plain last one."""
-        measure = find_measure(self.measure)
-        if measure.combine != "sum":
-            raise UsageError(
-                "the program of sample weights minimises a sum over comparisons of groups, and "
-                "this measure is the largest loss of a group; choose a measure such as 'eo'"
-            )
+        measure = self._summed_measure()
         if self.gradient == "last":
             try:
                 return self._of_last_layer(net, current, memory, measure, seen)
@@ -248,6 +324,16 @@ class FairSampleWeights:
         combine, loss = program_rows(disparity, membership.groups), find_loss(self.loss)
         statistics = all_layer_statistics(net, current, memory, membership, combine, loss)
         return self._inputs(statistics, membership, disparity, combined=True)
+
+    def _summed_measure(self) -> Measure:
+        """Return the measure; an error if it is none that the program can minimise."""
+        measure = find_measure(self.measure)
+        if measure.combine != "sum":
+            raise UsageError(
+                "the program of sample weights minimises a sum over comparisons of groups, and "
+                "this measure is the largest loss of a group; choose a measure such as 'eo'"
+            )
+        return measure
 
     def _of_last_layer(
         self,
@@ -282,13 +368,16 @@ class FairSampleWeights:
         seen: Seen | None,
     ) -> tuple[Membership, Floats]:
         """Return the groups and the rows that compare them."""
-        now = current.labels if isinstance(current, Stream) else current
-        old = memory.labels if isinstance(memory, Stream) else memory
-        for part in (now, old):
-            if measure.by_attribute and part is not None:
-                refuse_unknown(part, "a measure of attribute values")
+        now = labels_of(current)
+        old = None if memory is None else labels_of(memory)
+        self._refuse_unknown(measure, [now, old])
         membership = find_groups(now, old, by_attribute=measure.by_attribute, seen=seen)
         return membership, disparity_matrix(measure, membership.groups)
+
+    def _refuse_unknown(self, measure: Measure, parts: Sequence[Samples | None]) -> None:
+        for part in parts:
+            if measure.by_attribute and part is not None:
+                refuse_unknown(part, "a measure of attribute values")
 
     def _inputs(
         self,
@@ -297,8 +386,9 @@ class FairSampleWeights:
         disparity: Floats,
         *,
         combined: bool,
+        samples: int | None = None,
     ) -> ProgramInputs:
-        n = len(membership.current)
+        n = len(membership.current) if samples is None else samples
         alpha = AUTO_BUDGET / n if self.alpha == "auto" else float(self.alpha)
         return ProgramInputs(
             statistics, membership, disparity, alpha, self.lam, self.floor, combined
@@ -313,8 +403,19 @@ class FairSampleWeights:
     ) -> WeightResult:
         """Solve the program and describe its solution."""
         start = time.perf_counter()
-        membership, losses = inputs.membership, inputs.statistics.losses
         choice = self._choose(inputs, generator)
+        took = time.perf_counter() - start
+        return self._described(inputs, choice, dtype, (gradient_seconds, took))
+
+    def _described(
+        self,
+        inputs: ProgramInputs,
+        choice: Choice,
+        dtype: torch.dtype,
+        seconds: tuple[float, float],
+    ) -> WeightResult:
+        """Return weights with what they are to achieve; seconds of statistics and program."""
+        membership, losses = inputs.membership, inputs.statistics.losses
         weights = torch.from_numpy(choice.weights)
         return WeightResult(
             weights=weights.to(device=membership.current.device, dtype=dtype),
@@ -328,8 +429,8 @@ class FairSampleWeights:
             objective=choice.objective,
             bound=choice.bound,
             status=choice.status,
-            gradient_seconds=gradient_seconds,
-            lp_seconds=time.perf_counter() - start,
+            gradient_seconds=seconds[0],
+            lp_seconds=seconds[1],
         )
 
     def _on_device(self, membership: Membership) -> bool:
@@ -360,11 +461,29 @@ def _by_name(given: Any) -> Mapping[str, Any]:
     return {**dict(zip(names, given.args, strict=False)), **(given.kwargs or {})}
 
 
+def _unwrapped(net: nn.Module) -> nn.Module:
+    """Return the net in what trains its copies: that would wait for others at each pass."""
+    return net.module if isinstance(net, nn.parallel.DistributedDataParallel) else net
+
+
 def _dtype(net: nn.Module) -> torch.dtype:
     return next((p.dtype for p in net.parameters()), torch.float32)
 
 
 FairSampleWeights.__doc__ = documented(FairSampleWeights)
+
+
+def divided_mistakes(gradient: str, granularity: str, what: str) -> list[str]:
+    """Return why weights cannot be computed by several processes, as ``what`` asks for."""
+    mistakes = []
+    if gradient == "all":
+        mistakes.append(f"gradient 'all' is for one process, without {what}; use gradient 'last'")
+    if granularity.startswith("cluster"):
+        mistakes.append(
+            f"granularity '{granularity}' is for one process, without {what}; use granularity "
+            "'sample' or 'group'"
+        )
+    return mistakes
 
 
 def _cluster_mistakes(gradient: str, granularity: str) -> list[str]:

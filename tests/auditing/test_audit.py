@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import permutations
+from itertools import permutations, product
+from math import prod
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,7 +26,8 @@ from faircil.auditing import Audit, audit
 from faircil.auditing.disparities import DISPARITIES, FAMILIES, MEASURES, Trials
 from faircil.auditing.findings import Finding, Report, levelled_down, report_of
 from faircil.auditing.gate import Condition, Decision, decide, parse_conditions
-from faircil.auditing.intervals import gap_limits, noise_floor, rate_limits, worst_limits
+from faircil.auditing.intervals import Tails, combined_tails, directions_of, gap_limits, noise_floor
+from faircil.auditing.levels import rate_limits, worst_limits
 from faircil.errors import DataError, UsageError
 from faircil.formulas import mean_gap
 from faircil.metrics import METRICS, evaluate
@@ -209,6 +211,55 @@ def test_limits_of_the_worst_cover_it(first: float, second: float) -> None:
     assert covered >= 0.93
 
 
+@pytest.mark.parametrize(
+    ("hits", "sizes"), [([9, 10, 10], [12, 12, 12]), ([5, 9, 14], [8, 10, 15]), ([3, 30], [5, 40])]
+)
+def test_lower_limit_of_the_worst_by_all_outcomes(hits: list[int], sizes: list[int]) -> None:
+    """Below the limit no group can be the lowest; at the limit one just can."""
+    shares = [(h + 0.5) / (n + 1) for h, n in zip(hits, sizes, strict=True)]
+    errors = [s * (1 - s) / n for s, n in zip(shares, sizes, strict=True)]
+    worst = min(h / n for h, n in zip(hits, sizes, strict=True))
+
+    def chance(group: int, rate: float) -> float:
+        """P(all seen as high as the worst was), ties half, if this group is the lowest."""
+        others = [i for i in range(len(hits)) if i != group]
+        first = min(others, key=lambda i: shares[i])
+        near = [
+            i for i in others if shares[i] - shares[first] <= 2 * (errors[i] + errors[first]) ** 0.5
+        ]
+        pooled = sum(shares[i] * sizes[i] for i in near) / sum(sizes[i] for i in near)
+        rates = [
+            rate if i == group else pooled if i in near else shares[i] for i in range(len(hits))
+        ]
+        found = 0.0
+        for outcome in product(*(range(n + 1) for n in sizes)):
+            lowest = min(h / n for h, n in zip(outcome, sizes, strict=True))
+            weight = 0.5 if abs(lowest - worst) < ROUNDING else float(lowest > worst)
+            if weight:
+                each = (binom.pmf(h, n, r) for h, n, r in zip(outcome, sizes, rates, strict=True))
+                found += weight * prod(each)
+        return found
+
+    own, _ = rate_limits(np.array(hits), np.array(sizes))
+    low, _ = worst_limits(np.array(hits), np.array(sizes))
+
+    def is_possible(group: int, rate: float) -> bool:
+        return own[group] <= rate and chance(group, rate) >= 0.025
+
+    groups = range(len(hits))
+    assert any(is_possible(group, low + 1e-6) for group in groups)
+    assert not any(is_possible(group, low - 1e-6) for group in groups)
+
+
+def test_nearly_tied_groups_are_not_judged_as_if_each_were_alone() -> None:
+    """With the others as high as they are, the lowest of the groups' own limits is too low."""
+    hits, sizes = np.array([80, 81, 82, 83]), np.full(4, 100)
+    low, high = worst_limits(hits, sizes)
+    assert rate_limits(hits, sizes)[0].min() + 0.01 < low < 0.8 < high
+    alone = worst_limits(hits[:1], sizes[:1])
+    assert alone[0] == rate_limits(hits, sizes)[0][0]
+
+
 @pytest.mark.parametrize("gap", [0.0, 0.1, 0.4])
 def test_limits_of_a_gap_cover_it(gap: float) -> None:
     """All outcomes of two groups of 12, without those of a probability below .001."""
@@ -222,6 +273,26 @@ def test_limits_of_a_gap_cover_it(gap: float) -> None:
                 low, high = gap_limits(trials, {"gap": mean_gap}, 200, draw)["gap"]
                 covered, whole = covered + chance * (low <= gap <= high), whole + chance
     assert covered / whole >= 0.93
+
+
+def test_tails_of_directions_are_taken_together() -> None:
+    first = Tails(np.array([0.0, 0.2, 0.4]), np.array([0.01, 0.1, 0.9]), *[np.ones(3)] * 2)
+    second = Tails(np.array([0.0, 0.1]), np.array([0.03, 0.3]), *[np.full(2, 0.5)] * 2)
+    found = combined_tails([first, second], 1e-4)
+    assert found.true.tolist() == [0.0, 0.1, 0.2, 0.4]
+    between = (0.01 * 0.1) ** 0.5  # halfway on the scale of logarithms
+    expected = [(0.02 + 0.03) / 2, ((between + 0.3) / 2 + 0.3) / 2, 0.1, 0.9]
+    assert found.above == pytest.approx(expected)
+    assert found.below == pytest.approx([0.875, 0.875, 1.0, 1.0])
+    assert found.power == pytest.approx([0.75, 0.75, 1.0, 1.0])
+    alone = combined_tails([first], 1e-4)
+    assert alone.above == pytest.approx(first.above)
+
+
+def test_the_centre_of_many_small_cells_is_not_drawn_to_the_middle() -> None:
+    trials = Trials(np.full((1, 50), 9), np.full((1, 50), 10), None, np.arange(50))
+    centre, _ = directions_of(trials)
+    assert centre == pytest.approx(np.full((1, 50), 450.5 / 501))
 
 
 def test_shares_are_permuted_with_all_margins() -> None:

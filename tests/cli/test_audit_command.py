@@ -57,7 +57,8 @@ def test_every_kind_of_table_gives_the_same(cli: Cli, tables: Path) -> None:
         json.loads(cli("audit", name, *COLUMNS, "--json").out)
         for name in ("old.csv", "old.parquet")
     ]
-    assert found[0].pop("file") != found[1].pop("file")
+    for name in ("file", "command"):
+        assert found[0].pop(name) != found[1].pop(name)
     assert found[0] == found[1]
 
 
@@ -118,6 +119,49 @@ def test_mistakes_are_told_at_once(cli: Cli, tables: Path) -> None:
     outcome = cli("audit", "old.csv", *COLUMNS, "--junit", "gate.xml", "--task", "y")
     assert "--junit writes a gate" in outcome.err
     assert "the column 'y' is named 2 times" in outcome.err
+
+
+def test_mistakes_of_the_call_hide_none_of_the_table(cli: Cli, tables: Path) -> None:
+    wrong = ("--truth", "y", "--prediction", "pp", "--sensitive", "sex", "sexx")
+    outcome = cli("audit", "old.csv", *wrong, "--draws", "5", "--seed", "-1")
+    assert outcome.code == 2
+    for message in ("--draws is 5", "--seed is -1", "no column 'pp'", "no column 'sexx'"):
+        assert message in outcome.err
+    outcome = cli(
+        *("audit", "old.csv", *COLUMNS, "--favoured", "maybe"),
+        *("--fail-on", "eo_gap[age]>0.1", "accuracy[sex]<0.5", "eo_gap[sex × race]>0.1"),
+    )
+    assert outcome.code == 2
+    assert "'eo_gap[age]>0.1' is about attributes that were not audited; eo_gap" in outcome.err
+    assert "'accuracy[sex]<0.5' is about attributes that were not audited" in outcome.err
+    assert "the favoured class 'maybe' is never true" in outcome.err
+    assert "sex × race]" not in outcome.err
+    outcome = cli("audit", "old.csv", *COLUMNS[:4], "--fail-on", "eo_gap>0.1", "eopp>0.1")
+    assert "'eo_gap>0.1' needs sensitive attributes" in outcome.err
+    assert "'eopp>0.1' needs favoured classes (--favoured)" in outcome.err
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_missing_column_hides_no_fault_of_the_others(
+    cli: Cli, tmp_path: Path, ending: str
+) -> None:
+    table = people().assign(score=np.linspace(0.01, 0.99, 1200))
+    table.loc[3:9, "y"] = None
+    getattr(table, f"to_{ending}")(tmp_path / f"bad.{ending}", index=False)
+    columns = ("--truth", "y", "--prediction", "score", "--sensitive", "sexx", "race")
+    outcome = cli("audit", f"bad.{ending}", *columns)
+    assert outcome.code == 1
+    for message in ("no column 'sexx'", "'y' has missing values, 7 in", "'score' has values such"):
+        assert outcome.err.count(message) == 1
+
+
+def test_identifiers_are_no_groups_however_few(cli: Cli, tmp_path: Path) -> None:
+    table = people().head(60).assign(id=range(60), few=[0] * 30 + [1] * 30)
+    table.to_csv(tmp_path / "small.csv", index=False)
+    outcome = cli("audit", "small.csv", *COLUMNS[:4], "--sensitive", "id", "few")
+    assert outcome.code == 1
+    assert "id has another value in each of 60 samples" in outcome.err
+    assert "few" not in outcome.err.replace("small.csv", "")
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,52 @@ def test_a_baseline_that_nobody_asked_for_may_fail(cli: Cli, write_table: WriteT
     wanted = cli(*words, "--baseline", "er")
     assert wanted.code == 1
     assert "unknown attribute value" in wanted.err
+
+
+AUDIT = ("--truth", "y", "--prediction", "p", "--sensitive", "sex", "--draws", "200", "-o", "found")
+
+
+def write_predictions(folder: Path) -> None:
+    rows = ["ant,ant,f", "ant,ant,m", "bee,ant,f", "bee,bee,m"] * 20
+    (folder / "people.csv").write_text("\n".join(["y,p,sex", *rows]) + "\n")
+
+
+def test_a_page_of_an_audit(cli: Cli, tmp_path: Path) -> None:
+    write_predictions(tmp_path)
+    assert cli("audit", "people.csv", *AUDIT, "--fail-on", "eo_gap>0.10").code == 3
+    for given in ("found", "found/audit.json"):
+        outcome = cli("report", given, "-o", "audit.html")
+        assert outcome.code == 0, outcome.err
+        text = (tmp_path / "audit.html").read_text("utf-8")
+        assert "Fairness report: people.csv" in text
+        assert "The gate <strong>fails</strong>" in text
+        assert "faircil audit people.csv --truth y" in text
+        assert "<bdi>bee, f</bdi>" in text
+
+
+def test_runs_and_audits_on_one_page(cli: Cli, tmp_path: Path) -> None:
+    write_predictions(tmp_path)
+    cli("audit", "people.csv", *AUDIT)
+    cli(*RUN, "--out", "runs/fsw")
+    assert cli("report", "runs", "found").code == 0
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert "Fairness report: toy-groups, people.csv" in text
+    assert "<bdi>people.csv</bdi>: how each group fares" in text
+
+
+def test_what_is_no_audit_is_refused(cli: Cli, tmp_path: Path) -> None:
+    for name, content in {
+        "broken.json": "{",
+        "other.json": "[1, 2]",
+        "wrong.json": '{"file": "x", "n": "many", "draws": 1, "findings": [], "groups": []}',
+        "deep.json": "[" * 100_000,
+    }.items():
+        (tmp_path / name).write_text(content)
+    names = ("broken.json", "other.json", "wrong.json", "deep.json", "absent.json")
+    outcome = cli("report", *names)
+    assert outcome.code == 1
+    for name in names[:-1]:
+        assert f"{name} is no audit that faircil wrote" in outcome.err
+    assert "n: Input should be a valid integer" in outcome.err
+    assert "cannot read absent.json: No such file" in outcome.err
+    assert not (tmp_path / "report.html").exists()

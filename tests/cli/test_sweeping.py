@@ -25,7 +25,15 @@ def test_options_and_their_mistakes() -> None:
     assert read == SweepOptions(Path("here"), jobs=3, any_code=True)
     assert not mistakes
     _, mistakes = options("--jobs", "0", "--gpu-jobs", "-1")
-    assert [line.split(",")[0] for line in mistakes] == ["--jobs is 0", "--gpu-jobs is -1"]
+    assert [line.split(",")[0] for line in mistakes] == ["`jobs` is 0", "--gpu-jobs is -1"]
+    read, mistakes = options("--scheduler", "local:2")
+    assert (read.scheduler, mistakes) == ("local:2", [])
+    _, mistakes = options("--scheduler", "here", "--jobs", "2", "--gpu-jobs", "1")
+    assert mistakes[0].startswith("`scheduler` is 'here', expected dask://HOST:PORT")
+    assert mistakes[1:3] == [
+        "`jobs` and `scheduler` are given; give one of them",
+        "--gpu-jobs and --scheduler are given; give one of them",
+    ]
 
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,37 @@ def test_damaged_parquet_files_are_named(tmp_path: Path, keep: float) -> None:
         read_table(path)
 
 
+def contradicting(arrow: Any, kind: str) -> Any:
+    """Return a column of two texts that claims what it does not hold."""
+    if kind == "offsets":  # of texts, behind the end of the letters
+        bounds = arrow.py_buffer(np.array([0, 9, 2], dtype=np.int32).tobytes())
+        return arrow.StringArray.from_buffers(2, bounds, arrow.py_buffer(b"xy"))
+    if kind == "letters":  # that are no UTF-8
+        bounds = arrow.py_buffer(np.array([0, 1, 2], dtype=np.int32).tobytes())
+        return arrow.StringArray.from_buffers(2, bounds, arrow.py_buffer(b"x\xff"))
+    codes = arrow.array([0, 7], type=arrow.int8())
+    return arrow.DictionaryArray.from_arrays(codes, ["x", "y"], safe=False)
+
+
+@pytest.mark.parametrize("kind", ["offsets", "letters", "codes"])
+def test_arrow_columns_that_lead_out_of_the_file_are_named(tmp_path: Path, kind: str) -> None:
+    arrow, feather = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.feather"))
+    path = tmp_path / "t.feather"
+    table = arrow.table({"job": contradicting(arrow, kind), "a": [1.5, 2.5]})
+    feather.write_feather(table, path, compression="uncompressed")
+    with pytest.raises(DataError, match=r"cannot read .*t.feather: .* get it again"):
+        read_table(path)
+
+
+def test_a_name_of_an_arrow_column_that_is_no_text_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.feather"
+    pd.DataFrame({"guess": [1, 2]}).to_feather(path)
+    path.write_bytes(path.read_bytes().replace(b"guess", b"g\xc5ess"))
+    with pytest.raises(DataError, match=r"cannot read .*t.feather: .*utf-8.* get it again"):
+        read_table(path)
+
+
 def test_parquet_without_its_package_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

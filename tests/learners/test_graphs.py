@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 from faircil.compute import exact_convolutions
 from faircil.learners import LEARNERS, Batch
@@ -45,5 +48,34 @@ def replay_and_compare(kind: str, method: str, weighted: bool) -> None:
             for rows in torch.arange(300).cuda().split(32):  # the last batch is smaller
                 weight = weights[rows] if weighted else None
                 step(Batch(material.current.take(rows), rows, weight, memory, memory_rows))
+        nets.append(torch.nn.utils.parameters_to_vector(learner.net.parameters()))
+    assert torch.equal(*nets)
+
+
+class Asking(nn.Module):
+    """A net that asks the GPU for a number in every pass, which no recording can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) * float(x[0, 0].item() < 1e9)
+
+
+@needs_gpu
+def test_a_step_that_cannot_be_recorded_is_taken_all_the_same() -> None:
+    x, y = torch.randn(8, 64).cuda(), torch.arange(8).cuda() % 3
+    batch = Batch(Samples(x, y), torch.arange(8).cuda())
+    nets = []
+    for graphed in (False, True):
+        torch.manual_seed(0)
+        learner = new_learner("finetune", Asking().cuda())
+        learner.begin_task(batch.current, buffer_of(None))
+        step = GraphedStep(learner) if graphed else learner.step
+        told = pytest.warns(UserWarning, match="cannot be recorded") if graphed else nullcontext()
+        with told:
+            for _ in range(6):
+                step(batch)
         nets.append(torch.nn.utils.parameters_to_vector(learner.net.parameters()))
     assert torch.equal(*nets)

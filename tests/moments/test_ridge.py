@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from faircil.errors import DataError
-from faircil.moments import group_moments, ridge
+from faircil.moments import factors, group_moments, ridge
 from faircil.moments.classifiers import best_temperature, fit_temperature, left_out_draws
 from faircil.moments.criterion import equal_shares
-from faircil.moments.ridge import RidgeProblem, inverse_of
+from faircil.moments.factors import inverse_by_products, inverse_of
+from faircil.moments.ridge import RidgeProblem
 from moment_data import (
     SIZES,
     WIDTH,
@@ -25,6 +32,7 @@ from moment_data import (
 )
 
 LARGE = {(0, 0): 900, (0, 1): 300, (1, 0): 600, (1, 1): 600, (2, 0): 900, (2, 1): 200}
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 WEIGHTS = np.array([0.1, 0.25, 0.2, 0.05, 0.3, 0.1])
 
 
@@ -256,6 +264,38 @@ def test_many_classes_are_seen_through_few_columns(monkeypatch: pytest.MonkeyPat
     assert (np.diag(found.loss_slopes) < 0).all()
 
 
+class Largest(TorchDispatchMode):
+    """Note the largest tensor that an operation returns."""
+
+    numbers = 0
+
+    def __torch_dispatch__(
+        self, call: Callable[..., Any], _: object, words: Any = (), named: Any = None
+    ) -> Any:
+        found = call(*words, **(named or {}))
+        if isinstance(found, Tensor):
+            self.numbers = max(self.numbers, found.numel())
+        return found
+
+
+@pytest.mark.parametrize("classes", [60, 90])
+def test_working_memory_is_bounded_with_more_classes_than_features(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = grouped_samples({(y, z): 2 for y in range(classes) for z in (0, 1)})
+    weights = np.full(2 * classes, 0.5 / classes)
+    exact = problem_of(moments_of(samples)).solve(weights, slopes=False)
+    # Of all groups together, products are 2 · 90 · 7 · (90 + 16), and what the variance takes
+    # 2 · 90 · 90 · 90: more than there may be.
+    monkeypatch.setattr(ridge, "AT_ONCE", limit := 150_000)
+    problem = problem_of(moments_of(samples))
+    with Largest() as largest:
+        found = problem.solve(weights, slopes=False)
+    assert problem.whole
+    assert largest.numbers <= limit
+    np.testing.assert_allclose(found.errors, exact.errors, rtol=1e-12)
+
+
 def test_some_of_many_groups_give_the_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(moments_of(grouped_samples(LARGE)))
     share = equal_shares(labels_of(problem))
@@ -271,7 +311,7 @@ def test_some_of_many_groups_give_the_temperature(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("width", [1, 4, 9, 12])
 def test_the_inverse_by_blocks_is_the_inverse(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge, "BLOCK", 4)
+    monkeypatch.setattr(factors, "BLOCK", 4)
     rows = torch.randn(30, width, generator=torch.Generator().manual_seed(0)).double()
     matrix = rows.T @ rows
     found = inverse_of(torch.linalg.cholesky(matrix), threads=True)
@@ -280,11 +320,52 @@ def test_the_inverse_by_blocks_is_the_inverse(width: int, monkeypatch: pytest.Mo
     assert torch.equal(found, found.T)
 
 
+@pytest.mark.parametrize("width", [1, 3, 4, 9, 23])
+def test_the_inverse_by_products_is_the_inverse(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factors, "BLOCK", 2)
+    monkeypatch.setattr(factors, "LEFT", 3)
+    rows = torch.randn(60, width, generator=torch.Generator().manual_seed(0)).double()
+    matrix = rows.T @ rows
+    found = inverse_by_products(torch.linalg.cholesky(matrix))
+    torch.testing.assert_close(found, torch.linalg.inv(matrix), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(found, found.T, rtol=1e-12, atol=1e-14)
+
+
+def test_an_inverse_by_products_holds_on_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices are large: they must not wait for the garbage collector."""
+    monkeypatch.setattr(factors, "LEFT", 3)
+    factor = torch.eye(9)
+    known = ref(factor)
+    gc.disable()
+    try:
+        inverse_by_products(factor)
+        del factor
+        assert known() is None
+    finally:
+        gc.enable()
+
+
+@needs_gpu
+def test_a_gpu_inverts_many_rows_by_products() -> None:
+    rows = torch.randn(9000, 4100, generator=torch.Generator().manual_seed(0)).cuda()
+    factor = torch.linalg.cholesky(rows.T @ rows / 9000)
+    found = inverse_of(factor, threads=False)
+    exact = torch.cholesky_inverse(factor.double())
+    known = torch.cholesky_inverse(factor)
+
+    def off(one: Tensor) -> float:
+        return float((one - exact).norm() / exact.norm())
+
+    assert off(found) < 2 * off(known)
+
+
 def test_a_solution_does_not_depend_on_the_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(group_moments, "THREADED", 1)
-    monkeypatch.setattr(ridge, "BLOCK", 2)
+    monkeypatch.setattr(factors, "BLOCK", 2)
     before, found = torch.get_num_threads(), []
     for threads in (1, 3):
         torch.set_num_threads(threads)

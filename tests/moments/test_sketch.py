@@ -9,7 +9,7 @@ from faircil.errors import UsageError
 from faircil.moments import sketch as sketch_module
 from faircil.moments.group_moments import GroupMoments
 from faircil.moments.sketch import COMPRESSED, LEAST, MEMORY, Plan, SketchedMoments
-from faircil.samples import Samples, concatenate
+from faircil.samples import Samples, concatenate, group_counts
 from moment_data import SIZES, WIDTH, features, grouped_samples, moments_of, problem_of
 
 # Sums of n float64 products in any order differ by at most n·2⁻⁵³ of the sum of their sizes.
@@ -178,7 +178,7 @@ def test_a_cell_that_fades_leaves_the_others_as_they_are() -> None:
     sketch = sketch_of(2, *parts)
     before, bounds = matrices(sketch), sketch.bounds
     some = [part.take((part.keys() == torch.tensor([1, 0])).all(dim=1)) for part in parts]
-    sketch.fade(concatenate(some), 0.25)
+    sketch.fade(group_counts(concatenate(some)), 0.25)
     factor = torch.ones(len(sketch), dtype=torch.float64)
     factor[sorted(sketch.keys).index((1, 0))] = 0.25
     torch.testing.assert_close(matrices(sketch), factor[:, None, None] * before, **SAME)

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from faircil.auditing.audit_page import audit_part
+from faircil.auditing.kept import read_audit
 from faircil.report.page import POLICY
 from faircil.report.sections import report_page
 from faircil.report.study import studies_of
-from hostile_runs import write_hostile
+from hostile_runs import write_hostile, write_hostile_audit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
@@ -48,10 +50,12 @@ FRAME = (
 )
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    runs = write_hostile(tmp_path_factory.mktemp("browser"), samples=6)
-    return report_page(studies_of(runs, {"eo": "eo_gap"}))
+@pytest.fixture(scope="module", params=["runs", "audit"])
+def text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("browser")
+    if request.param == "audit":
+        return report_page([], besides=[audit_part(read_audit(write_hostile_audit(folder)))])
+    return report_page(studies_of(write_hostile(folder, samples=6), {"eo": "eo_gap"}))
 
 
 def browse(page: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from faircil.auditing.audit_page import audit_part
+from faircil.auditing.kept import read_audit
 from faircil.report.page import Cells, escaped, named, table
 from faircil.report.sections import AuditRow, findings, report_page
 from faircil.report.study import Study, studies_of
 from faircil.results.folder import read_run, write_run
 from faircil.results.record import RunSummary
-from hostile_runs import SCRIPT, write_hostile
+from hostile_runs import SCRIPT, write_hostile, write_hostile_audit
 from run_results import make_result
 
 SHOWN = {"eo": "eo_gap"}
@@ -68,7 +70,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     return report_page([study(write_hostile(tmp_path_factory.mktemp("hostile")))])
 
 
-def test_names_are_never_markup(hostile: str) -> None:
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> str:
+    kept = read_audit(write_hostile_audit(tmp_path_factory.mktemp("audited")))
+    return report_page([], besides=[audit_part(kept)])
+
+
+@pytest.mark.parametrize("page", ["hostile", "audited"])
+def test_names_are_never_markup(page: str, request: pytest.FixtureRequest) -> None:
+    hostile = request.getfixturevalue(page)
     checked = Checker(hostile)
     assert checked.open == []
     assert checked.elements.keys() <= ALLOWED
@@ -79,14 +89,18 @@ def test_names_are_never_markup(hostile: str) -> None:
     assert "\x07" not in hostile
 
 
-def test_nothing_is_asked_from_outside(hostile: str) -> None:
+@pytest.mark.parametrize("page", ["hostile", "audited"])
+def test_nothing_is_asked_from_outside(page: str, request: pytest.FixtureRequest) -> None:
+    hostile = request.getfixturevalue(page)
     # A name may contain what looks like an address of a picture, but only as text.
     assert not re.search(r"https?:|url\(|@import|<link|<script", hostile)
     assert "default-src 'none'" in hostile
     assert {"src", "srcset", "action"}.isdisjoint(Checker(hostile).attributes)
 
 
-def test_every_picture_says_what_it_shows(hostile: str) -> None:
+@pytest.mark.parametrize("page", ["hostile", "audited"])
+def test_every_picture_says_what_it_shows(page: str, request: pytest.FixtureRequest) -> None:
+    hostile = request.getfixturevalue(page)
     checked = Checker(hostile)
     assert checked.elements["svg"] > 20
     assert checked.pictures_without_name == 0
@@ -111,11 +125,30 @@ def test_all_questions_are_answered(hostile: str) -> None:
     assert "faircil run &lt;script&gt;" in hostile
 
 
+def test_an_audit_answers_its_questions(audited: str) -> None:
+    for title in (
+        "In short", "How each group fares", "What was measured", "Before and after", "The gate",
+        "How sure this is", "How to make it again", "What the words mean",
+    ):  # fmt: skip
+        assert f"<h2>{title}</h2>" in audited
+    said = Checker(audited).said
+    assert "900 predictions were audited." in said
+    assert "levelled down" in said
+    assert "in class $^$" in said
+    assert "Worst off is" in said
+    assert "task" not in said.partition("What the words mean")[2].split("accuracy (")[0]
+
+
 def test_fifty_runs_are_a_small_page(tmp_path: Path) -> None:
     runs = write_hostile(tmp_path, seeds=1, tasks=5, methods=50, samples=2)
     page = report_page([study(runs)])
     assert len(page.encode()) < 5e6
     assert "44 more methods" in page
+    assert 'class="band' not in page  # bands of so many would hide the lines
+    said = Checker(page).said
+    assert "; 44 more are in the data. " in said
+    assert "There are no weights of groups with " in said
+    assert " and 28 more." in said
 
 
 def test_one_run_without_attribute_tells_what_it_can(tmp_path: Path) -> None:

@@ -47,13 +47,18 @@ def test_names_come_back(tmp_path: Path, earlier: bool) -> None:
     assert earlier or names == result.names
 
 
-def test_values_keep_their_numbers_where_the_first_class_lacks_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("earlier", [False, True])
+def test_values_keep_their_numbers_where_the_first_class_lacks_one(
+    tmp_path: Path, earlier: bool
+) -> None:
     result = make_result()
     last = result.per_task[-1]
     first = min(group.label for group in last.groups)
     groups = tuple(g for g in last.groups if (g.label, g.attribute) != (first, 0))
     odd = replace(result, per_task=(*result.per_task[:-1], replace(last, groups=groups)))
     write_run(tmp_path / "run", odd, {})
+    if earlier:
+        without_names(tmp_path / "run")
     assert read_names(tmp_path / "run").attribute_values == ("F", "M")
 
 

@@ -180,7 +180,7 @@ def test_content_of_own_data_belongs_to_the_configuration(tmp_path: Path) -> Non
 def test_file_that_is_absent_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no file .*none\.csv; check the path"):
         resolve(own=OwnData(str(tmp_path / "none.csv"), "job"))
-    with pytest.raises(DataError, match="Is a directory"):
+    with pytest.raises(DataError, match="has no table"):
         resolve(own=OwnData(str(tmp_path), "job"))
 
 
@@ -215,9 +215,27 @@ def test_flat_settings_and_their_parts_are_the_same_values() -> None:
     config = resolve(dataset="toy", method="der++", overrides=["distill=0.25", "solver=highs"])
     flat = config.settings.flat()
     assert (flat["distill"], flat["solver"], flat["epochs"]) == (0.25, "highs", 20)
-    assert config.model_dump()["settings"] == flat
+    assert config.model_dump()["settings"] | {"shards": 1} == flat
     assert flat.keys() == settings_of("der++").keys()
     assert not flat.keys() & {"measure", "head"}
+
+
+def test_an_undivided_run_is_what_it_was_before_runs_could_be_divided() -> None:
+    plain = resolve(dataset="toy", method="er")
+    divided = resolve(dataset="toy", method="er", overrides=["shards=2"])
+    assert "shards" not in plain.model_dump()["settings"]
+    assert divided.model_dump()["settings"]["shards"] == 2
+    for config in (plain, divided):
+        assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_what_cannot_be_divided_is_refused_before_a_run() -> None:
+    with pytest.raises(UsageError, match=r"shards has no effect on method 'gss': each step"):
+        resolve(dataset="toy", method="gss", overrides=["shards=2"])
+    for setting in ("gradient=all", "granularity=cluster"):
+        with pytest.raises(UsageError, match="is for one process, without `shards` above 1"):
+            resolve(dataset="toy", method="fsw", overrides=["shards=2", setting])
+        resolve(dataset="toy", method="er", overrides=["shards=2", setting])  # nothing is weighed
 
 
 def test_a_configuration_is_frozen_down_to_its_parts() -> None:

@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from faircil.weighting.groups import Floats
-from faircil.weighting.program import WeightProgram
+from faircil.weighting.program import Solution, WeightProgram
+
+OWN = "optimal (ascent of the dual"
 
 any_program = given(
     seed=st.integers(0, 2**32 - 1),
@@ -80,3 +82,29 @@ def _rows(rng: np.random.Generator, kind: str, r: int, n: int) -> Floats:
         case "few values":
             rows = np.round(rows)
     return rows
+
+
+def rounding(program: WeightProgram, solution: Solution) -> float:
+    """How much the order of the sums in objective and bound may matter: n · eps · Σ |terms|."""
+    gaps = np.abs(program.gap_rows).sum() + np.abs(program.gap_offsets).sum()
+    floors = np.abs(solution.dual.floor) @ (
+        np.abs(program.floor_rows).sum(axis=1) + np.abs(program.floor_offsets)
+    )
+    terms = gaps + floors + np.abs(program.cost).sum()
+    return float(len(program) * np.finfo(np.float64).eps * terms)
+
+
+def check(program: WeightProgram, solution: Solution) -> None:
+    """Assert what a solution promises, by its own certificate."""
+    weights, digits = solution.weights, 1 + abs(solution.objective)
+    assert weights.min() >= 0
+    assert weights.max() <= 1
+    summing = 1e-13 * np.abs(program.floor_rows).sum(axis=1).max(initial=0.0)
+    largest = np.abs(program.floor_offsets).max(initial=0.0)
+    assert program.violation(weights) <= 2e-9 * (1 + largest) + summing
+    close = 1e-9 * digits + rounding(program, solution)
+    assert abs(solution.objective - program.objective(weights)) <= close
+    assert abs(solution.bound - program.bound(solution.dual)) <= close
+    assert solution.gap <= close or OWN not in solution.status
+    fractional = (weights > 1e-9) & (weights < 1 - 1e-9)
+    assert fractional.sum() <= len(program.gap_rows) + len(program.floor_rows)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from faircil.auditing import audit
+from faircil.auditing.kept import KEPT, audit_document
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.moments import GroupChange, PassRecord, Price
 from faircil.results.folder import read_run, write_run
@@ -76,3 +79,24 @@ def _passed(task: int) -> EpochRecord:
     price = Price(False, 0.3, 0.1, 0.1, 0.25, 0.35, 0.05)
     passed = PassRecord(0.4, 0.0, 3, 1.0, 1.0, groups, bound=0.01, price=price)
     return EpochRecord(task, 1, 80, 80, 1, 0.1, weights=None, passed=passed)
+
+
+def write_hostile_audit(folder: Path) -> Path:
+    """Keep an audit of such names, with a gate and an earlier audit; return its folder."""
+    draw = np.random.default_rng(0)
+    true = draw.integers(0, len(CLASSES), 900)
+    values, other = draw.integers(0, 2, 900), draw.integers(0, 3, 900)
+    people = {SCRIPT: [VALUES[place] for place in values], "w" * 200: [CLASSES[z] for z in other]}
+    made = []
+    for worse in (0.5, 0.1):  # the better group falls
+        right = draw.random(900) < np.where(values == 0, 0.4, 0.4 + worse)
+        guess = np.where(right, true, draw.integers(0, len(CLASSES), 900))
+        labels = [[CLASSES[place] for place in column] for column in (true, guess)]
+        made.append(audit(*labels, sensitive_features=people, draws=200))
+    before, after = made
+    gate = after.gate(["eo_gap>0.05", "worst_group<0.1"])
+    earlier = (SCRIPT, before.report(), after.levelled_down(before))
+    document = audit_document(f"{SCRIPT}.csv", f"faircil {SCRIPT}", after.report(), gate, earlier)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / KEPT).write_text(json.dumps(document), encoding="utf-8")
+    return folder

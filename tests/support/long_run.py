@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from faircil.data.stream import Part, TaskStream, cut_into_tasks
 from faircil.results.record import EpochRecord
 from faircil.runs.config import resolve
 from faircil.runs.experiment import evaluate_task, learn_task
-from faircil.runs.state import start_run
+from faircil.runs.state import RunState, start_run
 
 INPUTS, ROWS, TESTS = 16, 12, 2  # of a class with one attribute value
+# What data refers to, and is there once: classes, modules, code.
+NO_DATA = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
 
 
 def stream_of(tasks: int, classes: int) -> TaskStream:
@@ -52,27 +55,36 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def kept(state: RunState) -> int:
+    """Return the bytes of what a run keeps: net, buffer or moments, and what it has measured.
+
+    Whatever else a learner holds on to is growth, and so is what nobody holds.
+    """
+    learner, measured = state.learner, (state.per_task, state.predictions, state.epochs)
+    parts = (learner.net, getattr(learner, "moments", None), state.buffer, *measured)
+    return held([*parts, state.probabilities, state.seen, state.notes], set())
+
+
 def held(thing: Any, seen: set[int]) -> int:
-    """Return the bytes of all that can be reached from a state: tensors, arrays, and records."""
-    if id(thing) in seen:
+    """Return the bytes of all that can be reached: tensors, arrays, and Python objects."""
+    if id(thing) in seen or isinstance(thing, NO_DATA):
         return 0
     seen.add(id(thing))
     if isinstance(thing, torch.Tensor):
-        return sys.getsizeof(thing) + thing.untyped_storage().nbytes()
+        storage = thing.untyped_storage()
+        new = storage.data_ptr() not in seen  # several tensors may be views of one
+        seen.add(storage.data_ptr())
+        return sys.getsizeof(thing) + new * storage.nbytes()
     if isinstance(thing, np.ndarray):
-        return thing.nbytes
-    parts: list[Any] = []
-    if isinstance(thing, dict):
-        parts = [*thing.keys(), *thing.values()]
-    elif isinstance(thing, (list, tuple, set)):
-        parts = [*thing]
-    elif hasattr(thing, "__dict__") and not isinstance(thing, type):
-        parts = [vars(thing)]
-    return sys.getsizeof(thing) + sum(held(part, seen) for part in parts)
+        return sys.getsizeof(thing)
+    # Not by `vars`: that would make a dictionary for each of some 100,000 records.
+    parts = gc.get_referents(thing)
+    own = sys.getsizeof(thing) + 8 * len(parts) * (type(thing).__dictoffset__ != 0)
+    return own + sum(held(part, seen) for part in parts)
 
 
 def main(method: str, tasks: int, classes: int, epochs: int) -> None:
-    """Run, and print resident and held bytes after each task, and after each epoch of the first."""
+    """Run, and print resident and kept bytes after each task, and after each epoch of the first."""
     stream = stream_of(tasks, classes)
     trained = method != "moments"
     overrides = [f"epochs={epochs}", "buffer_size=2"] if trained else ["width=60"]
@@ -88,7 +100,7 @@ def main(method: str, tasks: int, classes: int, epochs: int) -> None:
     for number, task in enumerate(stream.tasks):
         learn_task(config, state, task.train, heard)
         evaluate_task(config, 0, state, stream.tests_after(number + 1))
-        after.append((resident(), held(state, set())))
+        after.append((resident(), kept(state)))
     print(json.dumps({"after": after, "by_epoch": by_epoch}))  # noqa: T201
 
 

@@ -43,13 +43,13 @@ Prepare = Callable[[], None]
 
 def _stop_with_the_first_run(number: int, context: BaseContext) -> None:
     """Send a signal to a command with several processes once it has told of a finished run."""
-    hear = pool._hear
+    hear = pool.hear
 
     def heard(*said: Any) -> None:
         hear(*said)
         os.kill(os.getpid(), number)
 
-    pool._hear = heard  # type: ignore[assignment]
+    pool.hear = heard  # type: ignore[assignment]
     pool.get_context = lambda _: context  # type: ignore[attr-defined, assignment]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from bench_results import ENVIRONMENT
 from faircil_lab.bench.texts import (
     EMBEDDINGS,
+    ORDINARY,
     TRAININGS,
     EmbeddingRound,
     EncoderCost,
@@ -34,6 +35,8 @@ def epoch_round(number: int = 1, **values: Any) -> EpochRound:
             TRAININGS[0].name: EncoderCost(2.0, 200_000, 10.0),
             TRAININGS[1].name: EncoderCost(2.5, 200_000, 4.0),
             TRAININGS[2].name: EncoderCost(1.6, 100_000, 8.0),
+            ORDINARY[0].name: EncoderCost(4.0, 200_000, 9.0),
+            ORDINARY[1].name: EncoderCost(4.0, 100_000, 9.0),
         },
     }
     return EpochRound(number, **(fields | values))

@@ -94,7 +94,7 @@ def test_a_module_that_a_process_cannot_import_stops_the_sweep(
     with ThreadPoolExecutor(1) as threads:
         threads.submit(serve, theirs, place).result()
     stop = ours.recv().stop
-    assert stop.startswith("learner 'own' cannot be imported, where the processes of a sweep")
+    assert stop.startswith("learner 'own' cannot be imported, where other processes cannot find")
     assert stop.endswith("(ModuleNotFoundError: No module named 'gone')")
 
 

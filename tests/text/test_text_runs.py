@@ -82,13 +82,13 @@ def test_the_model_of_a_run_takes_texts(own: OwnData, tiny_encoder: Encoder) -> 
     model = model_of_run(config, 0, stream, state)
     tests = torch.cat([test.x for test in stream.tests_after(2)]).numpy()
     np.testing.assert_array_equal(model.predict(tests), found.predictions[-1].y_pred)
-    table, _ = predict_table(model, Path(own.path))
+    ((table, _),) = predict_table(model, Path(own.path))
     assert len(table) == 80
     # Texts of a named dataset are in no table.
     bare = model_of_run(config, 0, replace(stream, encoder=None), state)
     assert "takes embeddings by the encoder" in bare.notes[-1]
     with pytest.raises(UsageError, match="made of embeddings of texts of 'bios'"):
-        predict_table(bare, Path(own.path))
+        next(predict_table(bare, Path(own.path)))
     trained = config_of(own, tiny_encoder, "finetune=true", method="er")
     with pytest.raises(UsageError, match="trained encoder of texts"):
         model_of_run(trained, 0, stream, state)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -72,11 +73,14 @@ class Columns(Protocol):
     def take(self, index: Integers) -> Part:
         """Copy some columns."""
 
-    def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
+    def near(self, prices: Floats, width: float) -> tuple[Band, Floats]:
         """Fix all columns by the sign of their reduced cost, except those within ``width`` of 0.
 
         Returns the open columns, and the sum of the rows over the columns fixed at 1, (R,).
         """
+
+    def reopen(self) -> None:
+        """Open all columns."""
 
     def check(self, prices: Floats) -> Check:
         """Compute the reduced costs of all columns and compare them with the states."""
@@ -89,6 +93,46 @@ class Columns(Protocol):
 
     def weights(self, index: Integers, weights: Floats) -> Floats:
         """Return all weights, (N,): as fixed, and those at ``index`` as given."""
+
+
+class Band(Protocol):
+    """The columns that a pass has left open, as columns of their own."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def columns(self) -> Columns:
+        """The columns, all open at first."""
+
+    def origin(self, index: Integers) -> Integers:
+        """Return the numbers that some of them have among all columns."""
+
+    def settle(self) -> None:
+        """Give all columns the states that these have by now."""
+
+
+@dataclass(frozen=True)
+class HostBand:
+    """Open columns of one process, copied to its memory; see :class:`Band`."""
+
+    parent: HostColumns | DeviceColumns
+    inside: Integers
+
+    def __len__(self) -> int:
+        return len(self.inside)
+
+    @cached_property
+    def columns(self) -> HostColumns:
+        """See :class:`Band`."""
+        return HostColumns.of(self.parent.take(self.inside))
+
+    def origin(self, index: Integers) -> Integers:
+        """See :class:`Band`."""
+        return self.inside[index]
+
+    def settle(self) -> None:
+        """See :class:`Band`."""
+        self.parent.put(self.inside, self.columns.state)
 
 
 class HostColumns:
@@ -122,8 +166,17 @@ class HostColumns:
         np.negative(rows[k:], out=rows[k:])
         return Part(rows, self.cost[index])
 
-    def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
+    def near(self, prices: Floats, width: float) -> tuple[Band, Floats]:
         """See :class:`Columns`."""
+        inside, fixed = self.fix(prices, width)
+        return HostBand(self, inside), fixed
+
+    def reopen(self) -> None:
+        """See :class:`Columns`."""
+        self.state[:] = OPEN
+
+    def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
+        """Do as :meth:`near`; return the numbers of the open columns."""
         fixed = np.zeros(len(prices))
         inside = [NONE]
         for rows, reduced in self._priced(prices):
@@ -324,8 +377,17 @@ class DeviceColumns:
         taken = self.rows.take(self._put(index)).cpu().numpy()
         return Part(taken[:-1], taken[-1])
 
-    def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
+    def near(self, prices: Floats, width: float) -> tuple[Band, Floats]:
         """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        inside, fixed = self.fix(prices, width)
+        return HostBand(self, inside), fixed
+
+    def reopen(self) -> None:
+        """See :class:`~faircil.weighting.solver.columns.Columns`."""
+        self.state.fill_(OPEN)
+
+    def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
+        """Do as :meth:`near`; return the numbers of the open columns."""
         fixed = torch.zeros(len(prices) + 1, dtype=torch.float64, device=self.rows.device)
         for part, reduced in self._priced(prices):
             one = reduced < -width

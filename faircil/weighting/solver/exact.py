@@ -80,9 +80,18 @@ def solve_columns(columns: Columns, offsets: Floats, gaps: int) -> Solution:
     gaps : int
         Number of gap rows.
     """
+    return proven(columns, offsets, gaps, find_core(columns, offsets, gaps))
+
+
+def find_core(columns: Columns, offsets: Floats, gaps: int) -> Solved:
+    """Find and solve the reduced program that represents all columns."""
     generator = np.random.default_rng(0)
     limits = _limits(columns.take(_spread(len(columns), SAMPLE, generator)), gaps)
-    solved = _solve(columns, offsets, limits, np.zeros(len(offsets)), generator)
+    return _solve(columns, offsets, limits, np.zeros(len(offsets)), generator)
+
+
+def proven(columns: Columns, offsets: Floats, gaps: int, solved: Solved) -> Solution:
+    """Return a solution with its proof; raise StuckError if it has none."""
     part, vertex, check = solved.core.part, solved.core.vertex, solved.check
     left = offsets - check.fixed - part.rows @ vertex.weights
     objective = np.abs(left[:gaps]).sum() + check.fixed_cost + part.cost @ vertex.weights
@@ -121,17 +130,16 @@ def _solve(
     width = float(np.quantile(np.abs(sample.cost - rough.prices @ sample.rows), share))
     if width <= TIED * float(np.abs(sample.cost).max()):
         raise StuckError("most columns are priced at zero")
-    inside, fixed = columns.fix(rough.prices, width * size / n)
-    if len(inside) > 0.75 * n:  # equal columns, which no band can separate
-        columns.put(np.arange(n), np.full(n, OPEN, dtype=np.int8))
+    band, fixed = columns.near(rough.prices, width * size / n)
+    if len(band) > 0.75 * n:  # equal columns, which no band can separate
+        columns.reopen()
         return _directly(columns, offsets, limits, rough.prices)
     usual = row_size(sample.rows)
     radius = np.divide(REACH * width, usual, out=np.full_like(usual, np.inf), where=usual > 0)
-    band = HostColumns.of(columns.take(inside))
     box = _box(rough.prices, radius, limits)
-    inner = _solve(band, offsets - fixed, box, rough.prices, generator).core
-    columns.put(inside, band.state)
-    return _correct(columns, replace(inner, index=inside[inner.index]), limits, box, radius)
+    inner = _solve(band.columns, offsets - fixed, box, rough.prices, generator).core
+    band.settle()
+    return _correct(columns, replace(inner, index=band.origin(inner.index)), limits, box, radius)
 
 
 def _directly(columns: Columns, offsets: Floats, limits: Limits, prices: Floats) -> Solved:

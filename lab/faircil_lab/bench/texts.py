@@ -88,16 +88,23 @@ class Training:
         twice.
     shortest : float
         Length of the shortest text, as a part of the longest; lengths are drawn evenly.
+    recorded : bool
+        Whether steps are recorded as CUDA graphs, as a run does on a GPU where they can be.
     """
 
     token_budget: int = TOKEN_BUDGET
     shortest: float = 1.0
+    recorded: bool = True
 
     @property
     def name(self) -> str:
         """What people call it."""
-        words = f"training, {self.token_budget:,} tokens at once"
-        return words if self.shortest == 1 else f"{words}, texts of all lengths"
+        words = [f"training, {self.token_budget:,} tokens at once"]
+        if self.shortest < 1:
+            words.append("texts of all lengths")
+        if not self.recorded:
+            words.append("steps not recorded")
+        return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,8 @@ class Embedding:
 # The first of each is what a run does by default; the sentences of the page are about it.
 SHORTEST = 0.125
 TRAININGS = (Training(), Training(TOKEN_BUDGET // 4), Training(shortest=SHORTEST))
+# On a GPU, for comparison.
+ORDINARY = (Training(recorded=False), Training(shortest=SHORTEST, recorded=False))
 EMBEDDINGS = (
     Embedding(0.1),
     Embedding(0.1, token_budget=4 * TOKEN_BUDGET),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from faircil.compute import Generators, enough_memory
 from faircil.learners import LEARNERS, Batch, Learner
 from faircil.nets import evaluating
 from faircil.options import ReplayOptions
+from faircil.runs.graphs import GraphedStep
 from faircil.samples import Samples
 from faircil.text.embeddings import shard_rows
 from faircil.text.encoders import Encoder, text_module
@@ -29,6 +30,7 @@ from faircil_lab.bench.texts import (
     CLASSES,
     EMBEDDINGS,
     HEAD_WIDTH,
+    ORDINARY,
     QUOTA,
     TASKS,
     TRAININGS,
@@ -43,6 +45,7 @@ from faircil_lab.bench.texts import (
 )
 
 PADDING, FIRST = 0, 101  # tokens of BERT that fill rows up, and that begin them
+Step = Callable[[Batch], None]
 WORDS = (1000, 30522)  # its tokens that are words
 TELLING = 0.25  # of a text's tokens are words of its group
 OWN_WORDS = 8  # that a group has
@@ -199,10 +202,29 @@ def measure_epochs(
     nothing = torch.zeros(0, dtype=torch.int64, device=device)
     for _ in range(KNOWN):
         learner.step(Batch(current.take(nothing), nothing, None, *replay.next()))
+    on_gpu = device.type == "cuda"
+    # Kept over rounds as a run keeps them over epochs: the first round records.
+    steps = {
+        way: GraphedStep(learner) if on_gpu and way.recorded else learner.step
+        for way in (*TRAININGS, *(ORDINARY if on_gpu else ()))
+    }
+    warm: EpochRound | None = None
     for number in range(workload.repeats + 1):
-        outcome = _measure_round(number, workload, net, learner, current, memory, replay)
-        if number > 0:  # the first one warms up
-            yield outcome
+        outcome = _measure_round(number, workload, net, learner, steps, current, memory, replay)
+        if warm is None:
+            warm = outcome
+        else:
+            yield replace(outcome, training=_with_peaks(outcome.training, warm.training))
+
+
+def _with_peaks(
+    costs: Mapping[str, EncoderCost], first: Mapping[str, EncoderCost]
+) -> dict[str, EncoderCost]:
+    """Return costs with peaks of the first round, too: what replays use was allocated there."""
+    return {
+        name: replace(cost, memory=max((cost.memory, first[name].memory), key=lambda m: m or 0.0))
+        for name, cost in costs.items()
+    }
 
 
 def _measure_round(
@@ -210,6 +232,7 @@ def _measure_round(
     workload: EncoderWorkload,
     net: TextNet,
     learner: Learner,
+    steps: Mapping[Training, Step],
     current: Samples,
     memory: Samples,
     replay: ReplayBatches,
@@ -221,10 +244,10 @@ def _measure_round(
         ).index
     )
     training = {}
-    for way in TRAININGS:
+    for way, step in steps.items():
         net.passing = replace(net.passing, token_budget=way.token_budget)
         batches = _batches(workload, way, learner, current, replay, weights.result.weights)
-        training[way.name] = _train(learner, batches, current.y.device)
+        training[way.name] = _train(step, batches, current.y.device)
     net.passing = replace(net.passing, token_budget=TRAININGS[0].token_budget)
     return EpochRound(
         number,
@@ -296,7 +319,7 @@ def _batches(
     return batches
 
 
-def _train(learner: Learner, batches: Sequence[Batch], device: torch.device) -> EncoderCost:
+def _train(step: Step, batches: Sequence[Batch], device: torch.device) -> EncoderCost:
     """Take the steps, and count the tokens of texts and replayed texts without padding."""
     tokens = sum(
         int(row_lengths(part.x, PADDING).sum())
@@ -307,6 +330,6 @@ def _train(learner: Learner, batches: Sequence[Batch], device: torch.device) -> 
 
     def steps() -> None:
         for batch in batches:
-            learner.step(batch)
+            step(batch)
 
     return gauge(steps, device, tokens)[1]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from faircil.report import Table
 from faircil.report.plots import COLOURS
+from faircil.text.layouts import GRAIN
 from faircil.weighting.weights import AUTO_BUDGET
 from faircil_lab.bench.benchmark import (
     BarPart,
@@ -25,6 +26,7 @@ from faircil_lab.bench.texts import (
     BATCH,
     CLASSES,
     EMBEDDINGS,
+    ORDINARY,
     QUOTA,
     TASKS,
     TRAININGS,
@@ -111,8 +113,8 @@ def parts_of(rounds: Sequence[EpochRound]) -> dict[str, EncoderCost]:
         "one pass without gradients": [one.forward for one in rounds],
         "statistics, that pass included": [one.statistics for one in rounds],
     }
-    for way in TRAININGS:
-        parts[way.name] = [one.training[way.name] for one in rounds]
+    for name in rounds[0].training:
+        parts[name] = [one.training[name] for one in rounds]
     return {name: middle(costs) for name, costs in parts.items()}
 
 
@@ -220,13 +222,15 @@ def _about_epochs(results: TextResults) -> Iterator[str]:
     rounds = results.epochs
     forward, training = middle([one.forward for one in rounds]), parts_of(rounds)
     usual, frugal, mixed = (training[way.name] for way in TRAININGS)
-    yield f"Training: {rate(usual)} tokens per second{_peak(usual)}."
+    ordinary, ordinary_mixed = (_against(training.get(way.name)) for way in ORDINARY)
+    yield f"Training: {rate(usual)} tokens per second{ordinary}{_peak(usual)}."
     yield (
         f"With {TRAININGS[1].token_budget:,} tokens at once instead of "
         f"{TRAININGS[0].token_budget:,}: {rate(frugal)} tokens per second{_peak(frugal)}."
     )
     yield (
-        f"Texts of all lengths: {rate(mixed)} tokens per second, padding not counted{_peak(mixed)}."
+        f"Texts of all lengths: {rate(mixed)} tokens per second{ordinary_mixed}, padding not "
+        f"counted{_peak(mixed)}."
     )
     yield f"One pass without gradients: {rate(forward)} tokens per second{_peak(forward)}."
     _, whole, kept = epochs_of(rounds, results.workload)
@@ -251,6 +255,10 @@ def _about_embeddings(results: TextResults) -> Iterator[str]:
             )
 
 
+def _against(ordinary: EncoderCost | None) -> str:
+    return "" if ordinary is None else f" ({rate(ordinary)} if steps are not recorded)"
+
+
 def _peak(cost: EncoderCost) -> str:
     return "" if cost.memory is None else f", peak {cost.memory:.2f} GiB"
 
@@ -271,8 +279,13 @@ measured at full size. *Training* has batches of {batch} and as many replayed te
 were timed in each round, and their speed tells the time of the {all_steps:,} of an epoch. The
 texts are made and the net is hardly trained, so `alpha` is {times:g} times as large as `auto` would
 have it, for the program to have a choice; how many texts it keeps says nothing about real ones.
-
+{recorded}
 ![what an epoch's time goes to]({picture})
+"""
+RECORDED = """
+Steps are recorded as CUDA graphs, in fixed shapes: texts of a batch are filled up to a multiple of
+{grain} tokens. What a recording keeps of the GPU's memory, about the peak of a step, other work
+cannot use until the task ends. Steps with more tokens than are allowed at once are not recorded.
 """
 EMBEDDINGS_TEXT = """
 Embedding goes through the corpus in shards, as a run does; the whole corpus is embedded once. If
@@ -295,6 +308,7 @@ def _text(results: TextResults, pictures: Mapping[str, str]) -> str:
             steps=min(workload.steps, all_steps),
             all_steps=all_steps,
             picture=pictures[PICTURE],
+            recorded=RECORDED.format(grain=GRAIN) if ORDINARY[0].name in epoch.training else "",
         )
     if results.embeddings:
         text += EMBEDDINGS_TEXT

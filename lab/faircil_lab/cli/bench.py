@@ -1,4 +1,4 @@
-"""``faircil bench``: measure solvers, runs, sweeps, encoders, moments, models, audits, methods."""
+"""``faircil bench``: measure solvers, runs, sweeps, reports, encoders, moments, models, methods."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ EPILOG = """examples:
   faircil bench run --dataset mnist biased-mnist --page docs/speed.md
   faircil bench run --scale
   faircil bench sweep --jobs 1 2 4
+  faircil bench report --page docs/report-speed.md
   faircil bench text --rows 50000
   faircil bench moments --classes 50 200
   faircil bench models --tables 50000x14
@@ -246,6 +247,52 @@ def _sweep(arguments: argparse.Namespace) -> None:
     record(arguments, SWEEP_TIMES, outcomes, results, device, notes)
 
 
+REPORT_EPILOG = """All methods are run with all seeds, one report is written about the runs of each
+dataset, and Chromium without a window opens it. Runs, reports and pictures of them, for desktop
+and phone, light and dark, stay in the folder; runs that are there already are used again. With
+--repeats 0 only the size is measured, and no Chromium is needed.
+
+examples:
+  faircil bench report
+  faircil bench report --dataset digits --methods er fsw --seeds 0-24
+"""
+
+
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    add_methods(parser, "ten of different kinds", "opening", 9)
+    parser.add_argument(
+        "--seeds", default="0-4", metavar="LIST", help="3, 0-4 or 0,2,5 (default: 0-4)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
+    )
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from faircil.errors import DataError, collecting, raise_all
+    from faircil_lab.bench.browser import find_chromium
+    from faircil_lab.bench.reports import METHODS, REPORT_COSTS, ReportResults, measure_reports
+    from faircil_lab.bench.whole_runs import missing_files, timed_methods
+
+    mistakes: list[str] = []
+    methods = arguments.methods or METHODS
+    timed = timed_methods(arguments.dataset, methods, arguments.set, mistakes)
+    seeds: list[int] = []
+    with collecting(mistakes):
+        seeds = parse_seeds(arguments.seeds)
+    mistakes += below_one(arguments, "jobs")
+    if arguments.repeats < 0:
+        mistakes.append(f"--repeats is {arguments.repeats}, expected 0 or more")
+    raise_all(mistakes)
+    raise_all(missing_files(arguments.dataset), DataError)
+    if arguments.repeats:
+        find_chromium()
+    tell, notes = begin(arguments)
+    tell(f"{len(timed) * len(seeds)} runs, a report of each dataset")
+    outcomes = measure_reports(timed, seeds, arguments.out, arguments.repeats, arguments.jobs)
+    record(arguments, REPORT_COSTS, outcomes, ReportResults, "cpu", notes)
+
+
 TEXT_EPILOG = """The encoder has BERT's architecture and random weights; the texts are drawn, as
 many as BiasBios has. Nothing is downloaded. Measured are the parts of an epoch of FSW (one pass
 of the encoder, statistics beyond it, linear program, training), and embeddings of a frozen
@@ -323,6 +370,12 @@ ACTIONS = {
         SWEEP_EPILOG,
         _sweep_arguments,
         _sweep,
+    ),
+    "report": Action(
+        "measure how large the report of many runs is, and how soon a browser has it open",
+        REPORT_EPILOG,
+        _report_arguments,
+        _report,
     ),
     "text": Action(
         "measure training, weights and embeddings with a large text encoder",

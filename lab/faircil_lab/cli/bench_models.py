@@ -67,6 +67,69 @@ def _moments(arguments: argparse.Namespace) -> None:
     record(arguments, MOMENTS_COSTS, outcomes, MomentsResults, "cpu", notes)
 
 
+GPU_MOMENTS_EPILOG = """Rows in the host's memory are learned on a GPU: with many features, and many
+embeddings. Time, peak memory of the GPU, speed against that of a large product, and errors against
+float64.
+
+examples:
+  faircil bench moments-gpu --page docs/moments-speed-gpu.md
+  faircil bench moments-gpu --widths 4000 --rows 50000 --embeddings 0
+"""
+GPU_MOMENTS_SIZES = {
+    "rows": (200_000, "rows, where features are many"),
+    "inputs": (512, "numbers of an embedding"),
+}
+
+
+def _gpu_moments_arguments(parser: argparse.ArgumentParser) -> None:
+    widths = [2000, 8000, 16_000, 32_000]
+    parser.add_argument(
+        "--widths",
+        nargs="+",
+        type=int,
+        default=widths,
+        metavar="N",
+        help=f"numbers of features (default: {' '.join(map(str, widths))})",
+    )
+    add_sizes(parser, GPU_MOMENTS_SIZES)
+    parser.add_argument(
+        "--embeddings",
+        type=int,
+        default=10_000_000,
+        metavar="N",
+        help="embeddings; 0: none (default: 10000000)",
+    )
+    parser.add_argument("--device", default="cuda", help="cuda or cuda:N (default: cuda)")
+
+
+def _gpu_moments(arguments: argparse.Namespace) -> None:
+    from faircil.compute import choose_device
+    from faircil.errors import collecting, raise_all
+    from faircil_lab.bench.moments_gpu import (
+        GPU_MOMENTS,
+        LEAST_ROWS,
+        GpuResults,
+        measure_on_gpu,
+        workloads_of,
+    )
+
+    mistakes = [f"--widths is {n}, expected at least 2" for n in arguments.widths if n < 2]
+    mistakes += below_one(arguments, "inputs")
+    rows = {"rows": arguments.rows, "embeddings": arguments.embeddings}
+    mistakes += [
+        f"--{name} is {n}, expected at least {LEAST_ROWS}"
+        for name, n in rows.items()
+        if n < LEAST_ROWS and (name, n) != ("embeddings", 0)
+    ]
+    with collecting(mistakes):
+        device = choose_device(arguments.device)
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    workloads = workloads_of(arguments.widths, **rows, inputs=arguments.inputs)
+    outcomes = measure_on_gpu(workloads, device)
+    record(arguments, GPU_MOMENTS, outcomes, GpuResults, str(device), notes)
+
+
 MODELS_EPILOG = """Tables of people are made, and learned, predicted, extended by a class and partly
 forgotten by whole commands; then the same in memory.
 
@@ -175,6 +238,12 @@ OTHER_ACTIONS = {
         MOMENTS_EPILOG,
         _moments_arguments,
         _moments,
+    ),
+    "moments-gpu": Action(
+        "measure learning from moments on a GPU: many features, many embeddings",
+        GPU_MOMENTS_EPILOG,
+        _gpu_moments_arguments,
+        _gpu_moments,
     ),
     "models": Action(
         "measure what models of tables cost, from CSV to predictions",

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli_outcome import Cli
 from faircil_lab.bench import moments
@@ -31,3 +32,28 @@ def test_sizes_that_make_no_sense_are_told_together(cli: Cli) -> None:
     assert (
         "--removed is 40000, 3 times and once to warm up: expected less than 60,000" in outcome.err
     )
+
+
+def test_a_gpu_that_is_not_there_and_sizes_are_told_together(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    outcome = cli(
+        "bench", "moments-gpu", "--widths", "1", "--rows", "10", "--embeddings", "-1",
+    )  # fmt: skip
+    assert outcome.code == 2
+    assert "--widths is 1, expected at least 2" in outcome.err
+    assert "--rows is 10, expected at least 200" in outcome.err
+    assert "--embeddings is -1, expected at least 200" in outcome.err
+    assert "device 'cuda' is not there" in outcome.err
+
+
+def test_the_command_for_a_gpu_writes_its_page(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli(
+        "bench", "moments-gpu", "--widths", "30", "--rows", "400", "--embeddings", "300",
+        "--inputs", "6", "--device", "cpu",
+    )  # fmt: skip
+    assert outcome.code == 0
+    assert "400 rows, 30 features: fitting " in outcome.err
+    assert "Embeddings from the host's memory" in outcome.out
+    assert (tmp_path / "bench" / "moments-gpu" / "page.md").is_file()

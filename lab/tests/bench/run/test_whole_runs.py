@@ -21,6 +21,19 @@ def test_run_in_a_process_of_its_own() -> None:
     assert cost.memory is None or 0.05 < cost.memory < 20
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("er", ["--method", "er"]),
+        ("er+random", ["--method", "er", "--weighting", "random"]),
+        ("der++", ["--method", "der++"]),
+        ("der+++fsw:epochs=1", ["--method", "der++", "--weighting", "fsw", "--set", "epochs=1"]),
+    ],
+)
+def test_names_of_methods(name: str, arguments: list[str]) -> None:
+    assert TimedMethod("toy", name).arguments == ["--dataset", "toy", *arguments]
+
+
 def test_message_of_a_run_that_fails_is_passed_on() -> None:
     script = "import sys; print('error: a file is missing', file=sys.stderr); sys.exit(1)"
     with pytest.raises(FaircilError, match=r"^a file is missing$"):

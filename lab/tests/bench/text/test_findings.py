@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from faircil_lab.bench.texts import EMBEDDINGS, TRAININGS, EncoderCost
+from faircil_lab.bench.texts import EMBEDDINGS, ORDINARY, TRAININGS, EncoderCost
 from faircil_lab.bench.texts_page import (
     ENCODER_TIMES,
     beyond_pass,
@@ -52,12 +52,15 @@ def test_medians_and_largest_peaks() -> None:
 
 def test_sentences_say_what_the_numbers_say() -> None:
     training, frugal, mixed, forward, whole, kept, *frozen = sentences(text_results())
-    assert training == "Training: 100,000 tokens per second, peak 10.00 GiB."
+    assert training == (
+        "Training: 100,000 tokens per second (50,000 if steps are not recorded), peak 10.00 GiB."
+    )
     assert frugal == (
         "With 4,096 tokens at once instead of 16,384: 80,000 tokens per second, peak 4.00 GiB."
     )
     assert mixed == (
-        "Texts of all lengths: 62,500 tokens per second, padding not counted, peak 8.00 GiB."
+        "Texts of all lengths: 62,500 tokens per second (25,000 if steps are not recorded), "
+        "padding not counted, peak 8.00 GiB."
     )
     assert forward == "One pass without gradients: 384,000 tokens per second, peak 1.50 GiB."
     assert whole == (
@@ -88,6 +91,7 @@ def test_page_has_all_parts() -> None:
         "`alpha` is 3 times as large",
         "; 100 steps\nwere timed in each round, and their speed tells the time of the 100 of",
         "![what an epoch's time goes to](e.svg)",
+        "filled up to a multiple of\n16 tokens",
         "| FSW, all texts kept | 6,400 | 2.00 s | 50.0 ms | 110 ms | 12.8 s | 15.0 s | 1.07 % |",
         f"| {TRAININGS[0].name} | 200,000 | 2.00 s | 100,000 | 10.00 GiB |",
         "| 65,536 tokens at once, 10 % of the corpus | 320,000 | 3.20 s | 100,000 | 0.25 GiB |",
@@ -115,7 +119,7 @@ def test_document_and_rows_hold_everything() -> None:
     assert document["parts"][TRAININGS[0].name]["tokens_per_second"] == 100_000
     assert document["embeddings"][EMBEDDINGS[-1].name]["memory"] == 0.5
     assert len(document["rounds"]) == 1 + len(EMBEDDINGS)
-    assert len(findings.rows) == 4 + len(TRAININGS) + len(EMBEDDINGS)
+    assert len(findings.rows) == 4 + len(TRAININGS) + len(ORDINARY) + len(EMBEDDINGS)
     names = {"part": "forward", "round": 1, "seconds": 2.0, "tokens": 768_000, "memory_gib": 1.5}
     assert findings.rows[0] == names
     assert [table.title for table in findings.tables] == [

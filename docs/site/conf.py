@@ -1,0 +1,62 @@
+"""Settings of Sphinx for the site; ``build_site.py`` writes the sources and calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from faircil import __version__
+
+HERE = Path(__file__).resolve().parent
+
+project = "faircil"
+author = "The faircil developers"
+version = release = __version__
+language = "en"
+root_doc = "index"
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.githubpages",  # a file that tells such hosts to serve folders that begin with _
+    "sphinx_copybutton",
+]
+
+myst_heading_anchors = 4  # the anchors that the repository's web view gives headings, too
+default_role = "literal"  # single backticks in docstrings
+highlight_language = "bash"  # of blocks without a name, which are commands
+
+# Docstrings have the types of parameters, so signatures need not.
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "faircil"
+html_static_path = [str(HERE / "static")]
+html_css_files = ["faircil.css"]
+html_favicon = str(HERE / "static/logo.svg")
+html_extra_path = [str(HERE.parents[1] / "build/site/files")]
+html_copy_source = False
+html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is set
+html_theme_options = {
+    "logo": {
+        "text": "faircil",
+        "image_light": str(HERE / "static/logo.svg"),
+        "image_dark": str(HERE / "static/logo.svg"),
+    },
+    "header_links_before_dropdown": 8,
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "search_as_you_type": True,
+    "search_bar_text": "Search",
+    "show_toc_level": 2,
+    "footer_start": [],
+    "footer_center": [],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+# Of examples in docstrings, copy neither prompts nor what is printed; offer no copy of output.
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div:not(.highlight-text) > div.highlight pre"

@@ -1,0 +1,191 @@
+"""``faircil predict``: predictions of a model, written as they come."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from faircil.cli.console import print_json, say, say_notes
+from faircil.cli.models import add_model, add_output, add_rows
+from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.errors import UsageError, raise_all
+from faircil.files import open_private, refuse_input
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
+EPILOG = """example:
+  faircil predict model --data rows.csv --keep id -o predictions.csv
+  faircil predict model --data big/ --jobs 4 -o predictions.parquet
+  faircil predict model --images new-photos -o predictions.csv
+
+Of images, the path is kept. The file is for you alone.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_model(parser)
+    add_rows(
+        parser,
+        "a table with the columns that the model was fitted with, of which the class and sensitive "
+        "attributes are not needed",
+    )
+    parser.add_argument(
+        *("-o", "--out"),
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a new .csv or .parquet file of predictions",
+    )
+    parser.add_argument(
+        "--keep", nargs="+", default=[], metavar="COLUMN", help="columns to keep, such as an id"
+    )
+    parser.add_argument(
+        "--probabilities", action="store_true", help="the probability of every class"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    add_worker_arguments(parser)
+    add_output(parser)
+
+
+class Writer(Protocol):
+    """Writes predictions, part by part."""
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Append rows."""
+
+
+class CsvWriter:
+    """Writes CSV; the names of columns come first."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open_private(path, "x", newline="")
+        self._begun = False
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Append rows."""
+        table.to_csv(self.file, index=False, header=not self._begun, float_format=DIGITS)
+        self._begun = True
+
+    def close(self) -> None:
+        """End the file."""
+        self.file.close()
+
+
+class ParquetWriter:
+    """Writes Parquet, a row group at a time; the first rows decide on the types of columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open_private(path, "xb")
+        self._writer: Any = None
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Append rows."""
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        schema = None if self._writer is None else self._writer.schema
+        rows = pyarrow.Table.from_pandas(table, schema=schema, preserve_index=False)
+        if self._writer is None:
+            self._writer = parquet.ParquetWriter(self.file, rows.schema)
+        self._writer.write_table(rows)
+
+    def close(self) -> None:
+        """End the file."""
+        if self._writer is not None:
+            self._writer.close()
+        self.file.close()
+
+
+@contextmanager
+def written(out: Path) -> Iterator[Writer]:
+    """Write a new file, which takes its place when it is whole."""
+    partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
+        writer = CsvWriter(partial) if out.suffix == ".csv" else ParquetWriter(partial)
+        try:
+            yield writer
+        finally:
+            writer.close()
+        partial.replace(out)
+    except ImportError:
+        raise UsageError(
+            "a .parquet file needs the pyarrow package: pip install pyarrow, or write .csv"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {out}: {error.strerror or error}; choose another place"
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Predict the rows of a table, and write them."""
+    from faircil.model.saved import CONTENT, load_model
+
+    out: Path = arguments.out
+    mistakes: list[str] = []
+    if out.suffix not in (".csv", ".parquet"):
+        mistakes.append(f"--out is {out}; expected a name that ends in .csv or .parquet")
+    if (out.parent / CONTENT).exists():
+        mistakes.append(f"{out} would be among the files of a model; choose another place")
+    if out.exists() and not arguments.force:
+        mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
+    check_workers(arguments, mistakes)
+    raise_all(mistakes)
+    refuse_input(out, arguments.data)
+    model = load_model(arguments.model)
+    counts: Counter[str] = Counter()
+    notes: dict[str, str] = {}
+    with workers(arguments) as engine:
+        parts = _predictions(arguments, model, engine)
+        first, told = next(parts)  # what is wrong is told before a file is begun
+        with written(out) as writer:
+            while True:
+                writer.write(first)
+                counts.update(map(str, first["prediction"]))
+                for note in told:
+                    notes.setdefault(note.split(" has ")[0], note)
+                if (more := next(parts, None)) is None:
+                    break
+                first, told = more
+    if arguments.json:
+        print_json(
+            {
+                "model": str(arguments.model),
+                "out": str(out),
+                "rows": counts.total(),
+                "predicted": {name: counts[name] for name in model.names},
+                "notes": list(notes.values()),
+            }
+        )
+    if not arguments.quiet:
+        say_notes(list(notes.values()))
+        say(f"{counts.total():,} predictions in {out}")
+
+
+def _predictions(
+    arguments: argparse.Namespace, model: Any, engine: Any
+) -> Iterator[tuple[pd.DataFrame, list[str]]]:
+    """Predict, and show progress."""
+    from faircil.cli.progress import learning
+    from faircil.model.tables import predict_table
+
+    keep = list(dict.fromkeys(arguments.keep))
+    with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:
+        yield from predict_table(
+            model,
+            arguments.data,
+            keep,
+            probabilities=arguments.probabilities,
+            engine=engine,
+            watcher=watcher,
+        )

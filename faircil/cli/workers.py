@@ -1,0 +1,51 @@
+"""Options of commands whose work several processes or machines can share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from faircil.errors import collecting
+
+if TYPE_CHECKING:
+    from faircil.engines import Engine
+
+
+def add_worker_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Declare who shares the work on a table in parts."""
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that share a table of Parquet, Arrow or .npy files; the result is the same",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="workers of Dask that do so: dask://HOST:PORT, or local:N for N on this machine",
+    )
+
+
+@contextmanager
+def workers(arguments: argparse.Namespace) -> Iterator[Engine]:
+    """Begin the workers that are wanted, those of torchrun among them, and end them."""
+    from faircil.engines import engine_for
+    from faircil.runs.together import team_engine
+
+    team = team_engine()
+    if team is not None:
+        yield team
+        return
+    with engine_for(arguments.jobs, arguments.scheduler) as engine:
+        yield engine
+
+
+def check_workers(arguments: argparse.Namespace, mistakes: list[str]) -> None:
+    """Append what is wrong with the options, before anything is begun."""
+    from faircil.engines import check_engine
+
+    with collecting(mistakes):
+        check_engine(arguments.jobs, arguments.scheduler)

@@ -1,0 +1,301 @@
+"""Tasks on a Dask cluster: one that runs already, or processes of this machine begun for it.
+
+A worker that dies loses nothing: Dask does its tasks again elsewhere, and what is sent to all
+workers is kept by the scheduler, not by one of them. Workers of ``local:N`` listen on this machine
+alone, and talk to nobody without the key of this cluster, which never leaves memory: whoever can
+talk to a worker can let it run code.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from tempfile import TemporaryDirectory
+from typing import Any, Self, TypeVar
+
+from faircil.errors import FaircilError, UsageError, shortened
+from faircil.sending import (
+    Order,
+    carry_out,
+    described,
+    one_thread_each,
+    order_of,
+    own_versions,
+    packed,
+    unpacked,
+)
+from faircil.stopping import SIGNALS
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+AHEAD = 2  # tasks that are begun for each worker: results wait for their turn in memory
+DASK, LOCAL = "dask://", "local:"
+ADDRESSES = (DASK, "tcp://", "tls://", "ws://", "wss://", "ucx://")
+CONNECTING = 10  # seconds to wait for a scheduler
+PATIENCE = 5.0  # seconds between looks at workers while a task is computed
+LONELY = 12  # looks at a cluster without workers, until it is given up
+CLOSING = 10  # seconds to wait for processes that end
+INSTALL = "pip install 'faircil[cluster]'"
+# Of processes of this machine: nobody looks at their pages, so they have none.
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+# Work is sent once, so that a message about its size would tell nobody anything.
+ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
+
+
+class WorkersDiedError(FaircilError):
+    """A task at which one worker after the other has died."""
+
+
+class Dask:
+    """Computes tasks on the workers of a Dask cluster; what a dead one had is done again.
+
+    To be used in a ``with`` block, which ends the processes and connections that it has begun.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        ``dask://host:port`` of a scheduler that runs (or its address as Dask writes it, such as
+        ``tls://host:port``), or ``local:4`` for four processes of this machine; or a client, which
+        stays as it is.
+
+    Raises
+    ------
+    FaircilError
+        If nobody answers there, or workers have other versions of what can change a result.
+    """
+
+    leads = True
+
+    def __init__(self, scheduler: Any) -> None:
+        self._dask, self._config = package("distributed"), package("dask.config")
+        comm = package("distributed.comm.core")
+        self._gone = (self._dask.client.CancelledError, comm.CommClosedError)
+        self._stack = ExitStack()
+        try:
+            if not isinstance(scheduler, str):
+                self.client, self._name = scheduler, "Dask"
+            elif scheduler.startswith(LOCAL):
+                self.client, self._name = self._local(scheduler), scheduler
+            else:
+                self.client, self._name = self._connected(scheduler), scheduler
+            self._check_versions()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _local(self, scheduler: str) -> Any:
+        """Begin processes of this machine, one thread each."""
+        folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
+        self._stack.enter_context(folder)
+        security = package("distributed.security").Security
+        with self._config.set(SETTINGS):
+            cluster = self._dask.LocalCluster(
+                n_workers=int(scheduler.removeprefix(LOCAL)),
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                security=security.temporary(),
+                memory_limit=0,  # as for any other process
+                local_directory=folder.name,
+                silence_logs=logging.CRITICAL,  # of workers that die, above all
+                preload=[__name__],
+            )
+            self._stack.callback(_quietly, cluster.close, timeout=CLOSING)
+            client = self._dask.Client(cluster, set_as_default=False)
+        self._stack.callback(_quietly, client.close, timeout=CLOSING)
+        return client
+
+    def _connected(self, scheduler: str) -> Any:
+        place = scheduler.removeprefix(DASK)
+        address = place if "://" in place else f"tcp://{place}"
+        try:
+            client = self._dask.Client(address, timeout=CONNECTING, set_as_default=False)
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise FaircilError(
+                f"no Dask scheduler answers at {scheduler} ({str(error) or 'timed out'}); start "
+                "one with `dask scheduler`, and workers with `dask worker ADDRESS`"
+            ) from None
+        self._stack.callback(_quietly, client.close, timeout=CLOSING)
+        return client
+
+    def _check_versions(self) -> None:
+        """Refuse workers with which results would differ."""
+        wanted = own_versions()
+        faults = []
+        with self._present():
+            found = self.client.run(own_versions, on_error="return")
+        for address, there in found.items():
+            if isinstance(there, Exception):
+                faults.append(f"{address} cannot import faircil ({there})")
+            elif there != wanted:
+                faults.append(f"{address} has {described(there, wanted)}")
+        if faults:
+            raise FaircilError(
+                f"workers of {self._name} cannot be used: {shortened(faults)}; install the same "
+                "versions there as here"
+            )
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers."""
+        with self._present():
+            return max(1, int(sum(self.client.nthreads().values())))
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of all workers."""
+        with self._present():
+            return list(self.client.nthreads())
+
+    def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """Yield the results of all tasks, in their order."""
+        order = self.order(work)
+        waiting: deque[Any] = deque()
+        begun = 0
+        try:
+            while waiting or begun < len(tasks):
+                most = AHEAD * self.workers
+                while begun < len(tasks) and len(waiting) < most:
+                    waiting.append(self.begin(order, tasks[begun]))
+                    begun += 1
+                self.wait([waiting[0]])
+                yield self.result(waiting.popleft())
+        finally:
+            self.cancel([*waiting, order])
+
+    def order(self, work: Callable[[Any], Any]) -> Any:
+        """Send work to the cluster; return what :meth:`begin` takes."""
+        # A task of its own, which the scheduler can do again: data that is given to a worker is
+        # lost with it.
+        with self._config.set(ANY_SIZE), self._present():
+            return self.client.submit(_as_it_is, order_of(work), pure=False)
+
+    def begin(self, order: Any, task: Any, at: str | None = None) -> Any:
+        """Begin a task and return its future.
+
+        Parameters
+        ----------
+        order : object
+            From :meth:`order`.
+        task : object
+        at : str, optional
+            Address of the worker that does it if it can.
+        """
+        place = {} if at is None else {"workers": [at], "allow_other_workers": True}
+        with self._present():
+            return self.client.submit(carry_out_alone, order, packed(task), pure=False, **place)
+
+    def wait(self, futures: Sequence[Any]) -> None:
+        """Wait until one of the tasks is done."""
+        lonely = 0
+        while lonely < LONELY:
+            with suppress(TimeoutError), self._present(), self.client.as_current():
+                self._dask.wait(list(futures), timeout=PATIENCE, return_when="FIRST_COMPLETED")
+                return
+            lonely = 0 if self.addresses else lonely + 1
+        raise self._lonely()
+
+    def _lonely(self) -> FaircilError:
+        return FaircilError(
+            f"{self._name} has had no workers for {LONELY * PATIENCE:.0f} seconds; start some with "
+            "`dask worker ADDRESS`, and the same command again"
+        )
+
+    def result(self, future: Any) -> Any:
+        """Return the result of a task that is done, or raise its error.
+
+        Raises
+        ------
+        WorkersDiedError
+            If every worker died that it was given to.
+        """
+        with self._present():
+            answer = future.result()
+        return unpacked(answer)
+
+    def settle(self, futures: Sequence[Any], seconds: float) -> None:
+        """Wait until all tasks are done, but no longer."""
+        if futures:
+            with self.client.as_current():
+                _quietly(self._dask.wait, list(futures), timeout=seconds)
+
+    def everywhere(self, call: Callable[..., object], *given: Any) -> None:
+        """Call something on all workers that are there."""
+        _quietly(self.client.run, call, *given)
+
+    def wait_for_workers(self) -> None:
+        """Wait until there is a worker."""
+        try:
+            with self._present():
+                self.client.wait_for_workers(1, timeout=LONELY * PATIENCE)
+        except TimeoutError:
+            raise self._lonely() from None
+
+    def cancel(self, futures: Sequence[Any]) -> None:
+        """Let go of tasks."""
+        _quietly(self.client.cancel, list(futures))  # the scheduler may be gone
+
+    @contextmanager
+    def _present(self) -> Iterator[None]:
+        """Say what it means that workers die again and again, or that the scheduler is gone."""
+        try:
+            yield
+        except self._dask.scheduler.KilledWorker as error:
+            raise WorkersDiedError(
+                f"workers of {self._name} died {error.allowed_failures + 1} times at the same part "
+                "of the work; this is mostly for lack of memory: use fewer workers on a machine, "
+                "or fewer features"
+            ) from None
+        except self._gone as error:
+            raise FaircilError(
+                f"the scheduler of {self._name} is gone ({type(error).__name__}); start it and the "
+                "same command again"
+            ) from None
+
+
+def _as_it_is(order: Order) -> Order:
+    return order
+
+
+def carry_out_alone(order: Order, task: bytes) -> bytes:
+    """Do work on a worker, of which several threads may do that at a time."""
+    one_thread_each()
+    return carry_out(order, task)
+
+
+def dask_setup(_: object) -> None:
+    """Let a worker of this machine leave signals of the terminal to the process that began it."""
+    for number in SIGNALS:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _quietly(end: Callable[..., object], *things: Any, **given: Any) -> None:
+    """End something that may have ended already."""
+    with suppress(Exception):
+        end(*things, **given)
+
+
+def package(name: str) -> Any:
+    """Import Dask, or a part of it; say how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"a scheduler needs the package {name.partition('.')[0]} ({error}): {INSTALL}, or use "
+            "processes of this machine with `jobs`"
+        ) from None

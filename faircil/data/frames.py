@@ -1,0 +1,229 @@
+"""Data frames of Dask as tables in parts: a partition is a part, read on the worker that has it.
+
+The order of partitions is the order of parts, so sums over them are the same to the bit wherever
+they are computed. No row comes to the process that asks but those of samples, and a worker holds
+few partitions at a time: work on several of them is a chain of tasks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from faircil.cluster import Dask, carry_out_alone, package
+from faircil.data import parts as parts_
+from faircil.data.arrow import frame_of, package as arrow_package
+from faircil.data.parts import PartedTable, PartWork, TablePart
+from faircil.data.raw_columns import same_names, without_missing_words
+from faircil.errors import DataError, UsageError, raise_all
+from faircil.sending import Order, packed, unpacked
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Lent:
+    """What a task has at hand.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The partition that it is about.
+    before : bytes or None
+        The answer of the task before it in a chain.
+    """
+
+    frame: pd.DataFrame
+    before: bytes | None = None
+
+
+_LENT: ContextVar[Lent] = ContextVar("lent")
+
+
+@dataclass(frozen=True)
+class FrameTable(PartedTable):
+    """A table whose parts are partitions of a data frame of Dask.
+
+    They can be read in tasks of :class:`DaskFrames` alone.
+    """
+
+    def batches(
+        self, part: TablePart, columns: list[str], labels: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """Read columns of the partition that the task is about."""
+        lent, most = _LENT.get(None), parts_.BATCH_ROWS
+        if lent is None:
+            raise UsageError(
+                "rows of a data frame of Dask stay on its workers, and this method needs them at "
+                "one place; choose the method 'moments' with other features than trained ones"
+            )
+        frame = lent.frame
+        for start in range(0, len(frame), most):
+            rows = frame.iloc[start : start + most]
+            taken = {name: _array(rows[name], part, name in labels) for name in columns}
+            read = frame_of(Path(part.path), taken, coded=labels)
+            yield pd.DataFrame(
+                {name: without_missing_words(read[name]) for name in read}, copy=False
+            )
+
+
+def _array(column: pd.Series, part: TablePart, coded: bool) -> Any:
+    """Return a column of pandas as one of Arrow; words that are labels as numbers of words."""
+    arrow = arrow_package("pyarrow")
+    try:
+        found = arrow.array(column, from_pandas=True)
+    except arrow.ArrowException as error:
+        raise DataError(
+            f"column '{column.name}' of {part.path} has values of several kinds ({error}); make "
+            "them numbers, or texts"
+        ) from None
+    is_ = arrow.types
+    words = is_.is_string(found.type) or is_.is_large_string(found.type)
+    return found.cast(arrow.string()).dictionary_encode() if coded and words else found
+
+
+class DaskFrames(Dask):
+    """Computes tasks on the workers of a Dask cluster that have the partitions of a data frame.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+    client : distributed.Client, optional
+        By default the one that is there.
+
+    Raises
+    ------
+    UsageError
+        If there is no client, or this is no data frame of Dask.
+    """
+
+    def __init__(self, frame: Any, client: Any = None) -> None:
+        raise_all(_frame_mistakes(frame))
+        if client is None:
+            try:
+                client = package("distributed").get_client()
+            except ValueError:
+                raise UsageError(
+                    "there is no client of Dask; make one with distributed.Client(), or with the "
+                    "address of a scheduler, distributed.Client(address)"
+                ) from None
+        super().__init__(client)
+        self._frame, self._partitions = frame, dict[tuple[str, ...], list[Any]]()
+
+    def table(self) -> FrameTable:
+        """Return the data frame as a table in parts; partitions without rows are left out."""
+        names = tuple(map(str, self._frame.columns))
+        parts = [TablePart(f"partition {n}", (n,), 0, 0) for n in range(self._frame.npartitions)]
+        found, first = [], 0
+        for part, rows in zip(parts, self._each(CountLength(), names[:1], parts), strict=True):
+            if rows:
+                found.append(TablePart(part.path, part.pieces, first, rows))
+                first += rows
+        if not first:
+            raise DataError("the data frame has columns but no rows; add samples")
+        return FrameTable("the data frame", names, tuple(found))
+
+    def map(self, work: Callable[[Any], Result], tasks: Sequence[Any]) -> Iterator[Result]:
+        """Yield the results of all tasks, in their order.
+
+        Parameters
+        ----------
+        work : PartWork
+        tasks : sequence of sequences of TablePart
+        """
+        assert isinstance(work, PartWork)
+        chains = [deque(parts) for parts in tasks]
+        order = self.order(Step(work))
+        last: dict[int, Any] = {}  # by chain: its last task
+        done = 0
+        try:
+            while done < len(chains):
+                window = range(done, min(done + self.workers, len(chains)))
+                for number in window:
+                    if chains[number] and (number not in last or last[number].done()):
+                        part = chains[number].popleft()
+                        before = last.get(number)
+                        last[number] = self._begin_at(order, work.reads, part, before)
+                busy = [last[number] for number in window if not last[number].done()]
+                if not chains[done] and last[done].done():
+                    yield self.result(last.pop(done))
+                    done += 1
+                elif busy:
+                    self.wait(busy)
+        finally:
+            self.cancel([*last.values(), order])
+
+    def _each(
+        self, work: Callable[[TablePart], Result], reads: Sequence[str], parts: Sequence[TablePart]
+    ) -> Iterator[Result]:
+        """Yield the results of work on each part."""
+        order = self.order(work)
+        futures = [self._begin_at(order, reads, part) for part in parts]
+        try:
+            for future in futures:
+                self.wait([future])
+                yield self.result(future)
+        finally:
+            self.cancel([*futures, order])
+
+    def _begin_at(
+        self, order: Any, reads: Sequence[str], part: TablePart, before: Any = None
+    ) -> Any:
+        """Begin a task where its partition is, after another one."""
+        columns, (number,) = tuple(dict.fromkeys(reads)), part.pieces
+        if columns not in self._partitions:
+            self._partitions[columns] = self._frame[list(columns)].to_delayed()
+        with self._present():
+            frame = self.client.compute(self._partitions[columns][number])
+            return self.client.submit(
+                _carry_out_lent, order, packed(part), frame, before, pure=False
+            )
+
+
+@dataclass(frozen=True)
+class CountLength:
+    """Counts the rows of a partition."""
+
+    def __call__(self, _: TablePart) -> int:
+        """Return how many there are."""
+        return len(_LENT.get().frame)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One link of a chain: work on one more part."""
+
+    work: PartWork[Any]
+
+    def __call__(self, part: TablePart) -> Any:
+        """Return what is found with this part and those before."""
+        before = _LENT.get().before  # or the error of that task
+        return self.work.add(self.work.nothing() if before is None else unpacked(before), part)
+
+
+def _carry_out_lent(order: Order, task: bytes, frame: pd.DataFrame, before: bytes | None) -> bytes:
+    """Do work with a partition at hand."""
+    token = _LENT.set(Lent(frame, before))
+    try:
+        return carry_out_alone(order, task)
+    finally:
+        _LENT.reset(token)
+
+
+def _frame_mistakes(frame: Any) -> list[str]:
+    """Say why something cannot be read as a data frame of Dask."""
+    if not (hasattr(frame, "to_delayed") and hasattr(frame, "columns")):
+        return [
+            f"a {type(frame).__name__} is given, expected a data frame of Dask, as "
+            "dask.dataframe.read_parquet(folder) returns it"
+        ]
+    names = [str(name) for name in frame.columns if not isinstance(name, str)]
+    mistakes = [f"the name of column {name} is no text; rename it" for name in names]
+    twice = same_names(list(map(str, frame.columns)))
+    return mistakes + [f"the data frame has {mistake}" for mistake in twice]

@@ -1,0 +1,358 @@
+"""Models of tables larger than memory: every pass over the rows is in parts.
+
+A model of ``moments`` is made of sums, so no row has to stay. Parts of a table are gathered into
+*shards*, neighbours of which follow from the table and the size of the sums alone. Wherever a shard
+is summed, and by however many workers, the sums of all shards are added in their order: the model
+is the same to the bit.
+
+Columns are decided on, and features fitted, by a sample of rows that is spread over the table. What
+is fitted on all rows of a table in memory, here is fitted on the sample: which categories there
+are, medians, means and deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from faircil.data.features import TableEncoder
+from faircil.data.mapped import mapped_samples
+from faircil.data.own import OwnData
+from faircil.data.parts import (
+    IN_PARTS,
+    PartedTable,
+    PartWork,
+    TablePart,
+    gathered,
+    parted_table,
+    refuse_sharing,
+)
+from faircil.data.raw_columns import name_mistakes
+from faircil.data.row_parts import (
+    HeldOut,
+    RowCounts,
+    RowReader,
+    count_rows,
+    decided,
+    gap_notes,
+)
+from faircil.engines import HERE, Engine, Here
+from faircil.errors import DataError, UsageError, raise_all
+from faircil.learners.moments import Moments
+from faircil.model.choosing import Wish, choose_config
+from faircil.model.gathering import Gathering, RowSums, learns_sums
+from faircil.model.history import Lesson, Measured
+from faircil.model.model import Model
+from faircil.model.predict_parts import measure_parts
+from faircil.moments.features import FeatureMap
+from faircil.moments.group_moments import GroupMoments
+from faircil.results.record import EpochRecord
+from faircil.samples import Samples
+
+MOST_SHARDS, LEAST_SHARDS = 1024, 8
+ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
+Progress = Callable[[int, int], None]  # rows that are done, of how many
+
+
+@dataclass(frozen=True)
+class SumShard(PartWork[RowSums]):
+    """Sums the rows of a shard.
+
+    Parameters
+    ----------
+    reader : RowReader
+    features : FeatureMap
+    empty : GroupMoments
+        Moments of no rows.
+    """
+
+    reader: RowReader
+    features: FeatureMap
+    empty: GroupMoments
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.reads
+
+    def nothing(self) -> RowSums:
+        """Return the sums over no row."""
+        return RowSums(deepcopy(self.empty))
+
+    def add(self, found: RowSums, part: TablePart) -> RowSums:
+        """Return the sums with the rows of one more part."""
+        for samples, notes in self.reader.batches(part):
+            found.add(samples, self.features, notes)
+        return found
+
+
+def shards_of(table: PartedTable, size: int) -> list[tuple[TablePart, ...]]:
+    """Cut a table into shards.
+
+    Parameters
+    ----------
+    table : PartedTable
+    size : int
+        Bytes of the sums of one.
+    """
+    fitting = min(max(ROOM // max(size, 1), LEAST_SHARDS), MOST_SHARDS)
+    return gathered(table.parts, fitting)
+
+
+def fit_parts(
+    table: PartedTable,
+    spec: OwnData,
+    wish: Wish,
+    *,
+    engine: Engine = HERE,
+    hold_out: float = 0.0,
+    seed: int = 0,
+    device: str = "cpu",
+    solve: bool = True,
+    progress: Progress = lambda *_: None,
+    listener: Callable[[EpochRecord], None] = lambda _: None,
+) -> Model:
+    """Make a model of a table that is read in parts.
+
+    Parameters
+    ----------
+    table : PartedTable
+    spec : OwnData
+        Roles of its columns. Rows that its test column marks are not learned; the model is measured
+        on them.
+    wish : Wish
+    engine : Engine
+    hold_out : float
+        Share of the rows that are held out instead, where there is no test column.
+    seed : int
+    device : str
+    solve : bool
+        Whether the weights of groups are chosen; else the model has sums alone.
+    progress : callable
+        Called after every shard.
+    listener : callable
+        Called after every epoch, of a method that trains a net.
+    """
+    reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
+    counts = count_rows(reader, engine)
+    reader, rows = decided(reader, engine)
+    x, labels, values = rows
+    roles = replace(spec, path="")
+    chosen = choose_config(wish, roles, x, labels, values, device)
+    assert reader.encoder is not None
+    learned = sum(counts.learned.values())
+    sampled = f"columns and features are by a sample of {len(x):,} of {learned:,} rows"
+    model = Model(
+        chosen.config,
+        seed,
+        encoder=reader.encoder,
+        measured=chosen.measured,
+        notes=[
+            *chosen.notes,
+            *gap_notes(spec, counts),
+            *[sampled] * (len(x) < learned),
+            *reader.encoder.notes,
+        ],
+    )
+    named = model.with_names(counts.labels, counts.attribute_values)
+    if learns_sums(model):
+        learn_parts(
+            model,
+            reader,
+            counts,
+            engine,
+            first=named.samples_of(x, labels, values),
+            device=device,
+            solve=solve,
+            progress=progress,
+        )
+    else:
+        learn_mapped(model, reader, counts, device=device, listener=listener)
+    model.notes += model.lessons[-1].notes
+    if counts.held_out and solve:
+        measure_parts(model, reader, engine, on="rows held out of fitting")
+    return model
+
+
+def table_in_parts(spec: OwnData, engine: Engine) -> PartedTable | None:
+    """Return the table of a file or folder if it is to be learned in parts; None if in memory.
+
+    A table that is read in parts is, from :data:`IN_PARTS` rows on, or where workers share it.
+
+    Raises
+    ------
+    UsageError
+        If workers are to share a table that cannot be read in parts.
+    """
+    path = Path(spec.path)
+    table = None if spec.items is not None else parted_table(path)
+    if table is None:
+        refuse_sharing(path, engine)
+        return None
+    return None if isinstance(engine, Here) and table.rows < IN_PARTS else table
+
+
+def refuse_in_parts(spec: OwnData, *, task_by_task: bool = False) -> None:
+    """Refuse to learn a table in parts task by task."""
+    if spec.tasks is not None or task_by_task:
+        raise UsageError(
+            f"`tasks` are given, and a table of {IN_PARTS:,} rows or more, or of several workers, "
+            "is learned at once; leave them out: to moments their order makes no difference"
+        )
+
+
+def learn_mapped(
+    model: Model,
+    reader: RowReader,
+    counts: RowCounts,
+    *,
+    device: str = "cpu",
+    listener: Callable[[EpochRecord], None] = lambda _: None,
+) -> Lesson:
+    """Let a model that needs all rows at once learn them from a file that is mapped into memory."""
+    after = model.with_names(counts.labels, counts.attribute_values)
+    reader = replace(reader, labels=after.names, values=tuple(after.values))
+    (samples,), notes = mapped_samples(reader, [sum(counts.learned.values())])
+    lesson = model.learn_samples(after, samples, device=device, listener=listener)
+    model.lessons[-1] = replace(lesson, notes=(*notes, *lesson.notes))
+    return model.lessons[-1]
+
+
+def update_parts(
+    model: Model,
+    table: PartedTable,
+    spec: OwnData,
+    *,
+    engine: Engine = HERE,
+    solve: bool = True,
+    progress: Progress = lambda *_: None,
+    listener: Callable[[EpochRecord], None] = lambda _: None,
+) -> Lesson:
+    """Let a model learn the rows of another table in parts; its classes may be new.
+
+    Parameters
+    ----------
+    model : Model
+    table : PartedTable
+    spec : OwnData
+        Roles of its columns. Rows that the test column marks, if the table has it, are not learned;
+        the model is measured on them.
+    engine, solve, progress, listener
+        As for :func:`fit_parts`.
+    """
+    reader = reader_for(model, table, spec)
+    counts = count_rows(reader, engine, new_rows=True)
+    if not counts.learned:
+        raise DataError("no row is left to learn: all are marked for the test")
+    if learns_sums(model):
+        lesson = learn_parts(model, reader, counts, engine, solve=solve, progress=progress)
+    else:
+        lesson = learn_mapped(model, reader, counts, listener=listener)
+    model.notes += [*gap_notes(spec, counts), *lesson.notes]
+    if counts.held_out and solve:
+        measure_parts(model, reader, engine, on="rows held out of an update")
+    return lesson
+
+
+def measure_table_parts(
+    model: Model, table: PartedTable, spec: OwnData, *, engine: Engine = HERE, on: str
+) -> tuple[Measured, list[str]]:
+    """Measure a model on the rows of another table in parts; it remembers that.
+
+    Parameters
+    ----------
+    model, table, spec, engine
+        As for :func:`update_parts`. Rows that the test column marks, if there are any, are meant;
+        else all are.
+    on : str
+        Which rows these are, in plain words.
+
+    Returns
+    -------
+    measured : Measured
+    notes : list of str
+    """
+    reader = reader_for(model, table, spec)
+    counts = count_rows(reader, engine, new_rows=True, learned=False)
+    model.check_known({name for name, _ in counts.held_out or counts.learned} - {*model.names})
+    if not counts.held_out:
+        reader = replace(reader, held_out=HeldOut(share=1))
+    return measure_parts(model, reader, engine, on=on), gap_notes(spec, counts)
+
+
+def reader_for(model: Model, table: PartedTable, spec: OwnData) -> RowReader:
+    """Return what reads a table for a model that was fitted on another."""
+    if not isinstance(model.encoder, TableEncoder):
+        raise UsageError(
+            "the model was not fitted on columns of a table, so it cannot learn a table in parts"
+        )
+    absent = [name for name in model.encoder.names if name not in table.names]
+    needed = {one.name for one in model.encoder.columns if one.kind != "identifier"}
+    raise_all(name_mistakes(Path(table.path), table.names, sorted(needed.intersection(absent))))
+    marks = spec.test_column if spec.test_column in table.names else None
+    plain = replace(spec, path=table.path, tasks=None, test_column=marks)
+    return RowReader(table, plain, HeldOut(marks), model.encoder, model.names, tuple(model.values))
+
+
+def learn_parts(
+    model: Model,
+    reader: RowReader,
+    counts: RowCounts,
+    engine: Engine = HERE,
+    *,
+    first: Samples | None = None,
+    device: str = "cpu",
+    solve: bool = True,
+    progress: Progress = lambda *_: None,
+) -> Lesson:
+    """Let a model learn the rows of a table in parts; nothing changes if that fails.
+
+    Parameters
+    ----------
+    model : Model
+        Of method ``moments``.
+    reader : RowReader
+        With the encoder of the model.
+    counts : RowCounts
+        Of the table.
+    engine : Engine
+    first : Samples, optional
+        Rows that features are fitted on, of a model that has learned nothing.
+    device : str
+    solve : bool
+        Whether the weights of groups are chosen; else the model has sums alone.
+    progress : callable
+        Called after every shard.
+    """
+    assert reader.encoder is not None
+    gathering = Gathering(model, reader.encoder.width, device)
+    gathering.name(counts.labels, counts.attribute_values)
+    if first is not None:
+        gathering.begin(first)
+    names, values = gathering.after.names, tuple(gathering.after.values)
+    reader = replace(reader, labels=names, values=values)
+    rows = sum(counts.learned.values())
+    sums = sum_parts(gathering.learner, reader, rows, engine, progress)
+    return gathering.finish(sums, solve=solve)
+
+
+def sum_parts(
+    learner: Moments, reader: RowReader, rows: int, engine: Engine, progress: Progress
+) -> RowSums:
+    """Return the sums over all rows of a table, shard by shard in their order."""
+    assert learner.moments is not None
+    place = learner.moments.device
+    # Workers compute in main memory: what they send is there.
+    empty = learner.empty_sums(place if isinstance(engine, Here) else torch.device("cpu"))
+    work = SumShard(reader, deepcopy(learner.summed).to(empty.device), empty)
+    total = RowSums(learner.empty_sums(place))
+    progress(0, rows)
+    for found in engine.map(work, shards_of(reader.table, learner.plan.second)):
+        total.merge(found)
+        progress(total.rows, rows)
+    total.moments.seen.settle()
+    return total

@@ -1,0 +1,181 @@
+"""One model of several sites, none of which shows its rows to the others.
+
+Sums over rows add up. So sites that agree on a *plan*, the columns and features of a model without
+its sums, each make the sums of their own rows, and whoever has all sums has the model of all rows:
+the one that a single site with every row would have made, but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from faircil.compute import same_bits
+from faircil.errors import DataError, UsageError, raise_all
+from faircil.learners.moments import Moments
+from faircil.model.gathering import learns_sums
+from faircil.model.model import LEARNED_TWICE, Model
+from faircil.moments.group_moments import Key
+from faircil.runs.config import RunConfig
+
+# Settings in which sites may differ: how they protect their rows.
+OF_A_SITE = ("min_cell", "noise_epsilon", "noise_delta", "forgettable")
+
+
+def plan_of(model: Model) -> Model:
+    """Return the columns, features, settings and names of a model, and nothing that it has learned.
+
+    Features are fitted on first rows: what is left of these are the mean and deviation of inputs,
+    the names of categories, and of images patches.
+    """
+    _refuse_other_methods([model])
+    state = deepcopy(model.state)
+    assert state is not None
+    assert isinstance(state.learner, Moments)
+    state.learner.forget_all()
+    state.seen, state.tasks = {}, 0
+    return replace(
+        model, state=state, lessons=[], measured=[], notes=[*model.notes], sums_only=True
+    )
+
+
+def planned_for(plan: Model, min_cell: int | None = None) -> Model:
+    """Return a model that has learned nothing, with the features and columns of another.
+
+    Parameters
+    ----------
+    plan : Model
+        A plan, or any model by sums, of which nothing else is taken.
+    min_cell : int, optional
+        Another one than that of the plan.
+    """
+    found = plan_of(plan)
+    if min_cell is not None:
+        config = _with_min_cell(found.config, min_cell)
+        found = replace(found, config=config)
+        found.learner.settings = config.settings.learner
+    return found
+
+
+def _with_min_cell(config: RunConfig, least: int) -> RunConfig:
+    learner = config.settings.learner.model_copy(update={"min_cell": least})
+    return config.model_copy(
+        update={"settings": config.settings.model_copy(update={"learner": learner})}
+    )
+
+
+def merge_models(models: Sequence[Model]) -> Model:
+    """Return the model of all rows that several have learned.
+
+    Sums are added in the given order; then the weights of all groups are chosen.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        By sums, with the same columns and features; each may have classes and attribute values
+        that others lack.
+
+    Raises
+    ------
+    UsageError, DataError
+        If they do not fit together: all differences at once.
+    """
+    if not models:
+        raise UsageError("there is no model to merge; name one or more")
+    _refuse_other_methods(models)
+    first = models[0]
+    mistakes = [
+        f"model {number} has other {what} than the first one; make all of them by the same plan"
+        for number, other in enumerate(models[1:], start=2)
+        for what in differences(first, other)
+    ]
+    raise_all(mistakes, DataError)
+    if not any(model.seen for model in models):
+        raise DataError("none of the models has learned a row; a plan is no sum")
+    least = max(model.learner.settings.min_cell for model in models)
+    merged = planned_for(first, least)
+    for model in models:
+        merged = merged.with_names(model.labels, model.values)
+    state, learner = merged.state, merged.learner
+    assert state is not None
+    assert isinstance(learner, Moments)
+    learner.grow(len(merged.labels))
+    assert learner.moments is not None
+    sums = learner.empty_sums(learner.moments.device)
+    digests: set[str] = set()
+    notes = [f"merged from {len(models)} models", *first.notes]
+    for model in models:
+        number = Numbering(model, merged)
+        assert model.learner.moments is not None
+        sums.merge(model.learner.moments.renumbered(number))
+        assert model.state is not None
+        for key, rows in model.state.seen.items():
+            state.seen[number(key)] = state.seen.get(number(key), 0) + rows
+        again = digests.intersection(one.digest for one in model.lessons if one.digest)
+        notes += [LEARNED_TWICE] * bool(again)
+        digests.update(one.digest for one in model.lessons)
+        merged.lessons += model.lessons
+    state.tasks = len(merged.lessons)
+    learner.measure = first.learner.measure
+    with torch.no_grad(), threadpool_limits(1, user_api="blas"), same_bits():
+        passed = learner.absorb(sums, protected=True)
+    merged.sums_only = False
+    merged.lessons[-1] = replace(merged.lessons[-1], passed=passed)
+    merged.notes = list(dict.fromkeys([*notes, *passed.notes]))
+    return merged
+
+
+def differences(one: Model, other: Model) -> list[str]:
+    """Return what two models do not have in common, of what they need to be merged."""
+    found = []
+    if _roles(one) != _roles(other):
+        found.append("columns of the class or the attributes")
+    if one.encoder != other.encoder or one.inputs != other.inputs:
+        found.append("columns, or another encoding of them")
+    mine, theirs = _settings(one), _settings(other)
+    differing = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
+    if differing:
+        found.append(f"settings ({', '.join(differing)})")
+    tensors = [model.learner.net.features.state_dict() for model in (one, other)]
+    same = tensors[0].keys() == tensors[1].keys() and all(
+        torch.equal(tensor.cpu(), tensors[1][name].cpu()) for name, tensor in tensors[0].items()
+    )
+    if not same:
+        found.append("features")
+    return found
+
+
+def _roles(model: Model) -> tuple[object, ...]:
+    own = model.config.own
+    return (own.label, own.sensitive, own.use_sensitive) if own else (model.config.dataset,)
+
+
+def _settings(model: Model) -> dict[str, object]:
+    found = {**model.config.settings.learner.model_dump(), "measure": model.config.measure}
+    return {name: value for name, value in found.items() if name not in OF_A_SITE}
+
+
+class Numbering:
+    """Turns the numbers of classes and attribute values of one model into those of another."""
+
+    def __init__(self, model: Model, merged: Model) -> None:
+        self._labels = [merged.labels.index(label) for label in model.labels]
+        self._values = [merged.values.index(value) for value in model.values]
+
+    def __call__(self, key: Key) -> Key:
+        """Return the key of a group; an unknown value, −1, stays unknown."""
+        return (self._labels[key[0]], *(self._values[z] if z >= 0 else z for z in key[1:]))
+
+
+def _refuse_other_methods(models: Sequence[Model]) -> None:
+    mistakes = [
+        f"model {number} is of {model.config.label}, which keeps no sums; fit it with the method "
+        "'moments'"
+        for number, model in enumerate(models, start=1)
+        if not learns_sums(model)
+    ]
+    raise_all(mistakes)

@@ -1,0 +1,162 @@
+"""Predictions of tables larger than memory, in parts: written as they come, or counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
+from faircil.data.row_parts import RowReader
+from faircil.engines import HERE, Engine
+from faircil.metrics import evaluate
+from faircil.model.history import Measured
+from faircil.model.model import Floats32, Model
+from faircil.packing import Packed, pack, unpack
+
+Cells = Counter[tuple[int, int, int]]  # rows by class, attribute value and predicted class
+
+
+def predicted_columns(model: Model, x: Floats32, *, probabilities: bool) -> dict[str, Any]:
+    """Return predictions of inputs (n, d) as columns, (n,) each.
+
+    Parameters
+    ----------
+    model : Model
+    x : ndarray of float32, shape (n, inputs)
+    probabilities : bool
+        Whether the probability of every class is wanted, not only of the predicted one.
+    """
+    found = model.probabilities(x)
+    best = found.argmax(axis=1)
+    columns: dict[str, Any] = {
+        "prediction": np.array(model.labels, dtype=object)[best],
+        "probability": found[np.arange(len(found)), best],
+    }
+    if probabilities:
+        columns |= {f"probability of {name}": found[:, n] for n, name in enumerate(model.names)}
+    return columns
+
+
+@dataclass(frozen=True)
+class PredictRows:
+    """Predicts the rows of a part; the model is packed without its sums.
+
+    Parameters
+    ----------
+    packed : Packed
+    table : PartedTable
+    keep : tuple of str
+        Columns to keep beside the predictions.
+    probabilities : bool
+        See :func:`predicted_columns`.
+    """
+
+    packed: Packed
+    table: PartedTable
+    keep: tuple[str, ...]
+    probabilities: bool
+
+    def __call__(self, part: TablePart) -> tuple[pd.DataFrame, list[str]]:
+        """Return predictions, and notes on the rows."""
+        model: Model = unpack(self.packed)
+        assert model.encoder is not None
+        needed = [name for name in model.encoder.names if name in self.table.names]
+        columns = list(dict.fromkeys([*needed, *self.keep]))
+        frames, notes = [], dict[str, str]()
+        for frame in self.table.read(part, columns):
+            for note in model.encoder.check(frame):
+                notes.setdefault(note.split(" has ")[0], note)
+            found: dict[str, Any] = {"row": frame.index.to_numpy() + 1}
+            found |= {name: frame[name].to_numpy() for name in self.keep}
+            x = model.encoder.inputs(frame)
+            found |= predicted_columns(model, x, probabilities=self.probabilities)
+            frames.append(pd.DataFrame(found))
+        return pd.concat(frames), list(notes.values())
+
+
+def predict_parts(
+    model: Model,
+    table: PartedTable,
+    keep: Sequence[str] = (),
+    *,
+    probabilities: bool = False,
+    engine: Engine = HERE,
+) -> Iterator[tuple[pd.DataFrame, list[str]]]:
+    """Predict the rows of a table part by part, in their order.
+
+    Parameters
+    ----------
+    model : Model
+    table : PartedTable
+        With the columns that the model was fitted with.
+    keep : sequence of str
+        Columns to keep beside the predictions.
+    probabilities : bool
+        See :func:`predicted_columns`.
+    engine : Engine
+
+    Yields
+    ------
+    predictions : DataFrame
+        ``row``, counted from 1, the kept columns, ``prediction`` and ``probability``.
+    notes : list of str
+    """
+    work = PredictRows(pack(model.without_sums()), table, tuple(keep), probabilities)
+    return engine.map(work, table.parts)
+
+
+@dataclass(frozen=True)
+class PredictParts(PartWork[Cells]):
+    """Counts what a model, packed without its sums, predicts of rows that are held out."""
+
+    packed: Packed
+    reader: RowReader
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """Columns that it reads."""
+        return self.reader.reads
+
+    def nothing(self) -> Cells:
+        """Return no rows."""
+        return Cells()
+
+    def add(self, found: Cells, part: TablePart) -> Cells:
+        """Return rows by class, attribute value (−1: unknown) and predicted class."""
+        model: Model = unpack(self.packed)
+        for samples, _ in self.reader.batches(part, held_out=True):
+            z = torch.full_like(samples.y, -1) if samples.z is None else samples.z
+            predicted = torch.from_numpy(model.predict(samples.x.numpy()))
+            cells = torch.stack([samples.y, z, predicted], dim=1).numpy()
+            rows, times = np.unique(cells, axis=0, return_counts=True)
+            found.update(dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True)))
+        return found
+
+
+def measure_parts(model: Model, reader: RowReader, engine: Engine = HERE, *, on: str) -> Measured:
+    """Measure a model on the rows of a table that are held out; it remembers that.
+
+    Parameters
+    ----------
+    model, reader, engine
+    on : str
+        Which rows these are, in plain words.
+    """
+    reader = replace(reader, labels=model.names, values=tuple(model.values))
+    found = Cells()
+    work = PredictParts(pack(model.without_sums()), reader)
+    for counts in engine.map(work, gathered(reader.table.parts, COUNTED_TOGETHER)):
+        found.update(counts)
+    cells = np.array(sorted(found), dtype=np.int64)
+    times = np.array([found[tuple(cell)] for cell in cells.tolist()], dtype=np.int64)
+    y_true, z, y_pred = cells.T
+    sensitive = z if model.has_attribute else None
+    favoured = model.learner.measure.favoured
+    metrics = evaluate(y_true, y_pred, sensitive=sensitive, favoured=favoured, times=times)
+    return model.remember(metrics, y_true, y_pred, sensitive, on, times)

@@ -1,0 +1,114 @@
+"""Rows from the host's memory on a GPU, part by part, while the GPU works on the part before.
+
+A plain copy of pageable memory runs at a seventh of what the bus allows. So threads of the host
+copy a piece of rows into one of two page-locked buffers, from where the GPU takes it on a stream of
+its own. A part of several pieces is handed on when it is there; the next is then under way. Rows of
+any number, also of a memory-mapped file, take the memory of a few parts on the GPU and two pieces
+on the host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+
+import torch
+from torch import Tensor
+
+from faircil.compute import chunks_of, free_memory
+from faircil.samples import Samples
+
+PIECE = 2**27  # bytes of a page-locked buffer
+PART = 2**31  # bytes that are on the GPU together, at most
+OF_FREE = 32  # and at most this part of what is free there: up to three parts are there at a time
+COPYING = min(8, os.cpu_count() or 1)  # threads: more gain little
+
+
+def on_device(samples: Samples, device: torch.device) -> Iterator[Samples]:
+    """Yield samples on a device, in order: as they are if they are there, else part by part.
+
+    Parameters
+    ----------
+    samples : Samples
+    device : torch.device
+    """
+    if samples.x.device.type == device.type:
+        yield samples.to(device)
+        return
+    # In one go and first: a copy of pageable memory waits for all that the GPU has to do.
+    y = samples.y.to(device)
+    z = None if samples.z is None else samples.z.to(device)
+    for rows, x in parts_on(samples.x, device):
+        yield Samples(x, y[rows], None if z is None else z[rows])
+
+
+def parts_on(x: Tensor, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
+    """Yield rows of a tensor, (n, ...), with their places, on another device, part by part."""
+    size = max(1, x[:1].numel() * x.element_size())
+    free = free_memory(device)
+    most = PART if free is None else max(1, min(PART, free // OF_FREE))
+    parts = chunks_of(len(x), max(1, most // size))
+    if device.type != "cuda":
+        yield from ((rows, x[rows].to(device)) for rows in parts)
+        return
+    copier = _Copier(x, device, max(1, PIECE // size))
+    with ThreadPoolExecutor(1, "faircil-staging") as ahead, copier.threads:
+        coming = [ahead.submit(copier.part, rows) for rows in parts[:1]]
+        for rows, following in zip_longest(parts, parts[1:]):
+            part, there = coming.pop().result()
+            if following is not None:
+                coming.append(ahead.submit(copier.part, following))
+            stream = torch.cuda.current_stream(device)
+            stream.wait_event(there)
+            part.record_stream(stream)  # its memory was taken on the stream of the copies
+            yield rows, part
+
+
+class _Copier:
+    """Copies rows to a GPU through two page-locked buffers.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n, ...)
+        On the host.
+    device : torch.device
+        Of CUDA.
+    rows : int
+        That fit in a buffer.
+    """
+
+    def __init__(self, x: Tensor, device: torch.device, rows: int) -> None:
+        self.x, self.device, self.rows = x, device, min(rows, max(len(x), 1))
+        shape = (self.rows, *x.shape[1:])
+        self.buffers = [torch.empty(shape, dtype=x.dtype, pin_memory=True) for _ in range(2)]
+        self.emptied = [torch.cuda.Event() for _ in self.buffers]  # type: ignore[no-untyped-call]
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        # The number of threads inside an operation is thread-local.
+        self.threads = ThreadPoolExecutor(COPYING, "faircil-copying", torch.set_num_threads, (1,))
+        self.pieces = 0
+
+    def part(self, rows: slice) -> tuple[Tensor, torch.cuda.Event]:
+        """Return rows on the GPU, and the event after which they are there."""
+        there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self.stream):
+            whole = torch.empty(
+                (rows.stop - rows.start, *self.x.shape[1:]), dtype=self.x.dtype, device=self.device
+            )
+            for place in chunks_of(len(whole), self.rows):
+                self._piece(self.x[rows][place], whole[place])
+            there.record(self.stream)
+        return whole, there
+
+    def _piece(self, source: Tensor, target: Tensor) -> None:
+        number = self.pieces % len(self.buffers)
+        self.pieces += 1
+        buffer, emptied = self.buffers[number][: len(source)], self.emptied[number]
+        emptied.synchronize()  # what it held before is on the GPU
+        shares = chunks_of(len(source), -(-len(source) // COPYING))
+        copies = [self.threads.submit(buffer[own].copy_, source[own]) for own in shares]
+        for copy in copies:
+            copy.result()
+        target.copy_(buffer, non_blocking=True)
+        emptied.record(self.stream)

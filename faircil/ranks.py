@@ -1,0 +1,318 @@
+"""Processes that compute together, called ranks as in ``torch.distributed``, and their messages.
+
+A result must not depend on how many processes compute it. So data is cut into *shards*, whose
+number is part of a configuration; ranks take several shards each or one; and what shards contribute
+to a sum is added in the order of the shards, never in that of arrival. One process that has all
+shards makes the same additions.
+
+Numbers travel as tensors, everything else as bytes without pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed
+
+from faircil.errors import DataError, FaircilError, UsageError
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+FRAME = 4096  # bytes of a message that travel with its length
+LENGTH = 8  # of these, the length itself
+# Numbers from which parts of a sum are exchanged by segments: each rank adds up one segment of all
+# parts. That moves two vectors through a rank instead of one from every other, in two exchanges.
+SEGMENTED = 1 << 16
+HEADER = "header"
+PLACE = re.compile(r"^\[[^]]*\] *")
+MOST_LINES = 5  # ranks whose mistakes are told
+
+
+class RankError(FaircilError):
+    """Processes that have lost each other."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """A process among those that compute together; by default it is alone.
+
+    ``Ranks.of()`` is for processes of ``torch.distributed``.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this process, from 0.
+    size : int
+        Number of processes.
+    group : ProcessGroup or None
+        Through which they talk; None: this process is alone.
+    """
+
+    rank: int = 0
+    size: int = 1
+    group: ProcessGroup | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, group: ProcessGroup | None = None) -> Ranks:
+        """Return this process among those of a group; by default, all that were started.
+
+        Raises
+        ------
+        UsageError
+            If ``torch.distributed`` is not initialised, or this process is not in the group.
+        """
+        if not (distributed.is_available() and distributed.is_initialized()):
+            raise UsageError(
+                "torch.distributed is not initialised, so this process knows of no others; call "
+                "torch.distributed.init_process_group first, in a script that torchrun starts"
+            )
+        group = distributed.group.WORLD if group is None else group
+        rank, size = distributed.get_rank(group), distributed.get_world_size(group)
+        if rank < 0:
+            raise UsageError("this process is not in the group; call it in those that are")
+        return cls(rank, size, group if size > 1 else None)
+
+    def gathered(self, part: Tensor) -> Tensor:
+        """Return the parts of all ranks, (size, ...); they have one shape."""
+        if self.group is None:
+            return part[None]
+        sent = self._wired(part)
+        found = sent.new_empty((self.size, *sent.shape))
+        with self._talking():
+            distributed.all_gather(list(found.unbind()), sent, self.group)
+        return found.to(part.device)
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """Return the rows of all ranks, (n, ...), those of the first rank first.
+
+        Ranks may have different numbers of rows.
+        """
+        if self.group is None:
+            return rows
+        counts = self.gathered(torch.tensor([len(rows)])).flatten().tolist()
+        padded = rows.new_zeros((max(counts), *rows.shape[1:]))
+        padded[: len(rows)] = rows
+        if not padded.numel():
+            return rows.new_empty((sum(counts), *rows.shape[1:]))
+        every = self.gathered(padded)
+        return torch.cat([part[:count] for part, count in zip(every, counts, strict=True)])
+
+    def summed(self, parts: Tensor) -> Tensor:
+        """Add up vectors in the order of the ranks, and of the parts within a rank.
+
+        Parameters
+        ----------
+        parts : Tensor, shape (k, numbers)
+            Of this rank; all have the same number of parts.
+
+        Returns
+        -------
+        Tensor, shape (numbers,)
+            The same on all ranks, to the bit, and the same as if one had all parts.
+        """
+        if self.size < 3 or parts.shape[1] < SEGMENTED:
+            return added(self.gathered(parts).flatten(0, 1))
+        count, numbers = parts.shape
+        width = -(-numbers // self.size)
+        padded = parts.new_zeros(count, width * self.size)
+        padded[:, :numbers] = parts
+        sent = self._wired(padded.view(count, self.size, width).transpose(0, 1))
+        found = torch.empty_like(sent)
+        with self._talking():
+            distributed.all_to_all_single(found, sent, group=self.group)
+        segment = added(found.flatten(0, 1))
+        return self.gathered(segment).flatten()[:numbers].to(parts.device)
+
+    def copied(self, tensor: Tensor) -> None:
+        """Give a tensor, in place, the numbers that it has on the first rank."""
+        if self.group is not None:
+            sent = self._wired(tensor.detach())
+            with self._talking():
+                distributed.broadcast(sent, self._first, self.group)
+            tensor.detach().copy_(sent)
+
+    def scattered(self, parts: Sequence[Tensor] | None) -> Tensor:
+        """Return what the first rank has for this one, (rows, ...); the others give nothing.
+
+        Parameters
+        ----------
+        parts : sequence of Tensor
+            One for each rank, of any number of rows.
+        """
+        if self.group is None:
+            assert parts is not None
+            return parts[0]
+        shapes = None if parts is None else [list(part.shape) for part in parts]
+        kind = None if parts is None else str(parts[0].dtype).removeprefix("torch.")
+        about = json.loads(self.told(json.dumps({"shapes": shapes, "kind": kind}).encode()))
+        rows, others = about["shapes"][self.rank][0], about["shapes"][0][1:]
+        most = max(shape[0] for shape in about["shapes"])
+        found = self._wired(torch.empty((most, *others), dtype=getattr(torch, about["kind"])))
+        sent = None
+        if parts is not None:
+            sent = [found.new_zeros(found.shape) for _ in parts]
+            for place, part in zip(sent, parts, strict=True):
+                place[: len(part)] = part
+        if found.numel():
+            with self._talking():
+                distributed.scatter(found, sent, self._first, self.group)
+        return found[:rows]
+
+    def told(self, message: bytes | None = None) -> bytes:
+        """Return what the first rank says to all; the others give nothing."""
+        if self.group is None:
+            return message or b""
+        frame, rest = _frame(message or b"")
+        frame = self._wired(frame)
+        with self._talking():
+            distributed.broadcast(frame, self._first, self.group)
+            size = _size(frame)
+            rest = self._wired(rest) if self.rank == 0 else frame.new_empty(_beyond(size))
+            if len(rest):
+                distributed.broadcast(rest, self._first, self.group)
+        return _message(frame, rest, size)
+
+    def answers(self, message: bytes) -> list[bytes]:
+        """Return what every rank says to the first, in order; on the others, nothing."""
+        if self.group is None:
+            return [message]
+        frame, rest = _frame(message)
+        frames = self.gathered(frame)
+        sizes = [_size(each) for each in frames]
+        longest = _beyond(max(sizes))
+        rests = frames.new_empty(self.size, longest)
+        if longest:
+            padded = torch.zeros(longest, dtype=torch.uint8)
+            padded[: len(rest)] = rest
+            sent = self._wired(padded)
+            rests = sent.new_empty(self.size, longest)
+            with self._talking():
+                places = list(rests.unbind()) if self.rank == 0 else None
+                distributed.gather(sent, places, self._first, self.group)
+        if self.rank:
+            return []
+        return [_message(*each) for each in zip(frames, rests, sizes, strict=True)]
+
+    @contextmanager
+    def alike(self) -> Iterator[None]:
+        """Make an error of one rank in the block one of all: else the others would wait for it."""
+        problem: FaircilError | None = None
+        try:
+            yield
+        except RankError:
+            raise
+        except FaircilError as error:
+            problem = error
+        if not self.gathered(torch.tensor([problem is not None])).any():
+            return
+        said = self.answers(b"" if problem is None else str(problem).encode())
+        lines = [one.decode() for one in said]
+        if len(set(lines)) > 1:
+            lines = [f"process {rank}: {line}" for rank, line in enumerate(lines) if line]
+        told = json.loads(self.told(json.dumps(lines[:MOST_LINES]).encode()))
+        if problem is not None and str(problem) == told[0]:  # the same mistake everywhere is one
+            raise problem
+        raise DataError(*told)
+
+    @property
+    def _first(self) -> int:
+        """The number of this group's first rank among all processes."""
+        assert self.group is not None
+        return distributed.get_global_rank(self.group, 0)
+
+    def _wired(self, tensor: Tensor) -> Tensor:
+        """Return a tensor where the group can send it from, a copy only if need be."""
+        # Gloo has most of its exchanges for the CPU alone; NCCL has them for GPUs alone.
+        backends = distributed.get_backend_config(self.group)
+        on_gpu = "cuda:nccl" in backends and (tensor.is_cuda or "cpu:" not in backends)
+        return tensor.contiguous().to("cuda" if on_gpu else "cpu")
+
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        """Turn a broken connection into an error for people."""
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            # What a backend says begins with a place in its code, and ends with advice.
+            line = PLACE.sub("", str(error)).partition(". ")[0].partition("\n")[0]
+            raise RankError(
+                f"process {self.rank} of {self.size} has lost another, which has ended, hangs or "
+                f"cannot be reached ({line:.100})"
+            ) from error
+
+
+ALONE = Ranks()
+
+
+def added(parts: Tensor) -> Tensor:
+    """Add up (k, ...) over k, one after another."""
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def shards_of(rank: int, size: int, shards: int) -> range:
+    """Return the shards of a rank: consecutive ones, so that their order is that of the ranks.
+
+    Examples
+    --------
+    >>> [list(shards_of(rank, 2, 5)) for rank in range(2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    return range(-(-rank * shards // size), -(-(rank + 1) * shards // size))
+
+
+def packed(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
+    """Return a document of JSON and tensors as bytes, of which :func:`unpacked` runs no code."""
+    from safetensors.torch import save
+
+    held = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    return save(held, {HEADER: json.dumps(header)})
+
+
+def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what was packed."""
+    from safetensors.torch import load
+
+    # A safetensors file begins with the length of its JSON; metadata is part of that.
+    length = int.from_bytes(message[:LENGTH], "little")
+    document = json.loads(message[LENGTH : LENGTH + length])
+    header: dict[str, Any] = json.loads(document["__metadata__"][HEADER])
+    return header, load(message)
+
+
+def _frame(message: bytes) -> tuple[Tensor, Tensor]:
+    """Return the length of a message with its beginning, (FRAME,), and the rest."""
+    room = FRAME - LENGTH
+    first = len(message).to_bytes(LENGTH, "little") + message[:room].ljust(room, b"\0")
+    return _as_tensor(first), _as_tensor(message[room:])
+
+
+def _as_tensor(message: bytes) -> Tensor:
+    # A bytearray: torch warns of bytes, which it must not write to.
+    if not message:
+        return torch.zeros(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(message), dtype=torch.uint8)
+
+
+def _size(frame: Tensor) -> int:
+    return int.from_bytes(bytes(frame[:LENGTH].tolist()), "little")
+
+
+def _beyond(size: int) -> int:
+    """Return how many bytes of a message follow its frame."""
+    return max(size - (FRAME - LENGTH), 0)
+
+
+def _message(frame: Tensor, rest: Tensor, size: int) -> bytes:
+    whole = torch.cat([frame[LENGTH:].cpu(), rest.cpu()])[:size]
+    found: bytes = whole.numpy().tobytes()
+    return found

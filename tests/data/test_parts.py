@@ -1,0 +1,185 @@
+"""Tables in parts: every way to store one gives the same rows, and its parts are all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from faircil.data import parts as parts_module
+from faircil.data.parts import PartedTable, gathered, parted_table, table_files
+from faircil.data.tables import read_table
+from faircil.errors import DataError
+
+pyarrow = pytest.importorskip("pyarrow")
+ROWS = 1000
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "PART_ROWS", 100)
+    monkeypatch.setattr(parts_module, "BATCH_ROWS", 64)
+
+
+def people(rows: int = ROWS) -> pd.DataFrame:
+    drawn = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": drawn.normal(40, 9, rows),
+            "children": drawn.integers(0, 4, rows),
+            "job": drawn.choice(["cook", "judge"], rows),
+        }
+    )
+
+
+def parquet_file(table: pd.DataFrame, folder: Path) -> Path:
+    table.to_parquet(folder / "people.parquet", row_group_size=30)
+    return folder / "people.parquet"
+
+
+def parquet_folder(table: pd.DataFrame, folder: Path) -> Path:
+    for number, first in enumerate(range(0, len(table), 300)):
+        part = table.iloc[first : first + 300]
+        part.to_parquet(folder / f"part-{number}.parquet", row_group_size=130)
+    (folder / "_SUCCESS").touch()
+    return folder
+
+
+def arrow_stream(table: pd.DataFrame, folder: Path) -> Path:
+    """As Hugging Face datasets are saved."""
+    rows = pyarrow.Table.from_pandas(table, preserve_index=False)
+    with pyarrow.ipc.new_stream(folder / "data-0.arrow", rows.schema) as out:
+        out.write_table(rows, max_chunksize=70)
+    (folder / "dataset_info.json").write_text("{}")
+    return folder
+
+
+def feather_file(table: pd.DataFrame, folder: Path) -> Path:
+    table.to_feather(folder / "people.feather", chunksize=70)
+    return folder / "people.feather"
+
+
+def arrays(table: pd.DataFrame, folder: Path) -> Path:
+    np.save(folder / "age.npy", table["age"].to_numpy())
+    np.save(folder / "children.npy", table["children"].to_numpy())
+    np.save(folder / "job.npy", table["job"].to_numpy().astype(str))
+    return folder
+
+
+STORED = [parquet_file, parquet_folder, arrow_stream, feather_file, arrays]
+
+
+def parted(path: Path) -> PartedTable:
+    found = parted_table(path)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("store", STORED)
+def test_parts_are_all_of_the_table_in_its_order(
+    store: Callable[[pd.DataFrame, Path], Path], tmp_path: Path
+) -> None:
+    table = people()
+    found = parted(store(table, tmp_path))
+    assert found.rows == ROWS
+    assert len(found.parts) > 3
+    assert [part.first for part in found.parts] == [
+        sum(part.rows for part in found.parts[:number]) for number in range(len(found.parts))
+    ]
+    names = ["job", "age", "children"]
+    frames = [frame for part in found.parts for frame in found.read(part, names, ["job"])]
+    assert max(map(len, frames)) <= 64
+    again = pd.concat([frame.astype({"job": str}) for frame in frames])
+    assert again.index.tolist() == list(range(ROWS))
+    pd.testing.assert_frame_equal(again[list(table)], table, check_dtype=False)
+
+
+@pytest.mark.parametrize("store", STORED)
+def test_a_small_table_in_parts_is_read_as_a_whole(
+    store: Callable[[pd.DataFrame, Path], Path], tmp_path: Path
+) -> None:
+    table = people(150)
+    path = store(table, tmp_path)
+    found = read_table(path).astype({"job": str})
+    pd.testing.assert_frame_equal(found[list(table)], table, check_dtype=False)
+    only = read_table(path, ["age"])
+    assert list(only) == ["age"]
+    with pytest.raises(DataError, match="has no column 'wage'"):
+        read_table(path, ["wage"])
+
+
+def test_a_sample_is_spread_over_the_table(tmp_path: Path) -> None:
+    table = people()
+    table["number"] = np.arange(ROWS)
+    found = parted(parquet_folder(table, tmp_path))
+    sample = found.sample(["number"], 100)
+    assert 80 <= len(sample) <= 120
+    assert sample["number"].tolist() == sample.index.tolist()
+    assert np.histogram(sample["number"], 4, (0, ROWS))[0].min() > 15
+    assert len(found.sample(["number"], 10**6)) == ROWS
+
+
+def test_runs_of_parts_are_balanced_and_follow_from_the_table(tmp_path: Path) -> None:
+    found = parted(parquet_file(people(), tmp_path))
+    runs = gathered(found.parts, 3)
+    assert [part for run in runs for part in run] == list(found.parts)
+    rows = [sum(part.rows for part in run) for run in runs]
+    assert len(runs) == 3
+    assert max(rows) - min(rows) <= 2 * max(part.rows for part in found.parts)
+    assert len(gathered(found.parts, 10**6)) == len(found.parts)
+
+
+def test_other_files_are_no_table_in_parts(tmp_path: Path) -> None:
+    people().to_csv(tmp_path / "people.csv")
+    assert parted_table(tmp_path / "people.csv") is None
+    assert parted_table(tmp_path) is None
+    assert parted_table(tmp_path / "absent.parquet") is None
+
+
+def test_all_mistakes_of_a_folder_are_told_at_once(tmp_path: Path) -> None:
+    table = people(40)
+    table.to_parquet(tmp_path / "a.parquet")
+    table.drop(columns="age").to_parquet(tmp_path / "b.parquet")
+    table.assign(children="two").to_parquet(tmp_path / "c.parquet")
+    (tmp_path / "d.parquet").write_bytes(b"no parquet")
+    with pytest.raises(DataError) as caught:
+        parted_table(tmp_path)
+    told = str(caught.value)
+    assert "b.parquet lacks age" in told
+    assert "c.parquet has" in told
+    assert "'children' instead of numbers" in told
+    assert "cannot read" in told
+    assert "d.parquet" in told
+
+
+def test_files_of_several_kinds_and_partitions_are_refused(tmp_path: Path) -> None:
+    people(5).to_parquet(tmp_path / "a.parquet")
+    np.save(tmp_path / "age.npy", np.zeros(5))
+    with pytest.raises(DataError, match="one kind"):
+        table_files(tmp_path)
+    other = tmp_path / "other"
+    (other / "sex=F").mkdir(parents=True)
+    people(5).to_parquet(other / "sex=F" / "a.parquet")
+    with pytest.raises(DataError, match="stand for columns"):
+        table_files(other)
+
+
+def test_arrays_of_other_lengths_or_objects_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "age.npy", np.zeros(5))
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    np.save(tmp_path / "job.npy", np.array([None] * 5, dtype=object))
+    with pytest.raises(DataError) as caught:
+        parted_table(tmp_path)
+    assert "differ in length" in str(caught.value)
+    assert "job.npy" in str(caught.value)
+
+
+def test_missing_words_are_missing_values_in_every_part(tmp_path: Path) -> None:
+    table = people(200)
+    table.loc[150, "job"] = "NA"
+    found = parted(parquet_folder(table, tmp_path))
+    frames = [frame for part in found.parts for frame in found.read(part, ["job"], ["job"])]
+    assert pd.concat([frame.astype(object) for frame in frames])["job"].isna().sum() == 1

@@ -1,0 +1,144 @@
+"""Sums of several sites: merged, they are the model of all rows at one place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from faircil.errors import DataError, UsageError
+from faircil.model.choosing import Wish
+from faircil.model.merging import merge_models, plan_of, planned_for
+from faircil.model.model import Model
+from faircil.model.saved import load_model, save_model
+from faircil.model.tables import fit_table, update_table
+from tables_in_parts import people, roles
+
+SITES = 20
+WISH = Wish("moments", overrides=("width=60", "arithmetic=float64"))
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    return people(2000, seed=4)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, table: pd.DataFrame) -> Model:
+    table[:300].to_csv(tmp_path / "some.csv", index=False)
+    return plan_of(fit_table(roles(tmp_path / "some.csv"), WISH))
+
+
+def site(plan: Model, rows: pd.DataFrame, folder: Path, *, solve: bool = False) -> Model:
+    rows.to_csv(folder / "site.csv", index=False)
+    model = planned_for(plan)
+    update_table(model, folder / "site.csv", solve=solve)
+    return model
+
+
+def test_twenty_sites_are_one(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
+    drawn = np.random.default_rng(1).integers(0, SITES, len(table))
+    sites = [site(plan, table[drawn == number], tmp_path) for number in range(SITES)]
+    merged, whole = merge_models(sites), site(plan, table, tmp_path, solve=True)
+    mine, theirs = merged.learner.moments, whole.learner.moments
+    assert mine.seen.counts == theirs.seen.counts
+    for key in theirs.keys:
+        left, right = (one.cells()[one.keys.index(key)] for one in (mine, theirs))
+        torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+    x = whole.encoder.inputs(table)  # type: ignore[union-attr]
+    assert np.array_equal(merged.predict(x), whole.predict(x))
+    assert merged.lessons[0].rows + sum(one.rows for one in merged.lessons[1:]) == len(table)
+    assert [one.rows for one in merged.seen] == [one.rows for one in whole.seen]
+
+
+def test_a_merged_model_goes_on(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
+    merged = merge_models([site(plan, part, tmp_path) for part in (table[:900], table[900:1500])])
+    save_model(merged, tmp_path / "merged")
+    merged = load_model(tmp_path / "merged")
+    table[1500:].to_csv(tmp_path / "more.csv", index=False)
+    update_table(merged, tmp_path / "more.csv")
+    rows = table[:10]
+    x = merged.encoder.inputs(rows)  # type: ignore[union-attr]
+    merged.forget(x, rows["job"].tolist(), rows["sex"].tolist())
+    whole = site(plan, table[10:], tmp_path, solve=True)
+    x = whole.encoder.inputs(table)  # type: ignore[union-attr]
+    # Weights are searched from where they are, and agree within the tolerance of the search.
+    assert (merged.predict(x) == whole.predict(x)).mean() > 0.98
+
+
+def test_sites_may_lack_classes_and_values(
+    tmp_path: Path, plan: Model, table: pd.DataFrame
+) -> None:
+    parts = [table[table["job"] == "nurse"], table[table["job"] != "nurse"]]
+    parts = [parts[0][parts[0]["sex"] == "M"], parts[0][parts[0]["sex"] == "F"], parts[1]]
+    poets = parts[2].assign(job=parts[2]["job"].replace("cook", "poet"))
+    merged = merge_models([site(plan, part, tmp_path) for part in (*parts[:2], poets)])
+    found = {(one.label, one.value): one.rows for one in merged.seen}
+    wanted = pd.concat([*parts[:2], poets]).groupby(["job", "sex"]).size().to_dict()
+    assert found == wanted
+    x = merged.encoder.inputs(poets)  # type: ignore[union-attr]
+    right = np.array(merged.names)[merged.predict(x)] == poets["job"].to_numpy()
+    assert right.mean() > 0.4
+
+
+def test_a_plan_has_learned_nothing(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
+    assert not plan.seen
+    assert not plan.lessons
+    assert not len(plan.learner.moments)
+    save_model(plan, tmp_path / "plan")
+    again = load_model(tmp_path / "plan")
+    with pytest.raises(UsageError, match="cannot predict"):
+        again.predict(np.zeros((1, again.inputs), dtype=np.float32))
+    with pytest.raises(DataError, match="none of the models has learned"):
+        merge_models([plan, again])
+    one, other = (site(start, table, tmp_path, solve=True) for start in (plan, again))
+    assert torch.equal(one.learner.net.head.weight, other.learner.net.head.weight)
+
+
+def test_sums_alone_cannot_predict(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
+    sums = site(plan, table, tmp_path)
+    x = sums.encoder.inputs(table)  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match="merge it"):
+        sums.predict(x)
+    solved = site(plan, table, tmp_path, solve=True)
+    assert np.array_equal(merge_models([sums]).predict(x), solved.predict(x))
+
+
+def test_the_same_rows_of_two_sites_are_told(
+    tmp_path: Path, plan: Model, table: pd.DataFrame
+) -> None:
+    merged = merge_models([site(plan, part, tmp_path) for part in (table[:500], table[:500])])
+    assert any("learned before" in note for note in merged.notes)
+
+
+def test_small_cells_stay_pooled(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
+    strict = planned_for(plan, min_cell=30)
+    rare = table[(table["job"] == "cook") & (table["sex"] == "F")][:8]
+    parts = [pd.concat([table[table["sex"] == "M"][:400], rare]), table[500:1500]]
+    merged = merge_models([site(strict, part, tmp_path) for part in parts])
+    assert merged.learner.settings.min_cell == 30
+    assert min(merged.learner.moments.count) >= 30
+
+
+def test_models_that_do_not_fit_are_named_with_all_differences(
+    tmp_path: Path, plan: Model, table: pd.DataFrame
+) -> None:
+    table.to_csv(tmp_path / "all.csv", index=False)
+    spec = roles(tmp_path / "all.csv")
+    other = fit_table(spec, replace(WISH, overrides=("width=61", "arithmetic=float64")))
+    narrow = fit_table(replace(spec, ignore=("town",)), WISH)
+    with pytest.raises(DataError) as caught:
+        merge_models([site(plan, table, tmp_path), other, narrow])
+    told = str(caught.value)
+    assert "model 2 has other settings (width)" in told
+    assert "model 2 has other features" in told
+    assert "model 3 has other columns" in told
+    replay = fit_table(spec, Wish("er", overrides=("epochs=1",)))
+    with pytest.raises(UsageError, match="keeps no sums"):
+        merge_models([replay])
+    with pytest.raises(UsageError, match="no model"):
+        merge_models([])

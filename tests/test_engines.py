@@ -1,0 +1,183 @@
+"""Engines: the same results in the same order, whoever computes them and whoever dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from torch.multiprocessing import spawn
+
+from engine_tasks import (
+    SQUARES,
+    TASKS,
+    DieOnce,
+    break_down,
+    die,
+    in_order,
+    inner_function,
+    kill_one,
+    knows,
+    process_of,
+    refuse,
+    square,
+)
+from faircil.cluster import Dask
+from faircil.data import parts as parts_module
+from faircil.data.parts import parted_table
+from faircil.engines import DEATHS, Engine, Here, Processes, Ranks, engine_for, torchrun
+from faircil.errors import DataError, FaircilError, UsageError
+from faircil.metrics import METRICS, Metric
+from faircil.model.in_parts import fit_parts
+from faircil.model.model import Model
+from rank_tasks import SMALL, WISH, be_a_rank
+from sweeps import always_half
+from tables_in_parts import people, roles, stored
+from tensors import assert_same_bits, digest_of
+
+pytest.importorskip("pyarrow")
+SENT = ["processes", "dask"]  # engines that send work to others
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[dict[str, Engine]]:
+    pytest.importorskip("distributed")
+    with Processes(2) as processes, Dask("local:2") as dask:
+        yield {"here": Here(), "processes": processes, "dask": dask}
+
+
+@pytest.fixture(params=["here", *SENT])
+def engine(request: pytest.FixtureRequest, engines: dict[str, Engine]) -> Engine:
+    return engines[request.param]
+
+
+@pytest.fixture(params=SENT)
+def sending(request: pytest.FixtureRequest, engines: dict[str, Engine]) -> Engine:
+    return engines[request.param]
+
+
+def test_results_come_in_the_order_of_tasks(engine: Engine) -> None:
+    assert in_order(engine, square) == SQUARES
+    assert in_order(engine, square, []) == []
+    assert engine.leads
+
+
+def test_an_error_for_the_user_arrives_as_it_is(engine: Engine) -> None:
+    with pytest.raises(DataError) as caught:
+        in_order(engine, refuse)
+    assert caught.value.args == ("three is refused", "and so is this")
+    assert in_order(engine, square) == SQUARES
+
+
+def test_a_defect_keeps_its_kind(engine: Engine) -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_order(engine, break_down)
+
+
+def test_results_that_nobody_wants_are_let_go(engine: Engine) -> None:
+    found = iter(engine.map(square, TASKS))
+    assert next(found) == 0
+    del found
+    assert in_order(engine, square) == SQUARES
+
+
+def test_two_processes_compute(sending: Engine) -> None:
+    assert sending.workers == 2
+    assert len(set(in_order(sending, process_of))) == 2
+
+
+@pytest.mark.parametrize("how", ["kill", "exit"])
+def test_what_a_dead_process_had_is_done_again(sending: Engine, how: str, tmp_path: Path) -> None:
+    flag = tmp_path / "died"
+    assert in_order(sending, DieOnce(str(flag), how)) == SQUARES
+    assert flag.exists()
+
+
+def test_a_task_that_always_kills_its_process_is_given_up(sending: Engine) -> None:
+    with pytest.raises(FaircilError, match=rf"died [{DEATHS}{DEATHS + 1}] times at the same part"):
+        in_order(sending, die)
+    assert in_order(sending, square) == SQUARES
+
+
+def test_what_cannot_be_sent_is_told(sending: Engine) -> None:
+    with pytest.raises(UsageError, match="cannot be sent to another process"):
+        in_order(sending, lambda number: number)
+    with pytest.raises(UsageError, match="cannot be sent to another process"):
+        in_order(sending, inner_function)
+
+
+def test_registered_pieces_are_known_there(sending: Engine) -> None:
+    def inside(_: object) -> float:
+        return 0.0
+
+    with METRICS.temporarily("own", Metric(always_half, "half", "Always the same")):
+        assert in_order(sending, knows, ["own"]) == [True]
+    with (
+        METRICS.temporarily("mine", Metric(inside, "none", "Never anything")),
+        pytest.raises(UsageError, match="metric 'mine' is defined inside a function"),
+    ):
+        in_order(sending, knows, ["mine"])
+
+
+def fitted(path: Path, engine: Engine, *, killing: bool = False) -> Model:
+    """Fit a folder of Parquet; a process may be killed when a third of the rows is summed."""
+    table = parted_table(path)
+    assert table is not None
+    killed: list[int] = []
+
+    def progress(done: int, rows: int) -> None:
+        if killing and not killed and done > rows / 3:
+            killed.append(done)
+            kill_one(engine)
+
+    model = fit_parts(table, roles(path), WISH, engine=engine, hold_out=0.2, progress=progress)
+    assert bool(killed) == killing
+    return model
+
+
+def test_a_model_has_the_same_bits_wherever_it_is_made_and_whoever_dies(
+    engines: dict[str, Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "PART_ROWS", 100)
+    path = stored(people(3000), tmp_path / "people")
+    here = fitted(path, engines["here"])
+    for name in SENT:
+        other = fitted(path, engines[name], killing=True)
+        assert_same_bits(here, other)
+        assert other.measured[-1].metrics == here.measured[-1].metrics
+
+
+def test_ranks_find_the_same_as_one_process(tmp_path: Path) -> None:
+    path = stored(people(), tmp_path / "people")
+    spawn(be_a_rank, (2, str(tmp_path)), nprocs=2)
+    one, two = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
+    assert (one.pop("leads"), two.pop("leads")) == (True, False)
+    assert one == two
+    assert one["workers"] == 2
+    assert one["squares"] == SQUARES
+    assert one["again"] == [0]
+    assert one["refused"] == ["DataError", "three is refused", "and so is this"]
+    assert one["broken"] == ["FaircilError", "rank 0 failed: ZeroDivisionError: 0"]
+    assert one[f"model {Ranks.__name__}"] == one["model Here"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts_module, "PART_ROWS", SMALL)
+        table = parted_table(path)
+    assert table is not None
+    assert digest_of(fit_parts(table, roles(path), WISH)) == one["model Here"]
+
+
+def test_mistakes_in_the_choice_of_an_engine() -> None:
+    with pytest.raises(UsageError) as caught, engine_for(0, "somewhere"):
+        pass
+    assert len(caught.value.args) == 2
+    for wrong in ("local:", "local:0", "local:two", "local:²", "dask://", "host:8786"):
+        with pytest.raises(UsageError, match="expected dask://HOST:PORT"), engine_for(1, wrong):
+            pass
+    with pytest.raises(UsageError, match="`jobs` and `scheduler`"), engine_for(2, "local:2"):
+        pass
+    with engine_for() as engine, torchrun():
+        assert isinstance(engine, Here)
+    with engine_for(3) as engine:
+        assert isinstance(engine, Processes)
+        assert engine.workers == 3
