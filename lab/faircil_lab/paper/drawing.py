@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,37 @@ def write_png(figure: Figure, path: Path) -> None:
     """Write a figure; the same figure gives the same file."""
     with matplotlib.rc_context({"savefig.dpi": 110}):
         figure.savefig(path, metadata={"Software": None})
+
+
+PANELS = 3  # in a row
+
+
+def draw_panels(title: str, draws: Sequence[Callable[[Axes], None]]) -> Figure:
+    """Draw panels in rows of three, with one legend of all below them.
+
+    Parameters
+    ----------
+    title : str
+    draws : sequence of callable
+        Each draws one panel.
+    """
+    rows = max(1, -(-len(draws) // PANELS))
+    figure = Figure(figsize=(4.1 * PANELS, 3.3 * rows + 0.9), layout="constrained")
+    figure.suptitle(title, fontsize=13)
+    axes = figure.subplots(rows, PANELS, squeeze=False).ravel()
+    for place, draw in zip(axes, draws, strict=False):
+        draw(place)
+    for place in axes[len(draws) :]:
+        place.set_axis_off()
+    handles = {
+        label: handle
+        for place in axes
+        for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9
+    )
+    return figure
 
 
 @dataclass(frozen=True)

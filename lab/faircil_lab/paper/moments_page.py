@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from faircil.errors import FaircilError
 from faircil.report import format_value
@@ -28,7 +27,14 @@ from faircil_lab.paper.contenders import (
     Entry,
     files_absent,
 )
-from faircil_lab.paper.drawing import EMPHASIS, REFERENCE, finish_axes, style_of, write_png
+from faircil_lab.paper.drawing import (
+    EMPHASIS,
+    REFERENCE,
+    draw_panels,
+    finish_axes,
+    style_of,
+    write_png,
+)
 from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, Target
 from faircil_lab.paper.table import ComparisonTable, table_page
@@ -312,27 +318,12 @@ BRIEFLY = (
 # Main methods of the picture, the others are left to the table.
 SHOWN = (REPLAY, DARK, GDUMB, FSW, DRAWS, *RIDGE, MOMENTS, MANY_PATCHES)
 OURS = (MOMENTS, MANY_PATCHES)
-PANELS = 3  # in a row
 
 
 def _draw(path: Path, entries: Entries) -> None:
     shown = {c: some for c, some in entries.items() if any(one.runs for one in some)}
-    rows = max(1, -(-len(shown) // PANELS))
-    figure = Figure(figsize=(4.1 * PANELS, 3.3 * rows + 0.9), layout="constrained")
-    figure.suptitle("Accuracy against disparity (better: up and left)", fontsize=13)
-    axes = figure.subplots(rows, PANELS, squeeze=False).ravel()
-    for place, (column, some) in zip(axes, shown.items(), strict=False):
-        _draw_column(place, column, some)
-    for place in axes[len(shown) :]:
-        place.set_axis_off()
-    handles = {
-        label: handle
-        for place in axes
-        for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9
-    )
+    draws = [partial(_draw_column, column=c, entries=some) for c, some in shown.items()]
+    figure = draw_panels("Accuracy against disparity (better: up and left)", draws)
     write_png(figure, path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -14,13 +14,12 @@ from faircil.report import Table, format_value
 from faircil.report.statistics import Interval
 from faircil_lab.bench.benchmark import table_of
 from faircil_lab.bench.measuring import Circumstances
-from faircil_lab.paper.drawing import REFERENCE, finish_axes, style_of
+from faircil_lab.paper.drawing import REFERENCE, draw_panels, finish_axes, style_of
 from faircil_lab.suite.board_rows import BoardRow
 from faircil_lab.suite.catalogue import Suite, SuiteStream
 from faircil_lab.suite.ranking import RANKED, Place, Standing, places, standings
 from faircil_lab.suite.scoring import SCORES, over_seeds
 
-PANELS = 3  # in a row
 HEADINGS = {
     "accuracy": "accuracy (mean)",
     "final_accuracy": "accuracy (final)",
@@ -142,23 +141,8 @@ def interval_text(found: Interval | None) -> str:
 def front(results: BoardResults) -> Figure:
     """Draw accuracy against disparity, a panel for each stream that has rows."""
     shown = [stream for stream in results.suite.streams if results.measured(stream)]
-    rows = max(1, -(-len(shown) // PANELS))
-    figure = Figure(figsize=(4.1 * PANELS, 3.3 * rows + 0.9), layout="constrained")
-    figure.suptitle("Final accuracy against disparity (better: up and left)", fontsize=13)
-    axes = figure.subplots(rows, PANELS, squeeze=False).ravel()
-    for place, stream in zip(axes, shown, strict=False):
-        _draw_stream(place, results, stream)
-    for place in axes[len(shown) :]:
-        place.set_axis_off()
-    handles = {
-        label: handle
-        for place in axes
-        for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9
-    )
-    return figure
+    draws = [partial(_draw_stream, results=results, stream=stream) for stream in shown]
+    return draw_panels("Final accuracy against disparity (better: up and left)", draws)
 
 
 def _draw_stream(axes: Axes, results: BoardResults, stream: SuiteStream) -> None:

@@ -63,7 +63,8 @@ core streams. Rows are in the order of the largest of their three mean ranks: a 
 high as its weakest side, and neither accuracy nor fairness can make up for the other. *Not
 dominated*: no row is significantly better in one of the three scores and worse in none. *Levels
 down*: the disparity is lower than that of plain `{plain}`, but the worst group fares no better,
-and it or the final accuracy is worse by .010 or more; such a row takes the last rank in disparity.
+and it or the final accuracy is worse by .010 or more; such a row takes the last rank in disparity,
+and counts as better than nobody there.
 """
 SCORING = """
 ## Scores

@@ -7,7 +7,7 @@ better beyond chance.
 
 *A low disparity is no merit by itself.* A row whose disparity is lower than that of plain replay
 although nobody gains by it levels down (:func:`faircil.report.table.levels_down`); it, and a model
-at chance, take the last rank in disparity.
+at chance, take the last rank in disparity, and count as better than nobody there.
 
 *Over all streams* the ranks in final accuracy, disparity and worst group are averaged, each by
 itself. The order is by the largest of the three means: a method stands as high as its weakest side,
@@ -104,43 +104,32 @@ def standings(
         )
         for score in RANKED
     }
+    void = frozenset(name for name in means if levelled[name] or chance[name])
+    better["disparity"] = {
+        name: some - void if name not in void else frozenset(better["disparity"]) - void
+        for name, some in better["disparity"].items()
+    }
     found = {}
     for row in there:
-        name, ranks = row.name, {}
+        name = row.name
+        ranks, dominated = {}, frozenset[str]()
         if row in ranked:
             ranks = {score: 1 + len(better[score][name]) for score in RANKED}
-            if levelled[name] or chance[name]:
-                ranks["disparity"] = len(ranked)
-        found[name] = Standing(
-            ranks,
-            levelled[name],
-            chance[name],
-            _dominating(name, better, levelled, chance) if row in ranked else frozenset(),
-        )
+            ranks |= {"disparity": len(ranked)} if name in void else {}
+            dominated = _dominating(name, better)
+        found[name] = Standing(ranks, levelled[name], chance[name], dominated)
     return found
 
 
-def _dominating(
-    name: str,
-    better: Mapping[str, Mapping[str, frozenset[str]]],
-    levelled: Mapping[str, bool],
-    chance: Mapping[str, bool],
-) -> frozenset[str]:
-    """Return the rows that beat one in something and lose to it in nothing.
-
-    A disparity of a row that levels down, or is at chance, beats nobody.
-    """
-    beaten_by = set()
-    for other in better["final_accuracy"]:
-        wins = {score for score in RANKED if other in better[score][name]}
-        loses = {score for score in RANKED if name in better[score][other]}
-        if levelled[other] or chance[other]:
-            wins.discard("disparity")
-        if levelled[name] or chance[name]:
-            loses.discard("disparity")
-        if wins and not loses:
-            beaten_by.add(other)
-    return frozenset(beaten_by)
+def _dominating(name: str, better: Mapping[str, Mapping[str, frozenset[str]]]) -> frozenset[str]:
+    """Return the rows that beat one in something and lose to it in nothing."""
+    others = better["final_accuracy"]
+    return frozenset(
+        other
+        for other in others
+        if any(other in better[score][name] for score in RANKED)
+        and not any(name in better[score][other] for score in RANKED)
+    )
 
 
 def _means(row: BoardRow, stream: SuiteStream) -> dict[str, float | None]:
