@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from engine_tasks import SQUARES, in_order, kill_one, square
-from faircil import FairIncrementalClassifier, audit_dask
-from faircil import cluster as cluster_module, sending
+from faircil import FairIncrementalClassifier, audit_dask, cluster as cluster_module, sending
 from faircil.auditing.reading import audit_file
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
@@ -98,9 +97,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             Dask(address)
 
 
-def test_other_versions_are_refused_by_name(
-    cluster: Dask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_versions_are_refused_by_name(cluster: Dask, monkeypatch: pytest.MonkeyPatch) -> None:
     sending.own_versions.cache_clear()
     real = sending.version
     monkeypatch.setattr(sending, "version", lambda name: "99.1" if name == "torch" else real(name))
@@ -229,15 +226,16 @@ def test_what_is_wrong_with_a_data_frame_is_told(cluster: Dask) -> None:
         DaskFrames(frame)
     with pytest.raises(UsageError, match="the name of column 7 is no text"):
         DaskFrames(frame.rename(columns={"a": 7}), client)
-    with pytest.raises(ValueError, match="X is a collection of Dask.*`fit_dask`"):
+    with pytest.raises(ValueError, match=r"X is a collection of Dask.*`fit_dask`"):
         classifier().fit(frame[["a", "b"]], table["job"])
-    with pytest.raises(ValueError, match="has no column 'wage'|unknown column 'wage'"):
+    with pytest.raises(ValueError, match=r"has no column 'wage'|unknown column 'wage'"):
         classifier().fit_dask(frame, "wage", client=client)
-    with pytest.raises(ValueError, match="stay on its workers.*'moments'"):
+    with pytest.raises(ValueError, match=r"stay on its workers.*'moments'"):
         FairIncrementalClassifier("er").fit_dask(frame, "job", client=client)
     with pytest.raises(ValueError, match="has columns but no rows"):
         classifier().fit_dask(frame[frame["a"] > 99], "job", client=client)
-    mixed = frame.assign(c=frame["c"].astype(object).map_partitions(mixed_kinds, meta=("c", object)))
+    objects = frame["c"].astype(object)
+    mixed = frame.assign(c=objects.map_partitions(mixed_kinds, meta=("c", object)))
     with pytest.raises(ValueError, match="column 'c' of partition 0 has values of several kinds"):
         classifier().fit_dask(mixed, "job", client=client)
     model = FairIncrementalClassifier("moments").fit(table[["a", "b"]], np.arange(60) % 2)

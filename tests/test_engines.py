@@ -27,7 +27,7 @@ from engine_tasks import (
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
 from faircil.data.parts import parted_table
-from faircil.engines import DEATHS, Engine, Here, Processes, Ranks, engine_for, torchrun
+from faircil.engines import DEATHS, Engine, Here, Processes, Ranks, engine_for
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.metrics import METRICS, Metric
 from faircil.model.in_parts import fit_parts
@@ -176,7 +176,7 @@ def test_mistakes_in_the_choice_of_an_engine() -> None:
             pass
     with pytest.raises(UsageError, match="`jobs` and `scheduler`"), engine_for(2, "local:2"):
         pass
-    with engine_for() as engine, torchrun():
+    with engine_for() as engine:
         assert isinstance(engine, Here)
     with engine_for(3) as engine:
         assert isinstance(engine, Processes)
