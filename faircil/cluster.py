@@ -139,9 +139,9 @@ class Dask:
         with self._present():
             found = self.client.run(own_versions, on_error="return")
         for address, there in found.items():
-            if isinstance(there, Exception):
+            if isinstance(there, ImportError):
                 faults.append(f"{address} cannot import faircil ({there})")
-            elif there != wanted:
+            elif isinstance(there, dict) and there != wanted:  # else it has died meanwhile
                 faults.append(f"{address} has {described(there, wanted)}")
         if faults:
             raise FaircilError(

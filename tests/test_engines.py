@@ -19,6 +19,7 @@ from engine_tasks import (
     inner_function,
     kill_one,
     knows,
+    nothing,
     process_of,
     refuse,
     square,
@@ -32,7 +33,6 @@ from faircil.metrics import METRICS, Metric
 from faircil.model.in_parts import fit_parts
 from faircil.model.model import Model
 from rank_tasks import SMALL, WISH, be_a_rank
-from sweeps import always_half
 from tables_in_parts import people, roles, stored
 from tensors import assert_same_bits, digest_of
 
@@ -111,7 +111,7 @@ def test_registered_pieces_are_known_there(sending: Engine) -> None:
     def inside(_: object) -> float:
         return 0.0
 
-    with METRICS.temporarily("own", Metric(always_half, "half", "Always the same")):
+    with METRICS.temporarily("own", Metric(nothing, "none", "Never anything")):
         assert in_order(sending, knows, ["own"]) == [True]
     with (
         METRICS.temporarily("mine", Metric(inside, "none", "Never anything")),

@@ -170,15 +170,11 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def parse_conditions(texts: Iterable[str]) -> list[Condition]:
+def parse_conditions(texts: Iterable[str], mistakes: list[str]) -> list[Condition]:
     """Read conditions such as ``eo_gap>0.10``, ``eo_gap[sex]>0.10`` or ``worst_group<0.7``.
 
-    Raises
-    ------
-    UsageError
-        All that cannot be read, at once.
+    Returns those that can be read, and adds to ``mistakes`` why the others cannot.
     """
-    mistakes: list[str] = []
     found: list[Condition] = []
     for text in texts:
         match = CONDITION.fullmatch(text)
@@ -209,7 +205,6 @@ def parse_conditions(texts: Iterable[str]) -> list[Condition]:
             continue
         attributes = None if scope is None else tuple(map(str.strip, re.split("[×,]", scope)))
         found.append(Condition(text.strip(), measure, attributes, limit))
-    raise_all(mistakes)
     return found
 
 
@@ -282,17 +277,18 @@ def decide(report: Report, conditions: Iterable[str], *, cannot_tell: str = "rep
         "pass": Decision.PASSES,
         "fail": Decision.FAILS,
     }
-    if cannot_tell not in policies:
-        raise UsageError(unknown_name("policy of `cannot_tell`", cannot_tell, policies))
     checks: list[Check] = []
     mistakes: list[str] = []
-    for condition in parse_conditions(conditions):
+    if cannot_tell not in policies:
+        mistakes.append(unknown_name("policy of `cannot_tell`", cannot_tell, policies))
+    for condition in parse_conditions(conditions, mistakes):
         findings = report.find(condition.measure)
         about = [one for one in findings if condition.scope in (None, one.scope)]
         mistakes += _misfit(condition, [one.scope for one in findings])
         for finding in about:
             decision = condition.decide(finding)
-            verdict = policies[cannot_tell] if decision is Decision.CANNOT_TELL else decision
+            is_open = decision is Decision.CANNOT_TELL
+            verdict = policies.get(cannot_tell, decision) if is_open else decision
             checks.append(Check(condition, finding, decision, verdict))
     raise_all(mistakes)
     if not checks:

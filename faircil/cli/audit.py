@@ -156,10 +156,9 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
 
     misfits = _misfits(arguments)
     mistakes = [*misfits]
-    with collecting(mistakes):
-        conditions = parse_conditions(arguments.fail_on)
-        if arguments.truth is not None:  # a run or a model has attributes of its own
-            mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
+    conditions = parse_conditions(arguments.fail_on, mistakes)
+    if arguments.truth is not None:  # a run or a model has attributes of its own
+        mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes a gate; give conditions with --fail-on")
     known = len(mistakes)

@@ -114,7 +114,7 @@ class DaskFrames(Dask):
                     "address of a scheduler, distributed.Client(address)"
                 ) from None
         super().__init__(client)
-        self._frame, self._partitions = frame, dict[tuple[str, ...], list[Any]]()
+        self._frame = frame
 
     def table(self) -> FrameTable:
         """Return the data frame as a table in parts; partitions without rows are left out."""
@@ -176,11 +176,11 @@ class DaskFrames(Dask):
         self, order: Any, reads: Sequence[str], part: TablePart, before: Any = None
     ) -> Any:
         """Begin a task where its partition is, after another one."""
-        columns, (number,) = tuple(dict.fromkeys(reads)), part.pieces
-        if columns not in self._partitions:
-            self._partitions[columns] = self._frame[list(columns)].to_delayed()
+        # One partition at a time: Dask reads several small ones as one, if few columns are wanted.
+        (number,) = part.pieces
+        wanted = self._frame.partitions[number][list(dict.fromkeys(reads))]
         with self._present():
-            frame = self.client.compute(self._partitions[columns][number])
+            frame = self.client.compute(wanted)
             return self.client.submit(
                 _carry_out_lent, order, packed(part), frame, before, pure=False
             )
@@ -218,7 +218,7 @@ def _carry_out_lent(order: Order, task: bytes, frame: pd.DataFrame, before: byte
 
 def _frame_mistakes(frame: Any) -> list[str]:
     """Say why something cannot be read as a data frame of Dask."""
-    if not (hasattr(frame, "to_delayed") and hasattr(frame, "columns")):
+    if not (hasattr(frame, "partitions") and hasattr(frame, "columns")):
         return [
             f"a {type(frame).__name__} is given, expected a data frame of Dask, as "
             "dask.dataframe.read_parquet(folder) returns it"

@@ -105,6 +105,14 @@ class DaskLearning:
         self._take(self.model_)
         return self
 
+    def __dask_tokenize__(self) -> object:
+        """Return what tells Dask whether predictions of two classifiers are the same."""
+        if not hasattr(self, "model_"):
+            return type(self).__name__, repr(self)
+        model = self.model_
+        lessons = [(lesson.at, lesson.rows, lesson.digest) for lesson in model.lessons]
+        return type(self).__name__, model.config.model_dump_json(), model.seed, lessons
+
     def _wished(self, instead_of_auto: str) -> tuple[Wish, int]:
         raise NotImplementedError
 

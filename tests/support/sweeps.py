@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from faircil.buffer import ReplayBuffer
 from faircil.counts import Counts
 from faircil.learners.replay import Replay
 from faircil.options import ReplayOptions
@@ -19,7 +20,7 @@ from small_runs import small_config
 
 def small_work(seed: int = 0, method: str = "er", **settings: object) -> Work:
     """Return a run on the toy data that takes a few hundredths of a second."""
-    return Work(small_config(method, attribute=True, epochs=1, **settings), seed)
+    return Work(small_config(method, attribute=True, **{"epochs": 1, **settings}), seed)
 
 
 class OwnReplay(Replay):
@@ -32,6 +33,26 @@ class OwnReplay(Replay):
         """a number"""
 
     options = Own
+
+
+class DiesOnce(Replay):
+    """Replay whose process is killed after its first task, the first time."""
+
+    class Own(ReplayOptions):
+        """Settings."""
+
+        flag: str = ""
+        """file that is there from then on"""
+
+    options = Own
+
+    def end_task(self, buffer: ReplayBuffer) -> None:
+        """End a task, or all."""
+        flag = Path(self.settings.flag)  # type: ignore[attr-defined]
+        if not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().end_task(buffer)
 
 
 def always_half(counts: Counts) -> float:

@@ -120,6 +120,11 @@ class Browser:
         os.waitpid(self._pid, 0)
         self._profile.cleanup()
 
+    @property
+    def version(self) -> str:
+        """What it calls itself, such as HeadlessChrome/150.0.7871.100."""
+        return str(self.call("Browser.getVersion")["product"])
+
     def open(self, page: Path) -> Opened:
         """Open a page in a new tab, and close it again."""
         tab = _Tab(self)

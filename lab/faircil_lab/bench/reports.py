@@ -48,6 +48,8 @@ class ReportCost:
         What the page asked for besides itself, and what its console said.
     cut_off : mapping from "window, scheme" to elements
         What is wider than the window, all parts unfolded.
+    browser : str
+        Its name and version; empty where the page was not opened.
     """
 
     dataset: str
@@ -61,6 +63,7 @@ class ReportCost:
     asked: tuple[str, ...]
     errors: tuple[str, ...]
     cut_off: Mapping[str, tuple[str, ...]]
+    browser: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ def report_cost(
             for window in WINDOWS
             for scheme in SCHEMES
         }
+        version = browser.version
     return ReportCost(
         *(dataset, methods, len(made), size, written),
         tuple(one.seconds for one in opened),
@@ -130,6 +134,7 @@ def report_cost(
         tuple(dict.fromkeys(url for one in opened for url in one.asked)),
         tuple(dict.fromkeys(text for one in opened for text in one.errors)),
         cut_off,
+        version,
     )
 
 
@@ -215,4 +220,7 @@ REPORT_COSTS = Benchmark[ReportResults](
     figures=lambda _: {},
     text=_text,
     sentences=_sentences,
+    besides=lambda results: "".join(
+        f"; {name}" for name in dict.fromkeys(one.browser for one in results.outcomes) if name
+    ),
 )

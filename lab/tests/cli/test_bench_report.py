@@ -53,6 +53,7 @@ def test_reports_are_opened_and_looked_at(cli: Cli, tmp_path: Path) -> None:
     assert all(seconds > 0 for seconds in found["opened"])
     assert found["asked"] == found["errors"] == []
     assert found["elements"] > 500
+    assert found["browser"] in (tmp_path / "bench/report/page.md").read_text("utf-8")
     assert set(found["cut_off"]) == {
         "desktop, light", "desktop, dark", "phone, light", "phone, dark"
     }  # fmt: skip
