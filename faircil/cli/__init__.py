@@ -99,7 +99,7 @@ COMMANDS = {
 # Commands of the laboratory, a distribution of its own in the same repository.
 LABORATORY = {
     "reproduce": "reproduce the paper's tables and figures, published values beside ours",
-    "bench": "measure solvers, whole runs, sweeps, or a text encoder",
+    "bench": "measure solvers, runs, sweeps and encoders; score methods on a suite of streams",
 }
 
 

@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         action.add_arguments(own)
         add_output_arguments(own, Path("bench") / name)
+        own.set_defaults(parser=own)  # messages name the options of the action
 
 
 def command(arguments: argparse.Namespace) -> None:

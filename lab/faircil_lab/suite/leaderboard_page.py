@@ -148,7 +148,7 @@ def page_text(results: BoardResults, pictures: Mapping[str, str]) -> str:
         READING.format(plain=PLAIN_ROW),
         _picture(pictures),
     ]
-    for stream in suite.streams:
+    for stream in filter(results.measured, suite.streams):
         parts += [sections([stream_table(results, stream)]), f"\n{_about(results, stream)}\n"]
     rules = items(f"**{name}.** {text}" for name, text in RULES.items())
     parts += [
@@ -164,7 +164,9 @@ def page_text(results: BoardResults, pictures: Mapping[str, str]) -> str:
 def _overview(results: BoardResults) -> str:
     ranked = [place for place in results.places if place.means]
     if not ranked:
-        return "No row is complete yet."
+        without = [one.dataset for one in results.suite.streams if not results.measured(one)]
+        told = f" Nothing is scored yet on {', '.join(without)}." if without else ""
+        return f"No row is complete yet.{told}"
     first = ranked[0]
     worst = max(first.means.values())
     return (

@@ -108,7 +108,7 @@ def test_more_than_the_budget_is_not_ranked(cli: Cli, tmp_path: Path) -> None:
         (("--method", "err"), "unknown method 'err'"),
         (("--method", "er+fswx"), "unknown weighting 'fswx'"),
         (("--method", "er", "--set", "epochz=1"), "unknown setting 'epochz'"),
-        (("--method", "er", "gdumb", "--name", "x"), "there are 2 methods"),
+        (("--method", "er", "gdumb", "--name", "x"), "--name is 'x', and there are 2 methods"),
         (("--streams", "toyy"), "unknown stream 'toyy': did you mean 'toy'?"),
         (("--method", "er", "--seeds", "7"), "seed 7 is not of the suite fair-cil-small 1"),
         (("--method", "er", "--jobs", "0"), "--jobs is 0"),

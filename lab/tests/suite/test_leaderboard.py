@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,16 @@ def test_the_page_says_how_to_read_and_how_to_join(results: BoardResults) -> Non
     assert "Missing on toy-groups: seed 2: diverged." in page
     assert "By chance, a disparity of .020 to .020" in page
     assert "![accuracy against disparity on each stream](front.svg)" in page
+
+
+def test_a_stream_without_rows_is_named_and_has_no_table() -> None:
+    extra = replace(STREAM, dataset="toy", title="other")
+    suite = replace(SUITE, streams=(STREAM, extra))
+    rows = (made_row(PLAIN_ROW),)
+    results = BoardResults(rows, suite, command="x", environment=ENVIRONMENT)
+    page = LEADERBOARD.findings(results).page({"front": "front.svg"})
+    assert "No row is complete yet. Nothing is scored yet on toy." in page
+    assert "## Other: toy" not in page
 
 
 def test_every_score_is_a_line_of_the_table(results: BoardResults) -> None:
