@@ -71,7 +71,7 @@ class Dask:
         If nobody answers there, or workers have other versions of what can change a result.
     """
 
-    leads = True
+    asked = True
 
     def __init__(self, scheduler: Any) -> None:
         self._dask, self._config = package("distributed"), package("dask.config")

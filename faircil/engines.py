@@ -43,8 +43,8 @@ class Engine(Protocol):
         """How many tasks are computed at a time; it never changes a result."""
 
     @property
-    def leads(self) -> bool:
-        """Whether this process prints and writes files; of several ranks, one does."""
+    def asked(self) -> bool:
+        """Whether a user asked for it: what it cannot share is an error then."""
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order.
@@ -62,7 +62,7 @@ class Here:
     """Computes tasks one after the other in this process."""
 
     workers = 1
-    leads = True
+    asked = False
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
@@ -82,7 +82,7 @@ class Processes:
     workers : int
     """
 
-    leads = True
+    asked = True
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -155,10 +155,7 @@ class Ranks:
         nccl = distributed.get_backend() != "gloo"
         self.group = distributed.new_group(backend="gloo") if nccl else None
 
-    @property
-    def leads(self) -> bool:
-        """Whether this is the first rank."""
-        return self.rank == 0
+    asked = True
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order, on every rank."""
@@ -195,7 +192,7 @@ def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
     """Raise a UsageError with all that is wrong, before an engine is begun."""
     mistakes = []
     if jobs < 1:
-        mistakes.append(f"`jobs` is {jobs}, expected 1 or more")
+        mistakes.append(f"`jobs` is {jobs}, expected at least 1")
     if scheduler is not None:
         mistakes += _address_mistakes(scheduler)
         if jobs > 1:

@@ -112,7 +112,7 @@ def test_no_message_of_the_library_names_a_flag() -> None:
 
 
 # Parameters of functions that no command calls with values of the user.
-PYTHON_ONLY = {"seen", "summary", "classes", "memory"}
+PYTHON_ONLY = {"seen", "summary", "classes", "memory", "fit_dask", "ranks"}
 
 
 def test_the_command_line_knows_every_parameter_that_a_message_names() -> None:

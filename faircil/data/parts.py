@@ -32,7 +32,7 @@ from faircil.data.arrow import (
     without_index,
 )
 from faircil.data.raw_columns import frames_of_arrays, name_mistakes, without_missing_words
-from faircil.engines import HERE, Engine, Here
+from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all, shortened
 
 Found = TypeVar("Found")
@@ -229,7 +229,7 @@ def parted_table(path: Path) -> PartedTable | None:
 
 def refuse_sharing(path: Path, engine: Engine) -> None:
     """Raise if several workers are to share a table that cannot be read in parts."""
-    if not isinstance(engine, Here):
+    if engine.asked:
         raise UsageError(
             f"{path} cannot be read in parts, so several workers cannot share it; save the table "
             "as .parquet, or leave out `jobs` and `scheduler`"

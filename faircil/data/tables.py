@@ -80,6 +80,7 @@ def read_table(
         parted = parted_table(path)
         return read_folder(path) if parted is None else parted.whole(columns)
     reader = _reader_of(path)
+    refuse_devices(path)
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
     if path.stat().st_size == 0:
@@ -88,6 +89,15 @@ def read_table(
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
+
+
+def refuse_devices(path: Path) -> None:
+    """Raise if a path is neither a file nor a folder, nor nothing."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(
+            f"{path} is a device or a pipe, which may have no end and is read once; save what it "
+            "has as a file"
+        )
 
 
 def read_as_written(path: Path) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from faircil.data.datasets import DATASETS
 from faircil.data.mapped import load_table
 from faircil.data.own import OwnData
 from faircil.data.parts import ENDINGS, table_files
-from faircil.data.tables import read_table
+from faircil.data.tables import read_table, refuse_devices
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
 from faircil.files import kept_digest
@@ -393,11 +393,7 @@ def _data_digest(own: OwnData) -> str:
 
 
 def _digest(path: Path) -> str:
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(
-            f"{path} is a device or a pipe, which may have no end and is read once; save what it "
-            "has as a file"
-        )
+    refuse_devices(path)
     try:
         return kept_digest(path)
     except FileNotFoundError:

@@ -392,7 +392,7 @@ class TeamEngine:
     of the tasks.
     """
 
-    leads = True
+    asked = False  # torchrun may have begun the processes for another method
 
     def __init__(self, team: Team) -> None:
         self._team, self.workers = team, team.ranks.size

@@ -194,7 +194,7 @@ def test_tables_that_cannot_be_used(
     ("name", "content", "message"),
     [
         ("absent.csv", None, "there is no file absent.csv; check the path"),
-        (".", None, ". cannot be read: Is a directory"),
+        (".", None, "the folder . has no table"),
         ("empty.csv", b"", "empty.csv is empty"),
         ("header.csv", b"a,job\n", "has columns but no rows"),
         ("people.txt", b"a,job\n1,w\n", "people.txt has an unknown ending; expected one of .csv"),

@@ -33,7 +33,7 @@ def be_a_rank(rank: int, ranks: int, folder: str) -> None:
     found: dict[str, object] = {}
     try:
         with engine_for() as engine:
-            found["leads"], found["workers"] = engine.leads, engine.workers
+            found["workers"] = engine.workers
             found["squares"] = in_order(engine, square)
             for name, work in (("refused", refuse), ("broken", break_down)):
                 try:
