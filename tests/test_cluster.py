@@ -42,6 +42,8 @@ from tensors import assert_same_bits
 distributed = pytest.importorskip("distributed")
 dask_frames = pytest.importorskip("dask.dataframe")
 SETTINGS = {"width": 40, "arithmetic": "float64"}
+# Clusters are begun and ended many times: minutes. `tests/test_engines.py` has the short form.
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture(scope="module")
