@@ -1,13 +1,15 @@
 """What tables larger than memory cost: rows a second and memory, by one process and several.
 
 A table of normal clusters is written as a folder of Parquet files. Whole commands learn it, in turn
-by one process, by several, and by workers of Dask. Beside them, the same random features of as many
-of its rows as fit in memory are learned with pandas and scikit-learn.
+by one process with all cores and with one thread, by several, and by workers of Dask, which have
+one thread each. Beside them, the same random features of as many of its rows as fit in memory are
+learned with pandas and scikit-learn.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -25,7 +27,7 @@ from faircil.model.model import Model
 from faircil.model.tables import fit_table, update_table
 from faircil.report import Table
 from faircil_lab.bench.benchmark import Benchmark, sections, table_of
-from faircil_lab.bench.measuring import Circumstances
+from faircil_lab.bench.measuring import Circumstances, in_processes
 from faircil_lab.bench.whole_runs import outcome_of
 from faircil_lab.wording import seconds_text
 
@@ -35,6 +37,8 @@ GROUP_ROWS = 262_144  # of a row group
 SITES = 20
 SITE_ROWS = 4000  # of all sites together
 FEW = 100_000  # rows of a block of features of the rival
+ALONE, ONE_THREAD = "one process", "one process, one thread"
+RIVAL = "pandas and RidgeClassifier"
 
 
 @dataclass(frozen=True)
@@ -100,22 +104,42 @@ class ScaleResults(Circumstances):
     work: ScaleWork
 
 
-def write_table(work: ScaleWork, folder: Path) -> int:
-    """Write a table of normal clusters as Parquet files; return their bytes."""
-    centres = np.random.default_rng(0).normal(size=(CLASSES, 2, work.inputs)).astype(np.float32)
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table: its place, number and rows, and the inputs of a row."""
+
+    path: Path
+    number: int
+    rows: int
+    inputs: int
+
+
+def write_file(file: TableFile) -> int:
+    """Write the rows of a file; return its bytes. Each file has draws of its own."""
+    centres = np.random.default_rng(0).normal(size=(CLASSES, 2, file.inputs)).astype(np.float32)
+    draw, rows = np.random.default_rng([1, file.number]), file.rows
+    y, z = draw.integers(CLASSES, size=rows), (draw.random(rows) < MINORITY).astype(int)
+    x = draw.standard_normal((rows, file.inputs), dtype=np.float32) + 0.5 * centres[y, z]
+    table = pd.DataFrame(x, columns=[f"x{place}" for place in range(file.inputs)])
     jobs = pd.Index([f"job {number}" for number in range(CLASSES)])
-    for number, first in enumerate(range(0, work.rows, FILE_ROWS)):
-        draw = np.random.default_rng([1, number])
-        rows = min(FILE_ROWS, work.rows - first)
-        y, z = draw.integers(CLASSES, size=rows), (draw.random(rows) < MINORITY).astype(int)
-        x = draw.standard_normal((rows, work.inputs), dtype=np.float32) + 0.5 * centres[y, z]
-        table = pd.DataFrame(x, columns=[f"x{place}" for place in range(work.inputs)])
-        table["job"] = pd.Categorical.from_codes(y, jobs)
-        table["sex"] = pd.Categorical.from_codes(z, pd.Index(["F", "M"]))
-        table.to_parquet(
-            folder / f"part-{number:04}.parquet", row_group_size=GROUP_ROWS, compression=None
+    table["job"] = pd.Categorical.from_codes(y, jobs)
+    table["sex"] = pd.Categorical.from_codes(z, pd.Index(["F", "M"]))
+    table.to_parquet(file.path, row_group_size=GROUP_ROWS, compression=None)
+    return file.path.stat().st_size
+
+
+def write_table(work: ScaleWork, folder: Path) -> int:
+    """Write a table of normal clusters as Parquet files, by all cores; return their bytes."""
+    files = [
+        TableFile(
+            folder / f"part-{number:04}.parquet",
+            number,
+            min(FILE_ROWS, work.rows - first),
+            work.inputs,
         )
-    return sum(path.stat().st_size for path in folder.iterdir())
+        for number, first in enumerate(range(0, work.rows, FILE_ROWS))
+    ]
+    return sum(in_processes(write_file, files, os.cpu_count() or 1))
 
 
 def measure_scale(work: ScaleWork) -> Iterator[ScaleCost]:
@@ -127,16 +151,22 @@ def measure_scale(work: ScaleWork) -> Iterator[ScaleCost]:
         size = write_table(work, data)
         seconds = time.perf_counter() - start
         yield ScaleCost(f"writing the table, {size / 1e9:.1f} GB", work.rows, seconds)
-        yield _fitted(work, data, Path(place) / "one", "one process", ())
-        for workers in work.workers:
-            for way, words in (
-                (f"{workers} processes", ("--jobs", str(workers))),
-                (f"Dask, {workers} workers", ("--scheduler", f"local:{workers}")),
-            ):
-                yield _fitted(work, data, Path(place) / way.replace(" ", "-"), way, words)
+        for number, (way, words) in enumerate(_ways(work.workers)):
+            yield _fitted(work, data, Path(place) / f"model-{number}", way, words)
         if work.rival:
             yield _rival(work, data)
     yield merged_sites(work)
+
+
+def _ways(workers: Sequence[int]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return each way to learn the table, in words and as options."""
+    found: list[tuple[str, tuple[str, ...]]] = [(ALONE, ())]
+    if workers:
+        found.append((ONE_THREAD, ()))
+    for number in workers:
+        found.append((f"{number} processes", ("--jobs", str(number))))
+        found.append((f"Dask, {number} workers", ("--scheduler", f"local:{number}")))
+    return found
 
 
 def _fitted(work: ScaleWork, data: Path, out: Path, way: str, words: Sequence[str]) -> ScaleCost:
@@ -146,7 +176,8 @@ def _fitted(work: ScaleWork, data: Path, out: Path, way: str, words: Sequence[st
             *(sys.executable, "-m", "faircil", "fit", "--data", str(data), "--label", "job"),
             *("--sensitive", "sex", "--method", "moments", "--set", f"width={work.width}"),
             *(*words, "-o", str(out), "--json", "--quiet"),
-        ]
+        ],
+        {"OMP_NUM_THREADS": "1"} if way == ONE_THREAD else {},
     )
     seconds = time.perf_counter() - start
     (tensors,) = (path.name for path in out.glob("tensors-*"))
@@ -158,7 +189,7 @@ def _rival(work: ScaleWork, data: Path) -> ScaleCost:
     words = (str(data), str(work.rival), str(work.width))
     _, memory = outcome_of([sys.executable, "-m", "faircil_lab.bench.scale", *words])
     seconds = time.perf_counter() - start
-    return ScaleCost("pandas and RidgeClassifier", work.rival, seconds, memory)
+    return ScaleCost(RIVAL, work.rival, seconds, memory)
 
 
 def learn_as_usual(data: Path, rows: int, width: int) -> float:
@@ -227,7 +258,7 @@ def _largest_error(found: Model, wanted: Model) -> float:
 def _tables(results: ScaleResults) -> list[Table]:
     columns = ("way", "rows", "time", "rows a second", "peak memory", "of one process", "tensors")
     costs = results.outcomes
-    alone = next((cost for cost in costs if cost.way == "one process"), None)
+    alone = next((cost for cost in costs if cost.way == ALONE), None)
 
     def texts(cost: ScaleCost) -> tuple[str, ...]:
         fitted = cost.tensors is not None and alone is not None
@@ -247,9 +278,10 @@ def _tables(results: ScaleResults) -> list[Table]:
 ABOUT = """
 A table of normal clusters, {inputs} float32 numbers, {classes} classes and two sexes, as Parquet
 files on a local disk. Each way is a whole command, `faircil fit --method moments --set
-width={width}`, with the start of Python and, for Dask, of its cluster. Memory is that of the first
-process. *Tensors* is the hash of what was learned: the same means the same to the bit. The rival
-reads the first rows with pandas, computes as many random ReLU features of float32 and fits a
+width={width}`, with the start of Python and, for Dask, of its cluster. One process alone uses all
+cores; several, and the workers of Dask, have one thread each. Memory is that of the first process.
+*Tensors* is the hash of what was learned: the same means the same to the bit. The rival reads the
+first rows with pandas, computes as many random ReLU features of float32 and fits a
 `RidgeClassifier`, without groups; it has as many rows as its features leave room for.
 """
 
@@ -271,12 +303,16 @@ def _sentences(results: ScaleResults) -> str:
             if len(hashes) == 1
             else f"**The ways give {len(hashes)} different tensors.**"
         )
+    single = found.get(ONE_THREAD)
     for way, cost in found.items():
+        if single is not None and way.endswith(" processes"):
+            ratio = single.seconds / cost.seconds
+            said.append(f"{way}, one thread each: {ratio:.2f} times as fast as one of them.")
         if way.startswith("Dask"):
             plain = found[f"{way.split()[1]} processes"]
             more = cost.seconds / plain.seconds - 1
             said.append(f"{way}: {more:+.0%} of the time of {plain.way}, its start included.")
-    rival, alone = found.get("pandas and RidgeClassifier"), found.get("one process")
+    rival, alone = found.get(RIVAL), found.get(ALONE)
     if rival is not None and alone is not None:
         ratio = (alone.rows / alone.seconds) / (rival.rows / rival.seconds)
         said.append(

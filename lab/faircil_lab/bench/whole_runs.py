@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import IO, Any
 
 from faircil.data.datasets import DATASETS
@@ -256,11 +257,24 @@ def run_once(contender: TimedMethod, repeat: int, device: str) -> RunCost:
     )
 
 
-def outcome_of(command: Sequence[str]) -> tuple[dict[str, Any], float | None]:
-    """Return what the command printed, and its peak memory in GiB."""
+def outcome_of(
+    command: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, Any], float | None]:
+    """Return what the command printed, and its peak memory in GiB.
+
+    Parameters
+    ----------
+    command : sequence of str
+    variables : mapping
+        Of its environment, besides those of this process.
+    """
+    environment = {**os.environ, **variables}
     # Files and not pipes: nobody reads while we wait.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as messages:
-        process = subprocess.Popen(command, stdout=output, stderr=messages)  # made here  # nosec B603
+        # The command is made here.
+        process = subprocess.Popen(  # nosec B603
+            command, stdout=output, stderr=messages, env=environment
+        )
         try:
             memory = _wait(process)
         except BaseException:
