@@ -39,7 +39,7 @@ CONNECTING = 10  # seconds to wait for a scheduler
 PATIENCE = 5.0  # seconds between looks at workers while a task is computed
 LONELY = 12  # looks at a cluster without workers, until it is given up
 CLOSING = 10  # seconds to wait for processes that end
-INSTALL = "pip install 'faircil[cluster]'"
+INSTALL = "pip install distributed cryptography"
 # Of processes of this machine: nobody looks at their pages, so they have none.
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
@@ -98,6 +98,7 @@ class Dask:
 
     def _local(self, scheduler: str) -> Any:
         """Begin processes of this machine, one thread each."""
+        package("cryptography")  # of the key of this cluster
         folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
         self._stack.enter_context(folder)
         security = package("distributed.security").Security
