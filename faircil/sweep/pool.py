@@ -5,7 +5,6 @@ A process that dies costs one run, not the sweep.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,4 +112,4 @@ def stop_in_the_middle(folder: str) -> None:
             with Processes(2) as engine:
                 list(engine.map(wait_long, [folder] * 8))
         except Stopped as stopped:
-            print(f"stopped by {stopped}")
+            sys.stdout.write(f"stopped by {stopped}\n")
