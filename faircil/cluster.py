@@ -28,7 +28,7 @@ from faircil.sending import (
     packed,
     unpacked,
 )
-from faircil.stopping import SIGNALS
+from faircil.stopping import SIGNALS, check, waiting
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -102,7 +102,8 @@ class Dask:
         folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
         self._stack.enter_context(folder)
         security = package("distributed.security").Security
-        with self._config.set(SETTINGS):
+        # A stop in the middle would leave a cluster that nobody can close: it waits for the end.
+        with waiting(), self._config.set({**SETTINGS, "temporary-directory": folder.name}):
             cluster = self._dask.LocalCluster(
                 n_workers=int(scheduler.removeprefix(LOCAL)),
                 threads_per_worker=1,
@@ -118,6 +119,7 @@ class Dask:
             self._stack.callback(_quietly, cluster.close, timeout=CLOSING)
             client = self._dask.Client(cluster, set_as_default=False)
         self._stack.callback(_quietly, client.close, timeout=CLOSING)
+        check()
         return client
 
     def _connected(self, scheduler: str) -> Any:

@@ -129,7 +129,8 @@ class Processes:
         if self._pool is None:
             context = get_context("spawn")
             held, self._leash = context.Pipe(duplex=False)
-            self._pool = ProcessPoolExecutor(self.workers, context, _begin_worker, (held,))
+            with shielded():  # Python starts a process of its own, which looks after semaphores
+                self._pool = ProcessPoolExecutor(self.workers, context, _begin_worker, (held,))
         return self._pool
 
 
@@ -148,20 +149,20 @@ def _end_with(leash: Connection) -> None:
 def _in_order(
     pool: ProcessPoolExecutor, order: Order, tasks: Sequence[Any], most: int
 ) -> Iterator[Any]:
-    """Yield results in the order of tasks, of which at most so many are begun ahead."""
+    """Yield results in the order of tasks, of which at most so many are begun ahead.
+
+    If nobody wants the rest, these are done for nothing: a pool whose processes end while some of
+    its futures are cancelled complains of that.
+    """
     waiting: deque[Future[bytes]] = deque()
     begun = 0
-    try:
-        while waiting or begun < len(tasks):
-            while begun < len(tasks) and len(waiting) < most:
-                task = packed(tasks[begun])
-                with shielded():  # a process may be started for it
-                    waiting.append(pool.submit(carry_out, order, task))
-                begun += 1
-            yield unpacked(waiting.popleft().result())
-    finally:
-        for future in waiting:
-            future.cancel()
+    while waiting or begun < len(tasks):
+        while begun < len(tasks) and len(waiting) < most:
+            task = packed(tasks[begun])
+            with shielded():  # a process may be started for it
+                waiting.append(pool.submit(carry_out, order, task))
+            begun += 1
+        yield unpacked(waiting.popleft().result())
 
 
 class Ranks:

@@ -141,9 +141,9 @@ def within(seconds: float, done: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("number", ["SIGINT", "SIGHUP", "SIGTERM", "SIGKILL"])
 def test_processes_end_at_once_with_the_one_that_began_them(number: str, tmp_path: Path) -> None:
-    """Ctrl-C reaches all of them, and SIGTERM and SIGKILL the first alone."""
+    """Ctrl-C and a terminal that closes reach all, SIGTERM and SIGKILL the first alone."""
     begun = subprocess.Popen(
         [
             sys.executable,
@@ -159,7 +159,7 @@ def test_processes_end_at_once_with_the_one_that_began_them(number: str, tmp_pat
     try:
         assert within(60, lambda: len(list(tmp_path.iterdir())) == 2)
         workers = [int(path.name) for path in tmp_path.iterdir()]
-        send = os.killpg if number == "SIGINT" else os.kill
+        send = os.killpg if number in ("SIGINT", "SIGHUP") else os.kill
         send(begun.pid, getattr(signal, number))
         out, err = begun.communicate(timeout=20)
         assert out == ("" if number == "SIGKILL" else f"stopped by {number}\n")
