@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from faircil.model.choosing import Wish
     from faircil.model.history import Measured
     from faircil.model.model import Model
-    from faircil.model.tables import Gaps
+    from faircil.model.table_rows import Gaps
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
@@ -387,7 +387,7 @@ def _forget(arguments: argparse.Namespace) -> None:
 
 
 def _gaps(arguments: argparse.Namespace) -> Gaps:
-    from faircil.model.tables import Gaps
+    from faircil.model.table_rows import Gaps
 
     return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
 
