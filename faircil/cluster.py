@@ -28,7 +28,7 @@ from faircil.sending import (
     packed,
     unpacked,
 )
-from faircil.stopping import SIGNALS
+from faircil.stopping import SIGNALS, check, waiting
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ CONNECTING = 10  # seconds to wait for a scheduler
 PATIENCE = 5.0  # seconds between looks at workers while a task is computed
 LONELY = 12  # looks at a cluster without workers, until it is given up
 CLOSING = 10  # seconds to wait for processes that end
-INSTALL = "pip install 'faircil[cluster]'"
+INSTALL = "pip install distributed cryptography"
 # Of processes of this machine: nobody looks at their pages, so they have none.
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
@@ -98,10 +98,12 @@ class Dask:
 
     def _local(self, scheduler: str) -> Any:
         """Begin processes of this machine, one thread each."""
+        package("cryptography")  # of the key of this cluster
         folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
         self._stack.enter_context(folder)
         security = package("distributed.security").Security
-        with self._config.set(SETTINGS):
+        # A stop in the middle would leave a cluster that nobody can close: it waits for the end.
+        with waiting(), self._config.set({**SETTINGS, "temporary-directory": folder.name}):
             cluster = self._dask.LocalCluster(
                 n_workers=int(scheduler.removeprefix(LOCAL)),
                 threads_per_worker=1,
@@ -117,6 +119,7 @@ class Dask:
             self._stack.callback(_quietly, cluster.close, timeout=CLOSING)
             client = self._dask.Client(cluster, set_as_default=False)
         self._stack.callback(_quietly, client.close, timeout=CLOSING)
+        check()
         return client
 
     def _connected(self, scheduler: str) -> Any:

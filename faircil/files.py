@@ -27,6 +27,8 @@ from typing import IO, Any
 
 from faircil.errors import DataError, StorageError, UsageError
 
+TABLES_IN_FOLDERS = (".parquet", ".arrow", ".feather", ".npy")  # a folder of such is one table
+KEPT_IN_FOLDERS = (".csv", ".json", ".jsonl", ".npz", ".safetensors")  # of runs and models
 MOST_LETTERS = 50  # of a name that is made of a text: 200 bytes at most, of 255
 
 
@@ -66,12 +68,20 @@ def file_name(text: str) -> str:
 
 
 def refuse_input(out: Path, *inputs: Path) -> None:
-    """Refuse to write to a file that is read, by whatever name."""
-    if any(
-        out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path))
-        for path in inputs
-    ):
-        raise UsageError(f"{out} is a file that is read; choose another name to write to")
+    """Refuse to write to a file that is read, by whatever name, or to one in a folder that is.
+
+    A folder that is read may get pages and other new files, but none that would be read with it the
+    next time.
+    """
+    for path in inputs:
+        same = out.resolve() == path.resolve() or (
+            out.exists() and path.exists() and out.samefile(path)
+        )
+        inside = path.is_dir() and path.resolve() in out.resolve().parents
+        if same or (inside and out.exists() and out.suffix.lower() in KEPT_IN_FOLDERS):
+            raise UsageError(f"{out} is a file that is read; choose another name to write to")
+        if inside and out.suffix.lower() in TABLES_IN_FOLDERS:
+            raise UsageError(f"{out} would be read with {path}; choose another place to write to")
 
 
 def in_package(module: str, inside: str) -> Path | None:

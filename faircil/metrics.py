@@ -120,6 +120,7 @@ class Metric:
 
 
 SHARE = (0.0, 1.0)
+MOST_DIGITS = 18  # of the number of a task; a longer one is a name
 # In the order in which people read them.
 _BUILT_IN = {
     "accuracy": Metric(
@@ -373,7 +374,7 @@ def predictions_by_task(path: str | Path) -> list[list[dict[str, str]]]:
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as a table of predictions: {error}") from None
     missing = [name for name in ("y_true", "y_pred") if not rows or name not in rows[0]]
     if missing:
@@ -392,7 +393,9 @@ def arguments_of(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     found: dict[str, Any] = {name: [row[name] for row in rows] for name in ("y_true", "y_pred")}
     if "task" in rows[0]:
         tasks = [row["task"] for row in rows]
-        found["task"] = [int(task) if task.isdecimal() else task for task in tasks]
+        found["task"] = [
+            int(task) if task.isdecimal() and len(task) <= MOST_DIGITS else task for task in tasks
+        ]
     if "attribute" in rows[0]:
         found["sensitive"] = [row["attribute"] or None for row in rows]
     return found

@@ -88,6 +88,24 @@ def _take(number: int, _: FrameType | None) -> None:
 
 
 @contextmanager
+def shielded() -> Iterator[None]:
+    """Start processes in the block that signals of the terminal do not reach, from their beginning.
+
+    Whoever starts them ends them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers of signals belong to the main thread
+        return
+    terminal = [number for number in SIGNALS if number != signal.SIGTERM]
+    handlers = [signal.signal(number, signal.SIG_IGN) for number in terminal]
+    try:
+        yield
+    finally:
+        for number, handler in zip(terminal, handlers, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
 def waiting() -> Iterator[None]:
     """Let the first signal wait in the block; call :func:`check` where it may take effect."""
     _STOP.waits += 1

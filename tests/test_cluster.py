@@ -134,9 +134,12 @@ def test_a_cluster_without_workers_and_a_scheduler_that_goes_away(
 
 
 def test_a_package_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(UsageError, match=r"pip install 'faircil\[cluster\]'"):
-        Dask("local:2")
+    for absent in ("distributed", "cryptography"):
+        with monkeypatch.context() as without:
+            without.setitem(__import__("sys").modules, absent, None)
+            said = rf"needs the package {absent} .*pip install distributed cryptography"
+            with pytest.raises(UsageError, match=said):
+                Dask("local:2")
 
 
 # Data frames

@@ -47,6 +47,20 @@ def test_commands_parse(page):
         assert callable(parsed(command).command)
 
 
+def test_nothing_is_installed_that_is_on_no_index():
+    """faircil is installed from a folder: pip install '.[text]'."""
+    sources = [
+        path for part in ("faircil", "lab/faircil_lab") for path in (ROOT / part).rglob("*.py")
+    ]
+    wanted = re.compile(r"pip install[^\n`]*\bfaircil\[|pip install [\"']?faircil\b")
+    found = [
+        names(path)
+        for path in [*PAGES, *sources]
+        if wanted.search(TEXTS.get(path) or path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
 def test_there_are_commands_in_the_readme():
     assert len(commands(ROOT / "README.md")) >= 5
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -117,6 +123,52 @@ def test_registered_pieces_are_known_there(sending: Engine) -> None:
         pytest.raises(UsageError, match="metric 'mine' is defined inside a function"),
     ):
         in_order(sending, knows, ["mine"])
+
+
+def is_there(process: int) -> bool:
+    """Tell whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def within(seconds: float, done: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not done() and time.monotonic() < until:
+        time.sleep(0.05)
+    return done()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+@pytest.mark.parametrize("number", ["SIGINT", "SIGHUP", "SIGTERM", "SIGKILL"])
+def test_processes_end_at_once_with_the_one_that_began_them(number: str, tmp_path: Path) -> None:
+    """Ctrl-C and a terminal that closes reach all, SIGTERM and SIGKILL the first alone."""
+    begun = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import engine_tasks as e; e.stop_in_the_middle({str(tmp_path)!r})",
+        ],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert within(60, lambda: len(list(tmp_path.iterdir())) == 2)
+        workers = [int(path.name) for path in tmp_path.iterdir()]
+        send = os.killpg if number in ("SIGINT", "SIGHUP") else os.kill
+        send(begun.pid, getattr(signal, number))
+        out, err = begun.communicate(timeout=20)
+        assert out == ("" if number == "SIGKILL" else f"stopped by {number}\n")
+        assert "Traceback" not in err
+        assert within(20, lambda: not any(map(is_there, workers)))
+        assert len(list(tmp_path.iterdir())) == 2  # no others were begun
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(begun.pid, signal.SIGKILL)
 
 
 def fitted(path: Path, engine: Engine, *, killing: bool = False) -> Model:

@@ -45,6 +45,20 @@ def test_a_file_that_is_read_is_not_written_by_any_name(tmp_path: Path) -> None:
     refuse_input(tmp_path / "new.csv", read)
 
 
+def test_a_folder_that_is_read_gets_no_file_that_would_be_read_with_it(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    (table / "day").mkdir(parents=True)
+    (table / "day" / "part.parquet").touch()
+    (table / "summary.json").touch()
+    for name in ("day/part.parquet", "day/new.parquet", "day/../new.npy", "new.feather"):
+        with pytest.raises(UsageError, match=r"would be read with .*table; choose another place"):
+            refuse_input(table / name, table)
+    with pytest.raises(UsageError, match=r"summary\.json is a file that is read"):
+        refuse_input(table / "summary.json", table)
+    refuse_input(table / "new.json", table)
+    refuse_input(table / "page.md", table)
+
+
 def test_numbers_that_json_does_not_have_are_texts() -> None:
     value = {"a": [1.0, float("nan"), (float("-inf"),)], "b": "x"}
     assert as_json(value) == '{"a": [1.0, "nan", ["-inf"]], "b": "x"}'

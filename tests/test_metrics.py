@@ -58,3 +58,8 @@ def test_predictions_of_a_run_are_read(tmp_path):
             read_predictions(tmp_path / "own.csv")
     with pytest.raises(DataError, match="cannot be read as a table of predictions"):
         read_predictions(tmp_path / "absent.csv")
+    (tmp_path / "own.csv").write_text(f"y_true,y_pred,task\na,a,{'9' * 5000}\n")
+    assert read_predictions(tmp_path / "own.csv")[0]["task"] == ["9" * 5000]
+    (tmp_path / "own.csv").write_text(f"y_true,y_pred\na,{'a' * 200_000}\n")
+    with pytest.raises(DataError, match="field larger than field limit"):
+        read_predictions(tmp_path / "own.csv")

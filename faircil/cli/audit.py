@@ -112,7 +112,6 @@ def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     from faircil.auditing.gate import decide
     from faircil.auditing.kept import audit_document
-    from faircil.auditing.reading import PREDICTIONS
     from faircil.auditing.words import (
         audit_markdown,
         audit_sentences,
@@ -122,9 +121,12 @@ def command(arguments: argparse.Namespace) -> int:
         levelling_sentence,
     )
 
-    given = [path for path in (arguments.file, arguments.against) if path is not None]
-    for path in _files(arguments):
-        refuse_input(path, *given, *(folder / PREDICTIONS for folder in given))
+    paths = (arguments.file, arguments.against, arguments.data)
+    given = [path for path in paths if path is not None]
+    for path, kind in _files(arguments).items():
+        # An audit may be kept beside the run or the model that it is of, again and again.
+        again = kind != "junit" and path.parent == arguments.out
+        refuse_input(path, *(one for one in given if not (again and one.is_dir())))
     audits = _audits(arguments)
     report = audits[0].report()
     gate = None

@@ -14,7 +14,7 @@ from faircil.cli.console import print_json, say, say_notes
 from faircil.cli.models import add_model, add_output, add_rows
 from faircil.cli.workers import add_worker_arguments, check_workers, workers
 from faircil.errors import UsageError, raise_all
-from faircil.files import open_private, refuse_input
+from faircil.files import make_private, open_private, refuse_input
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ def written(out: Path) -> Iterator[Writer]:
     """Write a new file, which takes its place when it is whole."""
     partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_private(out.parent)
         partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
         writer = CsvWriter(partial) if out.suffix == ".csv" else ParquetWriter(partial)
         try:

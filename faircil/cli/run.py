@@ -22,6 +22,7 @@ from faircil.errors import UsageError, collecting, raise_all, unknown_name
 if TYPE_CHECKING:
     from faircil.cache import EmbeddingProgress
     from faircil.data.own import OwnData
+    from faircil.results.record import RunSummary
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
     from faircil.tuning.auto import Choice, Maker
@@ -246,6 +247,7 @@ def command(arguments: argparse.Namespace) -> None:
         show_table(seed_table(runs))
         for table in compare([*runs, *others]) if others else ():
             show_table(table)
+        say_notes(against_baseline([*runs, *others]) if others and not quiet else [])
         if not quiet:
             _show_changes(seed_folder(folder, seeds[0]), seeds[0])
         if answers:
@@ -259,6 +261,17 @@ def command(arguments: argparse.Namespace) -> None:
             say(f"both as a page: faircil report {folders}")
         if keep:
             say_models(runs)
+
+
+def against_baseline(runs: Sequence[RunSummary]) -> list[str]:
+    """Say whether a method is better or worse than plain replay, where that ran beside it."""
+    from faircil.report.sentences import helped_as_text
+    from faircil.report.study import studies_of
+    from faircil.weighting.measures import find_measure
+
+    shown = {str(run.config["measure"]) for run in runs}
+    studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
+    return [line for one in studies for line in helped_as_text(one)]
 
 
 def settle(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from faircil.data.own import OwnData, load_own
-from faircil.data.parts import IN_PARTS, PartedTable, parted_table
+from faircil.data.parts import IN_PARTS, PartedTable, changed_table, parted_table
 from faircil.data.row_parts import HeldOut, RowReader, count_rows, decided, gap_notes
 from faircil.data.stream import Task, TaskStream, named_tasks, task_mistakes
 from faircil.engines import HERE
@@ -60,6 +60,8 @@ def mapped_samples(
     ------
     StorageError
         If the folder of temporary files has no room for the inputs.
+    DataError
+        If rows were counted, and others are read now.
     """
     assert reader.encoder is not None
     rows, width = sum(sizes), reader.encoder.width
@@ -74,12 +76,16 @@ def mapped_samples(
             for number in range(len(sizes)):
                 chosen = samples if task_of is None else samples.take(task == number)
                 own = slice(place[number], place[number] + len(chosen))
+                if own.stop > ends[number]:  # into the rows of the next task
+                    raise part.changed()
                 x[own], y[own] = chosen.x.numpy(), chosen.y
                 if chosen.z is not None:
                     z[own] = chosen.z
                 place[number] = own.stop
             for note in told:
                 notes.setdefault(note.split(" has ")[0], note)
+    if place != ends:  # the others would be what was in memory before
+        raise changed_table(reader.table.path)
     whole = Samples(torch.from_numpy(x), y, z if reader.spec.sensitive else None)
     starts = [0, *ends[:-1]]
     tasks = [whole.take(slice(a, b)) for a, b in zip(starts, ends, strict=True)]
@@ -96,10 +102,17 @@ def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.flo
             f"{free / 2**30:.3g} GiB left; free space, or name another folder in the variable "
             "TMPDIR"
         )
-    with tempfile.TemporaryFile(dir=place) as file:
-        if hasattr(os, "posix_fallocate"):  # a full disk is told here, not by a signal later
-            os.posix_fallocate(file.fileno(), 0, max(needed, FLOAT))
-        return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            if hasattr(os, "posix_fallocate"):  # a full disk is told here, not by a signal later
+                os.posix_fallocate(file.fileno(), 0, max(needed, FLOAT))
+            return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
+    except OSError as error:  # filled meanwhile by others, or beyond a quota
+        raise StorageError(
+            f"the inputs of {rows:,} rows take {needed / 2**30:.3g} GiB, which {place} does not "
+            f"take ({error.strerror or error}); free space, or name another folder in the variable "
+            "TMPDIR"
+        ) from None
 
 
 def load_table(spec: OwnData, seed: int) -> TaskStream:

@@ -14,6 +14,7 @@ wherever they are computed.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from faircil.data.arrow import (
 from faircil.data.raw_columns import frames_of_arrays, name_mistakes, without_missing_words
 from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all, shortened
+from faircil.files import TABLES_IN_FOLDERS
 
 Found = TypeVar("Found")
 IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
@@ -41,8 +43,8 @@ PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
 COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
 SAMPLED = 32  # parts that a sample is from, at most
-ENDINGS = (".parquet", ".arrow", ".feather", ".npy")
 ARROW = (".arrow", ".feather")
+EMPTY = "null"  # type of a column without a value in a whole file, as pandas writes it
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,28 @@ class TablePart:
     first : int
         Rows of the whole table that come before it.
     rows : int
+    size : int
+        Bytes of the file, or of all arrays, which tell that another one has taken its place.
     """
 
     path: str
     pieces: tuple[int, ...]
     first: int
     rows: int
+    size: int = 0
+
+    def check_size(self) -> None:
+        """Raise if the file is not the one that parts were cut from, as far as its size tells."""
+        try:
+            size = Path(self.path).stat().st_size
+        except OSError:
+            raise self.changed() from None
+        if size != self.size:
+            raise self.changed()
+
+    def changed(self) -> DataError:
+        """Return the error for a file that is not the one that parts were cut from."""
+        return changed_table(self.path)
 
 
 @dataclass(frozen=True)
@@ -107,11 +125,18 @@ class PartedTable:
         ------
         DataFrame
             Its index numbers the rows of the whole table.
+
+        Raises
+        ------
+        DataError
+            If the part cannot be read, or is not what it was when the table was cut into parts.
         """
         first = part.first
         for frame in self.batches(part, list(columns), list(labels)):
             yield frame.set_axis(range(first, first + len(frame)), axis=0)
             first += len(frame)
+        if first != part.first + part.rows:
+            raise part.changed()
 
     def batches(
         self, part: TablePart, columns: list[str], labels: list[str]
@@ -191,6 +216,14 @@ class SampleParts(PartWork[list[pd.DataFrame]]):
         return found
 
 
+def changed_table(path: str) -> DataError:
+    """Return the error for a file or folder that is not what it was when it was read first."""
+    return DataError(
+        f"{path} has changed while it was read; begin again, and leave the files of a table as "
+        "they are until the end"
+    )
+
+
 def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
     """Cut parts into at most so many runs of neighbours with about as many rows each.
 
@@ -248,11 +281,15 @@ def table_files(folder: Path) -> list[Path]:
     """
     found = sorted(
         path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in ENDINGS
+        for path in _below(folder)
+        if path.suffix.lower() in TABLES_IN_FOLDERS
         and not any(one.startswith((".", "_")) for one in path.relative_to(folder).parts)
     )
-    mistakes = []
+    mistakes = [
+        f"{path} is a device or a pipe, which may have no end; move it away"
+        for path in found
+        if path.exists() and not path.is_file()
+    ]
     kinds = sorted({path.suffix.lower() for path in found} - {ARROW[1]})
     if len(kinds) > 1:
         mistakes.append(
@@ -267,6 +304,19 @@ def table_files(folder: Path) -> list[Path]:
         )
     raise_all(mistakes, DataError)
     return found
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield all files in a folder and in folders in it, of whatever name."""
+
+    def fail(error: OSError) -> None:  # else its files would be missing without a word
+        raise DataError(
+            f"{error.filename or folder} cannot be read: {error.strerror or error}; check your "
+            "rights there"
+        ) from None
+
+    for place, _, names in os.walk(folder, onerror=fail):
+        yield from (Path(place, name) for name in names)
 
 
 def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
@@ -289,10 +339,11 @@ def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
         mistakes += name_mistakes(file, list(kinds))
         if not known:
             known = kinds
-        elif kinds != known:
+        elif set(kinds) != set(known) or _unlike(kinds, known):
             mistakes.append(_difference(file, files[0], kinds, known))
+        known |= {name: kinds[name] for name in known if known[name] == EMPTY and name in kinds}
         for pieces, rows in _gathered(sizes):
-            parts.append(TablePart(str(file), pieces, first, rows))
+            parts.append(TablePart(str(file), pieces, first, rows, file.stat().st_size))
             first += rows
     raise_all(list(dict.fromkeys(mistakes)), DataError)
     if not first:
@@ -341,8 +392,25 @@ def _kind(type_: Any, arrow: Any) -> str:
         type_ = type_.value_type
     if is_.is_boolean(type_):
         return "booleans"
+    if _is_text(type_):
+        return "text"
     numeric = (is_.is_integer, is_.is_floating, is_.is_decimal)
     return "numbers" if any(test(type_) for test in numeric) else str(type_)
+
+
+def _is_text(type_: Any) -> bool:
+    """Tell a type of words: files of one table may be written by different programs."""
+    return str(type_) in ("string", "large_string", "string_view")
+
+
+def _unlike(kinds: dict[str, str], known: dict[str, str]) -> list[str]:
+    """Return the columns of a file that are of another kind; one without a value is of any."""
+    return [
+        name
+        for name in known
+        if kinds.get(name, EMPTY) != known[name]
+        and EMPTY not in (kinds.get(name, EMPTY), known[name])
+    ]
 
 
 def _difference(file: Path, first: Path, kinds: dict[str, str], known: dict[str, str]) -> str:
@@ -352,10 +420,10 @@ def _difference(file: Path, first: Path, kinds: dict[str, str], known: dict[str,
         said.append(f"lacks {shortened(absent)}")
     if more := [name for name in kinds if name not in known]:
         said.append(f"has {shortened(more)} besides")
-    other = [name for name in known if kinds.get(name, known[name]) != known[name]]
-    said += [f"has {kinds[name]} in '{name}' instead of {known[name]}" for name in other[:5]]
-    if not said:
-        said.append("has its columns in another order")
+    said += [
+        f"has {kinds[name]} in '{name}' instead of {known[name]}"
+        for name in _unlike(kinds, known)[:5]
+    ]
     return f"{file} {' and '.join(said)}, unlike {first.name}; give all files the same columns"
 
 
@@ -363,14 +431,19 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
     """Read columns of some row groups or record batches."""
     arrow, file = package("pyarrow"), Path(part.path)
     with readable(file, arrow):
+        part.check_size()
         if is_parquet(file):
             parquet = package("pyarrow.parquet")
-            types = {field.name: field.type for field in parquet.read_schema(file)}
-            coded = [name for name in labels if arrow.types.is_string(types[name])]
+            schema = parquet.read_schema(file)
+            coded = [n for n in labels if n in schema.names and _is_text(schema.field(n).type)]
             opened = parquet.ParquetFile(file, read_dictionary=coded, memory_map=True)
+            if not _still_has(opened.metadata.num_row_groups, schema.names, part, columns):
+                raise part.changed()
             batches = opened.iter_batches(BATCH_ROWS, row_groups=list(part.pieces), columns=columns)
         else:
             every = _record_batches(file)
+            if not _still_has(len(every), every[0].schema.names if every else [], part, columns):
+                raise part.changed()
             batches = (
                 every[piece].select(columns).slice(start, stop - start)
                 for piece in part.pieces
@@ -386,6 +459,11 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
         taken = {name: batch.column(name) for name in columns}
         frame = frame_of(file, taken, coded=labels)
         yield pd.DataFrame({name: without_missing_words(frame[name]) for name in frame}, copy=False)
+
+
+def _still_has(pieces: int, names: Sequence[str], part: TablePart, columns: Sequence[str]) -> bool:
+    """Tell whether a file with so many pieces and these columns can be the one of a part."""
+    return max(part.pieces) < pieces and set(columns) <= set(names)
 
 
 def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
@@ -406,8 +484,9 @@ def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
     rows = next(iter(lengths.values()))
     if not rows:
         raise DataError(f"{folder} has columns but no rows; add samples")
+    size = sum(file.stat().st_size for file in files)
     parts = [
-        TablePart(str(folder), (start, stop), start, stop - start)
+        TablePart(str(folder), (start, stop), start, stop - start, size)
         for start, stop in _runs(rows, PART_ROWS)
     ]
     return PartedTable(str(folder), tuple(names), tuple(parts))
@@ -417,11 +496,19 @@ def _read_arrays(part: TablePart, columns: list[str], labels: list[str]) -> Iter
     """Read columns of some rows of arrays."""
     files = table_files(Path(part.path))
     first, last = part.pieces
+    if sum(file.stat().st_size for file in files) != part.size:
+        raise part.changed()
     for start, stop in _runs(last - first, BATCH_ROWS):
         rows = slice(first + start, first + stop)
         read = [frames_of_arrays(file, rows) for file in files]
         raise_all([mistake for _, problem in read for mistake in problem], DataError)
-        table = pd.concat([frame for frame, _ in read if frame is not None], axis=1)
+        frames = [frame for frame, _ in read if frame is not None]
+        # Beside longer ones, a shorter column would be filled up with missing values.
+        if not frames or any(len(frame) != stop - start for frame in frames):
+            raise part.changed()
+        table = pd.concat(frames, axis=1)
+        if not set(columns) <= set(table.columns):
+            raise part.changed()
         table = table[columns]
         for name in labels:
             if table[name].dtype == object:

@@ -182,7 +182,8 @@ class RowReader:
         Raises
         ------
         DataError
-            If values are not of the kind of their column; with the part of the table.
+            If values are not of the kind of their column; with the part of the table. If rows have
+            names that none had when they were counted: then the file has changed since.
         """
         assert self.encoder is not None
         labels = [self.spec.label, *self.spec.sensitive]
@@ -198,10 +199,15 @@ class RowReader:
                 notes = self.encoder.check(frame)
             except DataError as error:
                 raise DataError(*(f"{part.path}: {one}" for one in error.args)) from None
+            numbers = _renumbered(y, self.labels)
+            attribute = None if z is None else _renumbered(z, self.values)
+            # A model is measured on people of values that it has not learned, too.
+            fresh = attribute is not None and z is not None and (attribute < 0) & (z.codes >= 0)
+            if (numbers < 0).any() or (np.any(fresh) and not held_out):
+                raise part.changed()
             x = torch.from_numpy(self.encoder.inputs(frame))
-            numbers = torch.from_numpy(_renumbered(y, self.labels))
-            attribute = None if z is None else torch.from_numpy(_renumbered(z, self.values))
-            yield Samples(x, numbers, attribute), notes
+            own = None if attribute is None else torch.from_numpy(attribute)
+            yield Samples(x, torch.from_numpy(numbers), own), notes
 
     def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
         """Return about so many rows that are learned, spread over the table, with their names."""

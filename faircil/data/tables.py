@@ -144,6 +144,7 @@ def read_coded_part(
     """Read columns of a part of a table as :func:`read_coded` does, in batches."""
     path = Path(part.path)
     if is_parquet(path):  # which has words as numbers of words already
+        part.check_size()
         for batch in read_batches(path, columns, part.pieces):
             yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
         return

@@ -161,6 +161,17 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return self._learn_batches(batches, first=not hasattr(self, "model_"))
 
     def _learn_batches(self, batches: Iterable[Any], *, first: bool) -> Self:
+        try:
+            self._gather(batches, first=first)
+        except BaseException:
+            if first:  # it is as if it had not begun, and not a model without classes
+                self._forget()
+            raise
+        self._take(self.model_)
+        return self
+
+    def _gather(self, batches: Iterable[Any], *, first: bool) -> None:
+        """Learn batches; the model has what it has learned at the end only."""
         gathering: Gathering | None = None
         known: list[Hashable] = [] if first else self.classes_.tolist()
         for number, batch in enumerate(batches, start=1):
@@ -191,8 +202,6 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
             raise ValueError("there is no batch; give one or more of (X, y)")
         with as_value_error():
             gathering.finish()
-        self._take(self.model_)
-        return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most likely class of each row, (n,)."""

@@ -27,6 +27,7 @@ from faircil.data.parts import (
     PartedTable,
     PartWork,
     TablePart,
+    changed_table,
     gathered,
     parted_table,
     refuse_sharing,
@@ -36,6 +37,7 @@ from faircil.data.row_parts import (
     HeldOut,
     RowCounts,
     RowReader,
+    by_number,
     count_rows,
     decided,
     gap_notes,
@@ -337,6 +339,10 @@ def learn_parts(
     reader = replace(reader, labels=names, values=values)
     rows = sum(counts.learned.values())
     sums = sum_parts(gathering.learner, reader, rows, engine, progress)
+    if sums.moments.seen.counts != by_number(
+        counts.learned, names, values if reader.spec.sensitive else None
+    ):
+        raise changed_table(reader.table.path)
     return gathering.finish(sums, solve=solve)
 
 

@@ -7,6 +7,7 @@ the one that a single site with every row would have made, but for rounding.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -19,7 +20,7 @@ from faircil.errors import DataError, UsageError, raise_all
 from faircil.learners.moments import Moments
 from faircil.model.gathering import learns_sums
 from faircil.model.model import LEARNED_TWICE, Model
-from faircil.moments.group_moments import Key
+from faircil.moments.group_moments import GroupMoments, Key
 from faircil.runs.config import RunConfig
 
 # Settings in which sites may differ: how they protect their rows.
@@ -107,6 +108,7 @@ def merge_models(models: Sequence[Model]) -> Model:
     assert learner.moments is not None
     sums = learner.empty_sums(learner.moments.device)
     digests: set[str] = set()
+    sites: set[str] = set()
     notes = [f"merged from {len(models)} models", *first.notes]
     for model in models:
         number = Numbering(model, merged)
@@ -116,7 +118,9 @@ def merge_models(models: Sequence[Model]) -> Model:
         for key, rows in model.state.seen.items():
             state.seen[number(key)] = state.seen.get(number(key), 0) + rows
         again = digests.intersection(one.digest for one in model.lessons if one.digest)
-        notes += [LEARNED_TWICE] * bool(again)
+        site = _digest_of(model.learner.moments)
+        notes += [LEARNED_TWICE] * (bool(again) or (site in sites and bool(model.seen)))
+        sites.add(site)
         digests.update(one.digest for one in model.lessons)
         merged.lessons += model.lessons
     state.tasks = len(merged.lessons)
@@ -127,6 +131,14 @@ def merge_models(models: Sequence[Model]) -> Model:
     merged.lessons[-1] = replace(merged.lessons[-1], passed=passed)
     merged.notes = list(dict.fromkeys([*notes, *passed.notes]))
     return merged
+
+
+def _digest_of(moments: GroupMoments) -> str:
+    """Return a hash of sums: noise hides which rows they are of, and a copy has the same noise."""
+    found = hashlib.sha256(repr((moments.keys, moments.count)).encode())
+    for total in moments.first:
+        found.update(total.cpu().contiguous().view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def differences(one: Model, other: Model) -> list[str]:

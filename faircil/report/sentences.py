@@ -6,7 +6,9 @@ it: where seeds are too few, or a difference is within chance, it says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from html import unescape
 
 import numpy as np
 
@@ -139,6 +141,12 @@ def helped(study: Study) -> list[str]:
             f"({named(study.baseline.name)}) cannot be told."
         )
     return found
+
+
+def helped_as_text(study: Study) -> list[str]:
+    """Return :func:`helped` and :func:`few_seeds` without HTML, for a terminal."""
+    lines = [*helped(study), few_seeds(study)] if study.baseline is not None else []
+    return [unescape(re.sub(r"<[^>]*>", "", line)) for line in lines if line]
 
 
 def _helped(method: Method, study: Study) -> str:

@@ -20,11 +20,11 @@ from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.mapped import load_table
 from faircil.data.own import OwnData
-from faircil.data.parts import ENDINGS, table_files
+from faircil.data.parts import table_files
 from faircil.data.tables import read_table, refuse_devices
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of
-from faircil.files import kept_digest
+from faircil.files import TABLES_IN_FOLDERS, kept_digest
 from faircil.learners import ALIASES, LEARNERS
 from faircil.media import Medium, digest_of
 from faircil.metrics import METRICS
@@ -376,8 +376,8 @@ def _data_digest(own: OwnData) -> str:
         files = [f"{file.relative_to(path)} {_digest(file)}\n" for file in table_files(path)]
         if not files:
             raise DataError(
-                f"the folder {path} has no table, files that end in {', '.join(ENDINGS)}; give a "
-                "file, or for images their folder"
+                f"the folder {path} has no table, files that end in "
+                f"{', '.join(TABLES_IN_FOLDERS)}; give a file, or for images their folder"
             )
         return hashlib.sha256("".join(files).encode()).hexdigest()
     if own.images is None:

@@ -30,6 +30,7 @@ from faircil.text.text_net import TextNet
 from faircil.vision.backbones import build_resnet18
 from faircil.weighting.measures import Measure, find_measure
 from faircil.weighting.selection import Selection
+from faircil.weighting.solver import try_solver
 
 
 @dataclass
@@ -318,7 +319,14 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     stream : TaskStream
     device : torch.device
         Where the net is.
+
+    Raises
+    ------
+    SolverError
+        If the run needs a solver that cannot be used here: it would be missed after the first task.
     """
+    if config.weighting != "none" and config.settings.weights.solver != "auto":
+        try_solver(config.settings.weights.solver)
     state = new_state(config, seed, DataShape.of(stream), device)
     quota = config.settings.training.buffer_size if LEARNERS[config.method].replays else 0
     state.notes[:0] = [*stream.notes, *small_groups(stream, quota)]

@@ -283,12 +283,16 @@ def test_missing_values_of_a_parquet_file_are_unknown(cli: Cli, tables: Path) ->
 def test_what_is_audited_is_not_written_over(cli: Cli, tmp_path: Path, option: str) -> None:
     table = "y_true,y_pred\na,a\nb,a\n"
     (tmp_path / "run").mkdir()
+    (tmp_path / "run/summary.json").write_text("{}")
+    (tmp_path / "model").mkdir()
     for place in ("table.csv", "run/predictions.csv"):
         (tmp_path / place).write_text(table)
     named = ("--truth", "y_true", "--prediction", "y_pred", "--fail-on", "eer>0.5")
     for words in (
         ("table.csv", *named, option, "table.csv"),
         ("run", option, "run/predictions.csv"),
+        ("run", option, "run/summary.json"),
+        ("model", "--data", "table.csv", option, "table.csv"),
     ):
         outcome = cli("audit", *words)
         assert outcome.code == 2

@@ -60,12 +60,13 @@ def test_runs_models_predictions_and_audits_are_private(cli: Cli, write_table: W
     assert open_to_others("runs") == []
     assert cli("fit", "--data", table, *ROLES, *FAST, "-o", "models/a").code == 0
     assert open_to_others("models") == []
-    for name in ("found.csv", "found.parquet"):
+    for name in ("found.csv", "found/found.parquet"):
         assert (
             cli("predict", "models/a", "--data", table, "--keep", "job", "sex", "-o", name).code
             == 0
         )
         assert mode(name) == 0o600
+    assert open_to_others("found") == []
     audit = ("audit", "found.csv", "--truth", "job", "--prediction", "prediction")
     files = (
         "-o",

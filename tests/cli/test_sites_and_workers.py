@@ -83,6 +83,12 @@ def test_workers_change_no_byte(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     shared = cli("predict", "m2", "--data", "people", "--jobs", "2", "-o", "p.parquet")
     assert shared.code == 0, shared.err
     assert cli("predict", "m2", "--data", "people", "-o", "q.csv").code == 0
+    inside = "people/0.parquet"  # one of the files that are read
+    before = Path(inside).read_bytes()
+    refused = cli("predict", "m2", "--data", "people", "--force", "-o", inside)
+    assert refused.code == 2
+    assert "would be read with people; choose another place" in refused.err
+    assert Path(inside).read_bytes() == before
     found, wanted = pd.read_parquet("p.parquet"), pd.read_csv("q.csv")
     assert found["prediction"].tolist() == wanted["prediction"].tolist()
     assert found["row"].tolist() == list(range(1, 1201))

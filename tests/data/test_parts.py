@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 
 from faircil.data import parts as parts_module
 from faircil.data.parts import PartedTable, gathered, parted_table, table_files
-from faircil.data.tables import read_table
+from faircil.data.tables import read_coded_part, read_table
 from faircil.errors import DataError
 
 pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 ROWS = 1000
 
 
@@ -63,9 +65,9 @@ def feather_file(table: pd.DataFrame, folder: Path) -> Path:
 
 
 def arrays(table: pd.DataFrame, folder: Path) -> Path:
-    np.save(folder / "age.npy", table["age"].to_numpy())
-    np.save(folder / "children.npy", table["children"].to_numpy())
-    np.save(folder / "job.npy", table["job"].to_numpy().astype(str))
+    for name in table:
+        column = table[name].to_numpy()
+        np.save(folder / f"{name}.npy", column.astype(str) if name == "job" else column)
     return folder
 
 
@@ -183,3 +185,94 @@ def test_missing_words_are_missing_values_in_every_part(tmp_path: Path) -> None:
     found = parted(parquet_folder(table, tmp_path))
     frames = [frame for part in found.parts for frame in found.read(part, ["job"], ["job"])]
     assert pd.concat([frame.astype(object) for frame in frames])["job"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("store", STORED)
+def test_a_table_that_changes_while_it_is_read_is_named(
+    store: Callable[[pd.DataFrame, Path], Path], tmp_path: Path
+) -> None:
+    """Parts were cut from other files, and rows that no longer fit would be anyone's."""
+    found = parted(store(people(), tmp_path))
+    for other in (people(150), people(2000), people().drop(columns="age").assign(wage=1.0)):
+        for path in tmp_path.rglob("*.npy"):
+            path.unlink()
+        store(other, tmp_path)
+        with pytest.raises(DataError, match="has changed while it was read; begin again"):
+            [frame for part in found.parts for frame in found.read(part, ["age", "job"], ["job"])]
+
+
+def test_arrays_of_another_length_are_not_filled_up(tmp_path: Path) -> None:
+    found = parted(arrays(people(), tmp_path))
+    np.save(tmp_path / "children.npy", np.zeros(950, dtype=np.int64))
+    with pytest.raises(DataError, match="has changed while it was read"):
+        found.whole()
+    wide = np.zeros(ROWS)  # as many bytes
+    np.save(tmp_path / "age.npy", wide[: ROWS // 2])
+    np.save(tmp_path / "children.npy", np.append(wide, wide[: ROWS // 2]))
+    with pytest.raises(DataError, match="has changed while it was read"):
+        found.whole()
+
+
+def test_a_file_that_changes_while_an_audit_reads_it_is_named(tmp_path: Path) -> None:
+    found = parted(parquet_file(people(), tmp_path))
+    parquet_file(people(150), tmp_path)
+    with pytest.raises(DataError, match="has changed while it was read"):
+        [batch for part in found.parts for batch in read_coded_part(found, part, ["job"])]
+
+
+def test_files_of_other_programs_are_one_table(tmp_path: Path) -> None:
+    """Polars writes large strings, and pandas the type null where a column has no value."""
+    table = people(60)
+    pieces = [table[:20], table[20:40].assign(age=None, job=None), table[40:]]
+    for number, piece in enumerate([pieces[1], pieces[0], pieces[2]]):
+        piece.to_parquet(tmp_path / f"{number}.parquet")
+    rows = pyarrow.Table.from_pandas(pieces[2], preserve_index=False)
+    large = rows.schema.set(2, pyarrow.field("job", pyarrow.large_string()))
+    pyarrow.parquet.write_table(rows.cast(large), tmp_path / "2.parquet")
+    found = parted(tmp_path)
+    frames = [frame for part in found.parts for frame in found.read(part, list(table), ["job"])]
+    again = pd.concat([frame.astype({"job": object}) for frame in frames])
+    assert again["job"].isna().tolist() == [True] * 20 + [False] * 40
+    assert again["job"].tolist()[20:] == [*pieces[0]["job"], *pieces[2]["job"]]
+    assert again["age"].tolist()[40:] == pieces[2]["age"].tolist()
+    pieces[0].assign(age="old").to_parquet(tmp_path / "3.parquet")
+    with pytest.raises(DataError, match="has text in 'age' instead of numbers"):
+        parted_table(tmp_path)
+
+
+def test_row_groups_without_rows_are_read_over(tmp_path: Path) -> None:
+    rows = pyarrow.Table.from_pandas(people(30), preserve_index=False)
+    with pyarrow.parquet.ParquetWriter(tmp_path / "a.parquet", rows.schema) as out:
+        for piece in (rows[:0], rows[:10], rows[:0], rows[:0], rows[10:], rows[:0]):
+            out.write_table(piece)
+    pyarrow.parquet.write_table(rows[:0], tmp_path / "b.parquet")
+    found = parted(tmp_path)
+    assert found.whole().to_dict("list") == people(30).to_dict("list")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_what_is_no_file_of_a_table_is_told_or_left_out(tmp_path: Path) -> None:
+    (tmp_path / "day-1.parquet").mkdir()  # as Spark writes a table
+    people(20).to_parquet(tmp_path / "day-1.parquet" / "part-0.parquet")
+    assert parted(tmp_path).rows == 20
+    os.mkfifo(tmp_path / "pipe.parquet")
+    with pytest.raises(DataError, match=r"pipe\.parquet is a device or a pipe"):
+        parted_table(tmp_path)
+
+
+def test_a_folder_that_cannot_be_looked_into_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    people(20).to_parquet(tmp_path / "a.parquet")
+    look = os.scandir
+
+    def scandir(place: str) -> object:
+        if Path(place) == closed:
+            raise PermissionError(13, "Permission denied", str(place))
+        return look(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(DataError, match="closed cannot be read: Permission denied"):
+        parted_table(tmp_path)

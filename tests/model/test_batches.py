@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from torch.utils.data import DataLoader, TensorDataset
 
 from faircil import FairIncrementalClassifier
@@ -78,6 +79,26 @@ def test_a_batch_that_is_wrong_changes_nothing() -> None:
         classifier().fit_batches([])
     with pytest.raises(ValueError, match="needs all rows at once"):
         FairIncrementalClassifier("er").fit_batches(batches(table, 400))
+
+
+def test_batches_that_break_off_leave_a_classifier_that_can_begin_again() -> None:
+    table = people(400)
+
+    def broken() -> Iterator[tuple[Any, Any, Any]]:
+        yield from batches(table[:200], 100)
+        raise OSError("the disk is gone")
+
+    model = classifier()
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.fit_batches(broken())
+    with pytest.raises(NotFittedError):
+        model.predict(table[["a", "b", "c"]])
+    model.partial_fit_batches(batches(table, 200))
+    before = model.model_.lessons
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.partial_fit_batches(broken())
+    assert model.model_.lessons == before
+    assert sum(one.rows for one in model.model_.seen) == 400
 
 
 def test_auto_takes_moments_for_batches() -> None:

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import torch
 
-from faircil.data import parts as parts_module, row_parts
+from faircil.data import mapped, parts as parts_module, row_parts
 from faircil.data.parts import PartedTable, parted_table
 from faircil.data.row_parts import HeldOut, RowReader, count_rows
 from faircil.engines import Here, Processes
-from faircil.errors import DataError, FaircilError, UsageError
+from faircil.errors import DataError, FaircilError, StorageError, UsageError
 from faircil.model import in_parts
 from faircil.model.choosing import Wish
 from faircil.model.in_parts import fit_parts, table_in_parts, update_parts
@@ -230,3 +230,62 @@ def test_without_check_sums_rows_cannot_be_forgotten(tmp_path: Path) -> None:
     plain = fit_parts(parted(path), roles(path), WISH)
     plain.forget(x, table["job"][:5].tolist(), table["sex"][:5].tolist())
     assert len(plain.learner.moments.seen) == ROWS - 5
+
+
+def store_plainly(table: pd.DataFrame, path: Path) -> int:
+    """Store a table so that its size follows from the lengths of words alone; return the size."""
+    table.to_parquet(path, row_group_size=100, compression=None, use_dictionary=False)
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize("how", ["summed", "mapped"])
+def test_classes_that_are_exchanged_between_two_passes_are_not_learned(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows have their places by the first pass: others would be in the wrong class or task."""
+    table = people().replace({"job": {"cook": "a", "judge": "b", "nurse": "c"}})
+    table.loc[table.index % 3 == 0, "job"] = "a"
+    path = tmp_path / "people.parquet"
+    size = store_plainly(table, path)
+    module = in_parts if how == "summed" else mapped
+
+    def then_exchanged(*given: object, **more: object) -> object:
+        found = count_rows(*given, **more)  # type: ignore[arg-type]
+        other = table.replace({"job": {"a": "b", "b": "a"}})
+        assert store_plainly(other, path) == size
+        return found
+
+    monkeypatch.setattr(module, "count_rows", then_exchanged)
+    monkeypatch.setattr(mapped, "IN_PARTS", 10)
+
+    def learn() -> None:
+        if how == "summed":
+            fit_parts(parted(path), roles(path), WISH)
+        else:
+            mapped.load_table(roles(path, tasks="a,c|b"), seed=0)
+
+    with pytest.raises(DataError, match=r"has changed while it was read; begin again"):
+        learn()
+
+
+def test_names_that_come_after_the_count_are_not_learned(tmp_path: Path) -> None:
+    path = stored(people(), tmp_path / "people")
+    table = parted(path)
+    reader = RowReader(table, roles(path), labels=("cook", "judge"), values=("F", "M"))
+    reader = replace(reader, encoder=fit_table(roles(path), WISH).encoder)
+    with pytest.raises(DataError, match="has changed while it was read"):
+        list(reader.batches(table.parts[0]))
+
+
+def test_a_disk_that_is_full_or_bounded_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = stored(people(), tmp_path / "people")
+    with pytest.raises(StorageError, match=r"No space left on device\); free space, or name"):
+        fit_parts(parted(path), roles(path), Wish("er", overrides=("epochs=1",)))
+    assert [one.name for one in tmp_path.iterdir()] == ["people"]

@@ -115,6 +115,17 @@ def test_the_same_rows_of_two_sites_are_told(
     assert any("learned before" in note for note in merged.notes)
 
 
+def test_a_copy_of_a_site_is_told_through_its_noise(tmp_path: Path, table: pd.DataFrame) -> None:
+    table[:300].to_csv(tmp_path / "some.csv", index=False)
+    noisy = replace(WISH, overrides=(*WISH.overrides, "noise_epsilon=5", "noise_delta=1e-5"))
+    plan = plan_of(fit_table(roles(tmp_path / "some.csv"), noisy, solve=False))
+    one, other = (site(plan, part, tmp_path) for part in (table[:900], table[900:]))
+    save_model(one, tmp_path / "copy")
+    told = "the same rows were learned before"
+    assert told in " ".join(merge_models([one, other, load_model(tmp_path / "copy")]).notes)
+    assert told not in " ".join(merge_models([one, other, plan, plan]).notes)
+
+
 def test_small_cells_stay_pooled(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
     strict = planned_for(plan, min_cell=30)
     rare = table[(table["job"] == "cook") & (table["sex"] == "F")][:8]

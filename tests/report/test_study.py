@@ -63,6 +63,12 @@ def test_a_method_that_made_things_worse_is_named() -> None:
     (text,) = sentences.helped(found)
     assert "<strong><bdi>fsw</bdi> made things worse</strong>" in text
     assert "the gap between groups" in text
+    # A run says so, too, on the terminal.
+    (line,) = sentences.helped_as_text(found)
+    assert line == "fsw made things worse than er: the gap between groups."
+    odd = study(method("er", **REPLAY), method("<b>&", **shifted(eo_gap=0.1)))
+    assert sentences.helped_as_text(odd)[0].startswith("<b>& made things worse than er")
+    assert sentences.helped_as_text(study(method("fsw", **shifted()))) == []
 
 
 def test_two_seeds_tell_nothing() -> None:

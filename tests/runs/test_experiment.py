@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -15,7 +16,7 @@ from torch.nn.utils import parameters_to_vector
 
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream
-from faircil.errors import DataError, UsageError
+from faircil.errors import DataError, SolverError, UsageError
 from faircil.learners import Batch
 from faircil.learners.replay import Replay
 from faircil.metrics import TaskMetrics, evaluate
@@ -327,6 +328,18 @@ def test_demographic_parity_counts_the_tasks_so_far_and_no_others(
     counts = [group_counts(task.train) for task in stream.tasks]
     so_far = list(accumulate(counts, lambda seen, new: {**seen, **new}))
     assert [named["seen"] for _, named, _ in solved] == so_far[1:]
+
+
+def test_a_solver_that_is_absent_is_missed_before_anything_is_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cplex", None)
+    steps = spy(monkeypatch, Replay, "step")
+    for settings in ({"solver": "cplex"}, {"solver": "cplex", "granularity": "group"}):
+        with pytest.raises(SolverError, match="needs the cplex package"):
+            run(small_config("fsw", **settings), 0, stream=small_stream(attribute=False))
+    assert steps == []
+    run(small_config("er", solver="cplex"), 0, stream=small_stream(attribute=False))  # needs none
 
 
 def test_replay_meets_all_of_the_buffer_before_any_sample_again(

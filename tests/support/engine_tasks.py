@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faircil.engines import Engine
+from faircil.engines import Engine, Processes
 from faircil.errors import DataError
 from faircil.metrics import METRICS
+from faircil.stopping import Stopped, listening
 
 TASKS = range(9)
 SQUARES = [n * n for n in TASKS]
@@ -95,3 +97,19 @@ def kill_one(engine: Engine) -> None:
 def in_order(engine: Engine, work: Callable[[Any], Any], tasks: Any = TASKS) -> list[Any]:
     """Return all results."""
     return list(engine.map(work, list(tasks)))
+
+
+def wait_long(folder: str) -> None:
+    """Say which process this is, and wait."""
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def stop_in_the_middle(folder: str) -> None:
+    """Let two processes wait, until a signal comes."""
+    with listening():
+        try:
+            with Processes(2) as engine:
+                list(engine.map(wait_long, [folder] * 8))
+        except Stopped as stopped:
+            sys.stdout.write(f"stopped by {stopped}\n")

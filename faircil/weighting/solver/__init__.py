@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from faircil.errors import UsageError, unknown_name
 from faircil.registry import Loaded, Registry, summary_of
 from faircil.weighting.program import Solution as Solution, WeightProgram
@@ -107,3 +109,15 @@ def solve(program: WeightProgram, solver: str | SolverFunction = "auto") -> Solu
     array([1., 0.])
     """
     return find_solver(solver)(program)
+
+
+def try_solver(solver: str | SolverFunction) -> None:
+    """Solve a program of two weights, before anything is trained for a larger one.
+
+    Raises
+    ------
+    SolverError
+        If the solver needs a package that is absent, or cannot be used here for another reason.
+    """
+    no_floor = np.zeros((0, 2)), np.zeros(0)
+    solve(WeightProgram(np.ones((1, 2)), np.ones(1), np.array([0.0, 0.1]), *no_floor), solver)

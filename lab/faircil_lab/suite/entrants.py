@@ -95,6 +95,11 @@ def _plugged_in(text: str) -> Contender:
         raise UsageError(
             f"method '{text}': module {module} has no {method}; expected the class of a learner"
         ) from None
+    except (Exception, SystemExit) as error:  # whatever the code of another package raises
+        raise UsageError(
+            f"method '{text}': '{module}' cannot be imported ({type(error).__name__}: {error}); "
+            "expected the name of a module whose import runs without an error"
+        ) from error
     LEARNERS.add(method, learner)
     return Contender(text, method, weighting, tuple(own), in_paper=False)
 

@@ -23,6 +23,7 @@ from faircil.results.folder import read_names
 
 UNSEEN = -1  # in place of a prediction: the task of the row is still to come
 MOST_NAMED = 5
+MOST_LETTERS = 60  # of a name in a message
 AFTER, TRUE, PREDICTED, ROW = "after_task", "y_true", "y_pred", "row"
 
 
@@ -127,7 +128,7 @@ def read_aligned(path: Path, index: RowIndex, mistakes: list[str]) -> NDArray[np
         found += _of_tasks("no predictions after task", [w for w in wanted if w not in names])
         found += _of_tasks(
             f"{AFTER} has values that are no task from 1 to {index.tasks}:",
-            [str(name) for name in names if name not in wanted],
+            [str(name)[:MOST_LETTERS] for name in names if name not in wanted],
         )
         for name, rows in zip(names, parts, strict=True):
             if name in wanted:
@@ -153,7 +154,10 @@ def _read_task(
         found.append(f"{len(rows):,} rows {where}, expected {size:,}: one for each test row so far")
     unknown = Counter(row[PREDICTED] for row in rows if row[PREDICTED] not in index.codes)
     if unknown:
-        named = shortened([f"'{name}' ({n:,} rows)" for name, n in unknown.items()], MOST_NAMED)
+        named = shortened(
+            [f"'{str(name)[:MOST_LETTERS]}' ({n:,} rows)" for name, n in unknown.items()],
+            MOST_NAMED,
+        )
         found.append(
             f"unknown classes are predicted {where}: {named}; expected names of "
             f"{shortened(list(index.classes), 2 * MOST_NAMED)}"
@@ -184,10 +188,12 @@ def _places(
     if ROW not in rows[0]:
         return list(range(len(rows)))
     texts = [row[ROW] or "" for row in rows]
-    wrong = [text for text in texts if not (text.isdecimal() and int(text) < size)]
+    # Python makes no numbers of thousands of digits.
+    wrong = [t for t in texts if not (t.isdecimal() and len(t) < MOST_LETTERS and int(t) < size)]
     if wrong:
+        named = [repr(text[:MOST_LETTERS]) for text in dict.fromkeys(wrong)]
         found.append(
-            f"{ROW} has {shortened([repr(text) for text in dict.fromkeys(wrong)], MOST_NAMED)} "
+            f"{ROW} has {shortened(named, MOST_NAMED)} "
             f"{where}, expected numbers from 0 to {size - 1}"
         )
         return None

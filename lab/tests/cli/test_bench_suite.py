@@ -36,6 +36,8 @@ NOTHING = 3
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A module of somebody else."""
     (tmp_path / "somebody.py").write_text(PLUGIN)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "ending.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("somebody", None)
@@ -104,6 +106,10 @@ def test_more_than_the_budget_is_not_ranked(cli: Cli, tmp_path: Path) -> None:
     [
         (("--method", "nobody:It"), "module nobody cannot be imported"),
         (("--method", "somebody:It"), "module somebody has no It"),
+        (("--method", ":It"), "'' cannot be imported (ValueError"),
+        (("--method", ".somebody:It"), "'.somebody' cannot be imported (TypeError"),
+        (("--method", "broken:It"), "'broken' cannot be imported (ZeroDivisionError"),
+        (("--method", "ending:It"), "'ending' cannot be imported (SystemExit: 3)"),
         (("--method", "somebody:NOTHING"), "expected a Method or a subclass of Learner"),
         (("--method", "err"), "unknown method 'err'"),
         (("--method", "er+fswx"), "unknown weighting 'fswx'"),

@@ -55,6 +55,11 @@ def changed(place: int, **values: str):
             "y_true differs from that of the test rows in 1 rows after task 1",
         ),
         (changed(3, row="8"), "row has '8' after task 1, expected numbers from 0 to 7"),
+        (changed(3, row="9" * 5000), "expected numbers from 0 to 7"),
+        (
+            changed(3, y_pred="e" * 200_000),
+            "cannot be read as a table of predictions: field larger",
+        ),
         (changed(3, row="2"), "rows 2 are there more than once after task 1"),
         (changed(3, after_task="0"), "after_task has values that are no task from 1 to 2: 0"),
     ],
@@ -64,6 +69,7 @@ def test_what_is_wrong_is_said(change, said: str, tmp_path: Path) -> None:
     assert found is None
     assert said in "\n".join(mistakes)
     assert str(tmp_path) in mistakes[0]
+    assert max(map(len, mistakes)) < 1000
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
