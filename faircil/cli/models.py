@@ -298,7 +298,7 @@ def add_rows(parser: argparse.ArgumentParser, what: str) -> None:
         type=Path,
         required=True,
         metavar="FILE|FOLDER",
-        help=f"{what}, a folder of Parquet files, or of images",
+        help=f"{what}, a folder of Parquet, Arrow or .npy files, or of images",
     )
 
 
@@ -451,12 +451,13 @@ The table has the columns of the first one; classes and attribute values may be 
     _update,
 )
 merge = Parts(
-    """example:
+    """examples:
   faircil fit --data some.csv --label job --sensitive sex --plan-only -o plan
-  faircil fit --like plan --data a.csv --moments-only -o a     (at the first site)
-  faircil fit --like plan --data b.csv --moments-only -o b     (at the second)
+  faircil fit --like plan --data a.csv --moments-only -o a
+  faircil fit --like plan --data b.csv --moments-only -o b
   faircil merge a b -o model
 
+Each site has the plan and runs the second line on its own rows; then folders of sums are merged.
 The model is the one of all rows at one place, and no site shows its rows. Sums of small groups can
 reveal people: see --min-cell of `faircil fit`.
 """,
