@@ -301,6 +301,9 @@ def _main(argv: Sequence[str]) -> int:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
+    if not argv:  # typed to see what there is
+        _build_parser(None).print_help(sys.stderr)
+        return USAGE
     arguments: argparse.Namespace | None = None
     try:
         arguments = parse(argv)

@@ -79,7 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--favoured", nargs="+", metavar="CLASS", help="classes that people want, for eopp"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="FILE", help="an earlier table, run or model to compare with"
+        "--against",
+        type=Path,
+        metavar="FILE",
+        help="an earlier table, run or model to compare with",
     )
     parser.add_argument(
         "--draws",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -221,8 +222,13 @@ def _keep(arguments: argparse.Namespace, model: Model) -> None:
     if arguments.moments_only:
         say(f"sums in {place}; merge them with those of others: faircil merge {place} … -o MODEL")
         return
-    what = "--images FOLDER" if arguments.data is None else "--data FILE"
-    say(f"model in {place}; predict with: faircil predict {place} {what}")
+    _say_where(place, "--images FOLDER" if arguments.data is None else "--data FILE")
+
+
+def _say_where(place: Path, what: str = "--data FILE") -> None:
+    """Say where a model is, and the command to go on with."""
+    command = shlex.join(["faircil", "predict", str(place)])
+    say(f"model in {place}; predict with: {command} {what} -o predictions.csv")
 
 
 def _report(
@@ -373,7 +379,7 @@ def _merge(arguments: argparse.Namespace) -> None:
         save_model(model, arguments.out)
     _report(arguments, arguments.out, model, model.notes, fitted=True)
     if not arguments.quiet:
-        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} --data FILE")
+        _say_where(arguments.out)
 
 
 def _forget(arguments: argparse.Namespace) -> None:

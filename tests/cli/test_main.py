@@ -35,6 +35,14 @@ def test_help_fits_a_terminal_of_80_columns(
     assert [line for line in captured.out.splitlines() if len(line) > 80] == []
 
 
+def test_without_a_command_there_is_help(cli: Cli) -> None:
+    outcome = cli()
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("usage: faircil")
+    assert "Start with `faircil demo`" in outcome.err
+
+
 def test_a_long_example_is_cut_before_an_option_and_pastes_as_it_was() -> None:
     line = "  faircil audit p.csv --truth y \\\n      --fail-on 'eo_gap > 0.1' --sensitive sex race"
     shown = filled(f"examples:\n{line}", 40)
