@@ -306,6 +306,10 @@ WHAT = {
     "data": "streams of tasks",
     "weighting": "FSW: statistics, program, solver, weights",
     "postprocess": "ε-fair predictions",
+    "model": "models that people use: tables, sites, scikit-learn",
+    "engines": "processes, Dask",
+    "cluster": "workers of Dask",
+    "sending": "work for other processes",
 }
 
 
@@ -315,6 +319,11 @@ def layers() -> list[list[str]]:
     contracts = content["tool"]["importlinter"]["contracts"]
     (rows,) = [contract["layers"] for contract in contracts if contract["name"] == CONTRACT]
     return [[part.strip() for part in row.split("|")] for row in rows]
+
+
+def described() -> str:
+    """Return the layers in words: those of the picture, which has its letters as shapes."""
+    return " / ".join(", ".join(map(_label, modules)) for modules in layers())
 
 
 def count_files(module: str) -> int:
@@ -361,8 +370,7 @@ def _row(axes: Axes, modules: list[str], bottom: float) -> None:
 
 def _label(module: str) -> str:
     name = module.removeprefix("faircil.")
-    files = count_files(module)
-    title = f"{name}/ ({files})" if files > 1 else name
+    title = f"{name}/" if count_files(module) > 1 else name
     return f"{title}   {WHAT[name]}" if name in WHAT else title
 
 
@@ -370,7 +378,8 @@ def write_picture() -> None:
     """Write the picture of the layers for ``docs/architecture.md``."""
     figure = draw()
     with matplotlib.rc_context({"svg.hashsalt": "faircil", "savefig.dpi": 150}):
-        figure.savefig(ROOT / "docs/images/house.svg", metadata={"Date": None})
+        metadata = {"Date": None, "Description": described()}
+        figure.savefig(ROOT / "docs/images/house.svg", metadata=metadata)
         figure.savefig(ROOT / "docs/images/house.png")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
-EPILOG = """example:
+EPILOG = """examples:
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --data big/ --jobs 4 -o predictions.parquet
   faircil predict model --images new-photos -o predictions.csv

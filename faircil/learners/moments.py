@@ -439,9 +439,9 @@ class Moments(Learner):
         if copies > MANY_COPIES and not self.told_of_copies:
             self.told_of_copies = True
             notes.append(
-                f"{copies:.0%} of the rows so far are copies of others: a row is not left out "
-                "while its copy is there, so left-out losses of groups with many copies are too "
-                "small; remove copies from the data if they are no rows of their own"
+                f"{copies:.0%} of the rows so far are copies of other rows; then losses of "
+                "left-out rows are too small, since the copies are not left out; remove the "
+                "copies, unless each stands for a person or thing of its own"
             )
         known = train is None or self.noise is not None
         far = 0.0 if known or train is None else self.net.features.far(train.x)
