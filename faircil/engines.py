@@ -8,31 +8,18 @@ died on the way: its task is done again.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
-from faircil.cluster import ADDRESSES, AHEAD, LOCAL, Dask
+from faircil.cluster import ADDRESSES, LOCAL, Dask
 from faircil.errors import FaircilError, raise_all
-from faircil.sending import (
-    Failed,
-    Order,
-    carry_out,
-    one_thread_each,
-    order_of,
-    packed,
-    unpacked,
-)
+from faircil.processes import Processes
+from faircil.sending import Failed, packed, unpacked
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-DEATHS = 3  # of processes on the same tasks, after which they are given up
 
 
 class Engine(Protocol):
@@ -70,74 +57,6 @@ class Here:
 
 
 HERE = Here()
-
-
-class Processes:
-    """Computes tasks in processes of this machine; one that dies is replaced.
-
-    To be used in a ``with`` block, at whose end they end.
-
-    Parameters
-    ----------
-    workers : int
-    """
-
-    asked = True
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
-
-    def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order."""
-        order, done, deaths = order_of(work), 0, 0
-        while done < len(tasks):
-            before = done
-            if self._pool is None:
-                self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _begin_worker)
-            try:
-                for found in _in_order(self._pool, order, tasks[done:], AHEAD * self.workers):
-                    done += 1
-                    yield found
-            except BrokenProcessPool:
-                self.__exit__()
-                deaths = deaths + 1 if done == before else 1
-                if deaths == DEATHS:
-                    raise FaircilError(
-                        f"processes died {DEATHS} times at the same part of the work; this is "
-                        "mostly for lack of memory: use fewer `jobs`, or fewer features"
-                    ) from None
-
-
-def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, and the other cores to the other workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    one_thread_each()
-
-
-def _in_order(
-    pool: ProcessPoolExecutor, order: Order, tasks: Sequence[Any], most: int
-) -> Iterator[Any]:
-    """Yield results in the order of tasks, of which at most so many are begun ahead."""
-    waiting: deque[Future[bytes]] = deque()
-    begun = 0
-    try:
-        while waiting or begun < len(tasks):
-            while begun < len(tasks) and len(waiting) < most:
-                waiting.append(pool.submit(carry_out, order, packed(tasks[begun])))
-                begun += 1
-            yield unpacked(waiting.popleft().result())
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 class Ranks:

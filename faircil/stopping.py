@@ -87,6 +87,29 @@ def _take(number: int, _: FrameType | None) -> None:
         raise Stopped(number)
 
 
+def ignore_terminal() -> None:
+    """Leave Ctrl-C, and the end of the terminal, to the process that began this one."""
+    for number in SIGNALS:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def terminal_ignored() -> Iterator[None]:
+    """Begin processes that signals of the terminal do not reach: this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers of signals belong to the main thread
+        return
+    terminal = [number for number in SIGNALS if number != signal.SIGTERM]
+    handlers = [signal.signal(number, signal.SIG_IGN) for number in terminal]
+    try:
+        yield
+    finally:
+        for number, handler in zip(terminal, handlers, strict=True):
+            if handler is not None:  # not for Python to change
+                signal.signal(number, handler)
+
+
 @contextmanager
 def waiting() -> Iterator[None]:
     """Let the first signal wait in the block; call :func:`check` where it may take effect."""

@@ -5,8 +5,6 @@ A process that dies costs one run, not the sweep.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +24,7 @@ from faircil.runs.config import RunConfig, code_digest, pieces_of
 from faircil.runs.saved_states import Tell
 from faircil.runs.state import load_stream
 from faircil.sending import Sent, pack_pieces, receive_pieces
-from faircil.stopping import SIGNALS, check, listening
+from faircil.stopping import check, listening, terminal_ignored
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
 from faircil.sweep.work import Keep, Outcome, Unwatched, Watch, Watcher, Work, make_run
@@ -359,25 +357,10 @@ def _start(place: Place) -> tuple[BaseProcess, Connection]:
     context = get_context("spawn")  # CUDA does not survive a fork
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, place), daemon=True)
-    with _uninterrupted():
+    with terminal_ignored():  # this process ends them by SIGTERM
         process.start()
     theirs.close()
     return process, ours
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Start processes that signals of the terminal do not reach: this one ends them by SIGTERM."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers of signals belong to the main thread
-        return
-    terminal = [number for number in SIGNALS if number != signal.SIGTERM]
-    handlers = [signal.signal(number, signal.SIG_IGN) for number in terminal]
-    try:
-        yield
-    finally:
-        for number, handler in zip(terminal, handlers, strict=True):
-            signal.signal(number, handler)
 
 
 @contextmanager
