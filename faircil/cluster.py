@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
@@ -47,6 +47,7 @@ INSTALL = "pip install 'faircil[cluster]'"
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,  # it would look a hundred times a second
     # A worker that died has this long to be there again; after that nobody begins it any more. On
     # a busy machine, seconds are not enough.
     "distributed.deploy.lost-worker-timeout": "1h",
@@ -168,26 +169,39 @@ class Dask:
     @property
     def workers(self) -> int:
         """Threads of all workers."""
-        return max(1, int(sum(self._asked(self.client.nthreads).values())))
+        return max(1, sum(self._threads().values()))
 
     @property
     def addresses(self) -> list[str]:
         """Of all workers."""
-        return list(self._asked(self.client.nthreads))
+        return list(self._threads())
+
+    def _threads(self) -> dict[str, int]:
+        """Return the number of threads of each worker, by its address."""
+        return dict(self._asked(self.client.nthreads))
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
         order = self.order(work)
-        waiting: deque[Any] = deque()
+        waiting: deque[Any] = deque()  # futures, the next first
+        place: dict[Any, str] = {}  # by future: at which worker it is begun
         begun = 0
         try:
             while waiting or begun < len(tasks):
-                most = AHEAD * self.workers
+                threads = self._threads()
+                most = AHEAD * max(1, sum(threads.values()))
                 while begun < len(tasks) and len(waiting) < most:
-                    waiting.append(self.begin(order, tasks[begun]))
+                    # Dask spreads tasks by what it guesses that they take, which it cannot know.
+                    busy = Counter(place[future] for future in waiting if not future.done())
+                    at = min(threads, key=lambda one: busy[one] / (threads[one] or 1), default=None)
+                    waiting.append(self.begin(order, tasks[begun], at))
+                    place[waiting[-1]] = at or ""
                     begun += 1
-                self.wait([waiting[0]])
-                yield self.result(waiting.popleft())
+                if waiting[0].done():
+                    place.pop(waiting[0])
+                    yield self.result(waiting.popleft())
+                else:
+                    self.wait([future for future in waiting if not future.done()])
         finally:
             self.cancel([*waiting, order])
 
