@@ -1,10 +1,10 @@
 """How processes of this machine begin: as copies of one that has imported what they need.
 
 A new Python needs seconds to import torch and pandas. On Linux a *server*, which does nothing else,
-imports them once, while this process does so itself; workers are copies of it. It has one thread,
-touches no GPU and is no copy of this process, so what makes copies of a process unsafe does not
-apply to it. Elsewhere, where system libraries do not survive a copy, every worker imports for
-itself.
+imports them once, while this process does so itself; workers are copies of it. It has no threads
+that compute or hold locks, touches no GPU and is no copy of this process, so what makes copies of a
+process unsafe does not apply to it. Elsewhere, where system libraries do not survive a copy, every
+worker imports for itself.
 """
 
 from __future__ import annotations

@@ -127,8 +127,7 @@ class Dask:
             silence_logs=logging.CRITICAL,  # of workers that die, above all
             preload=[__name__],
         )
-        # Results come from the worker that has them, not by way of the scheduler.
-        return self._client(cluster, direct_to_workers=True)
+        return self._client(cluster)
 
     def _connected(self, scheduler: str) -> Any:
         place = scheduler.removeprefix(DASK_SCHEME)

@@ -87,6 +87,16 @@ def process_of(_: int) -> int:
     return os.getpid()
 
 
+def parent_of(_: int) -> int:
+    """Return the number of the process that began this one."""
+    return os.getppid()
+
+
+def sleep(seconds: float) -> None:
+    """Do nothing for a long time."""
+    time.sleep(seconds)
+
+
 def kill_one(engine: Engine) -> None:
     """Kill a process of an engine."""
     os.kill(next(iter(engine.map(process_of, [0]))), signal.SIGKILL)
