@@ -189,18 +189,22 @@ class Dask:
             while waiting or begun < len(tasks):
                 threads = self._threads()
                 most = AHEAD * max(1, sum(threads.values()))
+                busy = Counter(place[future] for future in waiting if not future.done())
+                load = {one: busy[one] / (number or 1) for one, number in threads.items()}
                 while begun < len(tasks) and len(waiting) < most:
                     # Dask spreads tasks by what it guesses that they take, which it cannot know.
-                    busy = Counter(place[future] for future in waiting if not future.done())
-                    at = min(threads, key=lambda one: busy[one] / (threads[one] or 1), default=None)
+                    at = min(load, key=load.__getitem__, default=None)
                     waiting.append(self.begin(order, tasks[begun], at))
                     place[waiting[-1]] = at or ""
+                    if at is not None:
+                        load[at] += 1 / (threads[at] or 1)
                     begun += 1
                 if waiting[0].done():
                     place.pop(waiting[0])
                     yield self.result(waiting.popleft())
                 else:
-                    self.wait([future for future in waiting if not future.done()])
+                    first, *others = waiting
+                    self.wait([first, *(future for future in others if not future.done())])
         finally:
             self.cancel([*waiting, order])
 
