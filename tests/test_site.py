@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import faircil
-from build_site import FENCE, LINK, wrapped, write_sources
+from build_site import FENCE, LINK, unbroken, wrapped, write_sources
 from check_site import faults_of
 from executed import check_shown, code_blocks, find_lines, module_of, renewed
 from faircil.cli import all_commands
@@ -75,6 +75,13 @@ def test_links_of_the_sources_stay_inside(sources: Path) -> None:
     assert "(CONTRIBUTING.md)" in home  # ../CONTRIBUTING.md, in the repository
     assert (sources / "files/reports/biased-digits.html").is_file()
     assert '<a href="reports/biased-digits.html">' in (sources / "pages/start.md").read_text()
+
+
+def test_intervals_in_tables_are_not_broken() -> None:
+    table = "| a | .93 (−.01 … .94) |\n| b | 1 / 2 / 1 |\n| c | .5 ± .1 |"
+    spaces = unbroken(table).count("\xa0")
+    assert spaces == 2 + 4 + 2
+    assert unbroken("from .1 … .2 or 1 / 2") == "from .1 … .2 or 1 / 2"  # sentences break
 
 
 def test_long_sentences_of_output_are_wrapped_and_tables_are_not() -> None:

@@ -101,25 +101,36 @@ def wholes(place: Path) -> Wholes:
 
 def stopped_at(command: Command, seconds: float, number: int) -> int:
     """Send a signal to a command after a while; return its exit code."""
-    time.sleep(seconds)
+    time.sleep(max(0, seconds))
     command.send(number)
     return command.end().code
 
 
+def wait_for_a_state(command: Command, out: Path) -> None:
+    """Wait until a run has saved a state, or has ended."""
+    while not list(out.glob(".seed-*.state/*-*")) and not command.has_ended:
+        time.sleep(0.01)
+
+
 def test_a_kill_at_any_moment_changes_no_byte(case: int, place: Path, wholes: Wholes) -> None:
+    """Even cases at any moment, odd ones after the first state, since imports take seconds."""
     draw = random.Random(case)
     others = [name for name in RUNS if name not in OFTEN]
     name = others[case // 8 % len(others)] if case % 8 == 7 else OFTEN[case % len(OFTEN)]
-    whole, words = wholes.bytes_of(name), (*RUNS[name], "--out", f"killed-{case}")
-    killed = 0
+    whole, out, killed = wholes.bytes_of(name), f"killed-{case}", 0
     while not killed:  # a run may end before
+        begun = time.monotonic()
+        command = Command(place, *RUNS[name], "--out", out, prepare=save_often)
         moment = draw.uniform(0.1, 0.95) * wholes.seconds[name]
-        killed = stopped_at(Command(place, *words, prepare=save_often), moment, signal.SIGKILL)
-        if not killed:
-            words = (*RUNS[name], "--out", f"killed-{case}-{moment}")
-    done = Command(place, *words).end()
+        if case % 2:
+            wait_for_a_state(command, place / out)
+            left = wholes.seconds[name] - (time.monotonic() - begun)
+            moment = draw.uniform(0, 0.9) * left
+        killed = stopped_at(command, moment, signal.SIGKILL)
+        out = out if killed else f"{out}-again"
+    done = Command(place, *RUNS[name], "--out", out).end()
     assert done.code == 0, done.err
-    assert bytes_of(place / words[-1] / "seed-0") == whole
+    assert bytes_of(place / out / "seed-0") == whole
     went_on = [line for line in done.err.splitlines() if " goes on " in line]
     print(f"{name}: killed after {moment:.2f} s; {(went_on or ['began again'])[0]}")
 
@@ -129,11 +140,9 @@ def test_several_processes_stop_and_go_on(place: Path) -> None:
     words = (*long, "--seeds", "0-1", "--jobs", "2", "--out", "stopped")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         command = Command(place, *words)
-        states = place / "stopped"
-        if list(states.glob(".seed-*.state/*-*")):
+        if list((place / "stopped").glob(".seed-*.state/*-*")):
             assert command.has_said(" goes on in task")
-        while not list(states.glob(".seed-*.state/*-*")) and not command.has_ended:
-            time.sleep(0.1)
+        wait_for_a_state(command, place / "stopped")
         command.send(number)
         done = command.end()
         assert done.code == 128 + number, done.err

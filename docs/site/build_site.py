@@ -32,6 +32,8 @@ from check_site import faults_of
 from navigation import DOCS, INDEX, ROOT, Page, listed, read_sections
 
 FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"^\|.*\|$", re.MULTILINE)
+JOINT = re.compile(r"(?<=[\d)–]) (…|/|±) (?=[−–.\d(])")  # of an interval, say
 LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
 ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
@@ -75,7 +77,7 @@ def write_sources(folder: Path) -> None:
     below = {page.path: page.pages for section in sections for page in section.walk() if page.path}
     generated = {API: write_api(pages), COMMANDS: write_commands(pages)}
     for source, place in placed.items():
-        text = with_links(source, placed, files)
+        text = unbroken(with_links(source, placed, files))
         if source == API:
             text = re.sub(r"^\| `(\w+)` \|", r"| [`\1`](api/\1.md) |", text, flags=re.MULTILINE)
         entries = [entry_of(page, placed) for page in below.get(source, [])]
@@ -171,6 +173,21 @@ def with_links(source: Path, placed: dict[Path, Path], files: Path) -> str:
         wrapped(part) if number % 2 else LINK.sub(relinked, part)
         for number, part in enumerate(parts)
     )
+
+
+def unbroken(text: str) -> str:
+    r"""Return a page whose tables keep numbers that belong together in one line.
+
+    Examples
+    --------
+    >>> unbroken("| .9 (.8 … .95) |") == "| .9 (.8\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}.95) |"
+    True
+    """
+
+    def joined(match: re.Match[str]) -> str:
+        return match[0].replace(" ", "\N{NO-BREAK SPACE}")
+
+    return TABLE.sub(lambda row: JOINT.sub(joined, row[0]), text)
 
 
 def wrapped(code: str) -> str:

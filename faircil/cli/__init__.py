@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 
 from faircil import __version__
 from faircil.cli.console import say, silence
+from faircil.cli.help_text import Formatter
 from faircil.errors import FaircilError, UsageError, raise_all, unknown_name
 from faircil.registry import load_reference
 from faircil.stopping import exit_code, listening
@@ -111,13 +111,6 @@ def all_commands() -> dict[str, Command]:
     }
     absent = {name: Command(does, None) for name, does in LABORATORY.items()}
     return {**COMMANDS, **absent, **added}
-
-
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help that does not break names at their hyphens."""
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def _parts_of(module: str) -> Any:
@@ -308,6 +301,9 @@ def _main(argv: Sequence[str]) -> int:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead
+    if not argv:  # typed to see what there is
+        _build_parser(None).print_help(sys.stderr)
+        return USAGE
     arguments: argparse.Namespace | None = None
     try:
         arguments = parse(argv)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from faircil.beginning import COUNTS, TABLES
 from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
-from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.files import refuse_input
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="table of predictions or folder of such, the folder of a run, or that of a model",
     )
     parser.add_argument(
-        "--data", type=Path, metavar="FILE", help="of a model: rows that it has not learned"
+        "--data", type=Path, metavar="FILE", help="if FILE is a model: rows that it has not learned"
     )
     parser.add_argument(
         "--remember",
@@ -79,10 +80,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--favoured", nargs="+", metavar="CLASS", help="classes that people want, for eopp"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="FILE", help="an earlier table, run or model of the kind"
+        "--against",
+        type=Path,
+        metavar="FILE",
+        help="an earlier table, run or model to compare with",
     )
-    parser.add_argument("--draws", type=int, default=2000, help="of intervals (default: 2000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="random draws that intervals are computed from (default: 2000)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)"
+    )
     add_worker_arguments(parser)
     gate = parser.add_argument_group("gate")
     gate.add_argument(
@@ -110,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
+    begin_early(arguments, COUNTS if arguments.data is None else TABLES)
     from faircil.auditing.gate import decide
     from faircil.auditing.kept import audit_document
     from faircil.auditing.words import (

@@ -55,7 +55,7 @@ SCENES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument(
-        "--out",
+        *("-o", "--out"),
         type=Path,
         default=Path("demo-results"),
         metavar="DIR",

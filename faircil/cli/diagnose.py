@@ -126,7 +126,7 @@ def _forecast(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
     from faircil.model.diagnosis import forecast_table
     from faircil.model.saved import check_there, load_model
-    from faircil.model.tables import Gaps
+    from faircil.model.table_rows import Gaps
 
     given = [name for name in OF_DATA if getattr(arguments, name) is not None]
     mistakes = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from faircil.cli.own_options import (
     own_data,
 )
 from faircil.cli.sharing import shared
-from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.errors import MOST_NAMES, DataError, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from faircil.model.choosing import Wish
     from faircil.model.history import Measured
     from faircil.model.model import Model
-    from faircil.model.tables import Gaps
+    from faircil.model.table_rows import Gaps
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +88,7 @@ def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> Non
 
 
 def _fit(arguments: argparse.Namespace) -> None:
+    begin_early(arguments)
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
     from faircil.model.saved import CONTENT, check_place
@@ -221,8 +223,13 @@ def _keep(arguments: argparse.Namespace, model: Model) -> None:
     if arguments.moments_only:
         say(f"sums in {place}; merge them with those of others: faircil merge {place} … -o MODEL")
         return
-    what = "--images FOLDER" if arguments.data is None else "--data FILE"
-    say(f"model in {place}; predict with: faircil predict {place} {what}")
+    _say_where(place, "--images FOLDER" if arguments.data is None else "--data FILE")
+
+
+def _say_where(place: Path, what: str = "--data FILE") -> None:
+    """Say where a model is, and the command to go on with."""
+    command = shlex.join(["faircil", "predict", str(place)])
+    say(f"model in {place}; predict with: {command} {what} -o predictions.csv")
 
 
 def _report(
@@ -298,7 +305,7 @@ def add_rows(parser: argparse.ArgumentParser, what: str) -> None:
         type=Path,
         required=True,
         metavar="FILE|FOLDER",
-        help=f"{what}, a folder of Parquet files, or of images",
+        help=f"{what}, a folder of Parquet, Arrow or .npy files, or of images",
     )
 
 
@@ -318,6 +325,7 @@ def _add_shared_update(parser: argparse.ArgumentParser) -> None:
 
 
 def _update(arguments: argparse.Namespace) -> None:
+    begin_early(arguments)
     mistakes: list[str] = []
     check_workers(arguments, mistakes)
     raise_all(mistakes)
@@ -373,7 +381,7 @@ def _merge(arguments: argparse.Namespace) -> None:
         save_model(model, arguments.out)
     _report(arguments, arguments.out, model, model.notes, fitted=True)
     if not arguments.quiet:
-        say(f"model in {arguments.out}; predict with: faircil predict {arguments.out} --data FILE")
+        _say_where(arguments.out)
 
 
 def _forget(arguments: argparse.Namespace) -> None:
@@ -387,7 +395,7 @@ def _forget(arguments: argparse.Namespace) -> None:
 
 
 def _gaps(arguments: argparse.Namespace) -> Gaps:
-    from faircil.model.tables import Gaps
+    from faircil.model.table_rows import Gaps
 
     return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
 
@@ -451,12 +459,13 @@ The table has the columns of the first one; classes and attribute values may be 
     _update,
 )
 merge = Parts(
-    """example:
+    """examples:
   faircil fit --data some.csv --label job --sensitive sex --plan-only -o plan
-  faircil fit --like plan --data a.csv --moments-only -o a     (at the first site)
-  faircil fit --like plan --data b.csv --moments-only -o b     (at the second)
+  faircil fit --like plan --data a.csv --moments-only -o a
+  faircil fit --like plan --data b.csv --moments-only -o b
   faircil merge a b -o model
 
+Each site has the plan and runs the second line on its own rows; then folders of sums are merged.
 The model is the one of all rows at one place, and no site shows its rows. Sums of small groups can
 reveal people: see --min-cell of `faircil fit`.
 """,

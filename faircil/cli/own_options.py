@@ -36,7 +36,12 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
     default, and without tasks there is one.
     """
     of_run = share == "--test-share"
-    parser.add_argument("--data", metavar="FILE", help="a .csv, .tsv, .npz or .parquet file")
+    parser.add_argument(
+        "--data",
+        metavar="FILE|FOLDER",
+        help="a .csv, .tsv, .npz, .parquet, .arrow or .feather file, or a folder of Parquet, Arrow "
+        "or .npy files",
+    )
     parser.add_argument("--label", metavar="COLUMN", help="column of the class")
     parser.add_argument(
         "--text",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from faircil.cli.console import print_json, say, say_notes
 from faircil.cli.models import add_model, add_output, add_rows
-from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.errors import UsageError, raise_all
 from faircil.files import make_private, open_private, refuse_input
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
-EPILOG = """example:
+EPILOG = """examples:
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --data big/ --jobs 4 -o predictions.parquet
   faircil predict model --images new-photos -o predictions.csv
@@ -129,6 +129,7 @@ def written(out: Path) -> Iterator[Writer]:
 
 def command(arguments: argparse.Namespace) -> None:
     """Predict the rows of a table, and write them."""
+    begin_early(arguments)
     from faircil.model.saved import CONTENT, load_model
 
     out: Path = arguments.out

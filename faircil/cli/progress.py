@@ -20,11 +20,7 @@ from faircil.cache import EmbeddingProgress
 from faircil.cli.console import duration, make_console
 from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics
-from faircil.model.tables import (
-    UNWATCHED,
-    Unwatched as Unlearned,
-    Watcher as LessonWatcher,
-)
+from faircil.model.watching import UNWATCHED, LessonWatcher, UnwatchedLessons
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
@@ -210,7 +206,7 @@ class LessonBar:
         self._progress.update(self._bar, advance=advance, description=where, detail=_detail(epoch))
 
 
-class LessonLines(Unlearned):
+class LessonLines(UnwatchedLessons):
     """Prints lines on texts or images that are embedded, and nothing else."""
 
     def __init__(self, console: Console) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from faircil.model.history import GroupRows
     from faircil.model.model import Model
 
-EPILOG = """example:
+EPILOG = """examples:
   faircil show model
   faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
 

@@ -115,7 +115,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sweep_arguments(parser)
     out = parser.add_argument_group("output")
     out.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the results (default: in runs/tuning)"
+        *("-o", "--out"),
+        type=Path,
+        metavar="DIR",
+        help="folder for the results (default: in runs/tuning)",
     )
     out.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 

@@ -6,29 +6,23 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import nan
-from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
 from faircil.compute import free_memory, map_tasks, one_thread
 from faircil.errors import UsageError
 from faircil.learners.base import (
-    Count,
     Generators,
     Learner,
-    NonNegative,
     Options,
     PassRecord,
-    Positive,
     Samples,
-    Share,
     group_counts,
     unique_rows,
 )
+from faircil.learners.moments_options import BY_MEANS, MomentsOptions
 from faircil.moments import GroupChange, Price
 from faircil.moments.classifiers import discriminants, fit_temperature, lda, nearest_mean
 from faircil.moments.criterion import Blocks, Criterion, grouped, groups_of, shares_of
@@ -60,7 +54,6 @@ from faircil.nets import last_linear
 from faircil.weighting.groups import Floats, Groups, Integers
 from faircil.weighting.measures import MEASURES, disparity_matrix
 
-BY_MEANS = ("nearest-mean", "lda")
 WIDEST, NARROWEST = 2000, 200
 FILTERS = 64
 MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
@@ -70,76 +63,11 @@ SPENT = 4  # solutions after a removal at most: with the shares, the present wei
 # Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
 # change with the logarithm of a weight near 0, so that a search would end where it began.
 FEW = 0.01
-# What training of the net on the first task depends on.
 FORGETTABLE = {"auto": 20_000_000, "true": None, "false": 0}  # rows with check sums, at most
 # The record of rows that were added without a choice of weights.
 UNSOLVED = PassRecord(nan, nan, 0, nan, 1.0, groups=())
+# What training of the net on the first task depends on.
 OF_THE_NET = {"lr", "momentum", "epochs", "batch_size", "net", "hidden", "average_last"}
-
-
-class MomentsOptions(Options):
-    """Settings of learning from moments."""
-
-    features: Literal["relu", "raw", "both", "patches", "trained"] = "relu"
-    """fixed features: relu, random ReLU features of the standardised inputs; raw, these inputs;
-    both; patches, of images; trained, relu beside the last activations of a net that is trained on
-    the first task alone"""
-    width: Count | Literal["auto"] = "auto"
-    """number of features; auto: as many as the first task has rows, from 200 to 2000, fewer if the
-    moments would take more than 2 GiB, compressed if `rank` allows it; 2049 for patches"""
-    rank: Count | Literal["auto", "full"] = "auto"
-    """directions kept of each group's second moments: full, all of them; a number compresses them;
-    auto: full where they fit, else what 1.5 GiB hold, at least 50, which a note says"""
-    classifier: Literal["auto", "discriminants", "ridge", "nearest-mean", "lda"] = "auto"
-    """what is made of the moments: ridge, the largest score of ridge regression wins; discriminants
-    of these scores; auto: discriminants where the weights of classes are fixed, else ridge; or, for
-    comparison, classifiers by class means without weights, of the nearest mean or by lda"""
-    ridge: Positive | Literal["auto"] = "auto"
-    """penalty relative to the mean square of a feature, with lda to its mean variance; auto: of
-    1e-4, 1e-3, …, 1 the one with the smallest objective, chosen anew when there are 1.5 times as
-    many rows; with lda, by the oracle approximating shrinkage"""
-    group_weights: Literal["fair", "group", "class", "samples"] = "fair"
-    """weights of the groups: fair, chosen for the measure; or fixed, for comparison: equal for all
-    groups of a class, for all classes, for all samples"""
-    evened: Literal["left-out", "training"] = "left-out"
-    """losses that are made even: left-out, of each row by the solution without it; training"""
-    certainty: NonNegative = 1.0
-    """differences of this many standard errors are left as they are"""
-    arithmetic: Literal["float32", "float64"] = "float32"
-    """of the moments and their solution"""
-    decay: Share = 1.0
-    """what earlier rows of a group count, by what they did, once a task brings as many new ones;
-    with fewer, they lose less. For classes that come back changed; rows of such groups cannot be
-    removed then"""
-    forgettable: Literal["auto", "true", "false"] = "auto"
-    """whether a check sum of every row is kept, 8 bytes each, without which no row can be removed;
-    auto: of up to 20 million rows"""
-    min_cell: Annotated[int, Field(ge=0)] = 0
-    """least number of rows that are added at once to the sums of a class and group: smaller groups
-    are pooled within their class, smaller classes left out; 0: all sums are exact, and those of one
-    row are that row"""
-    noise_epsilon: Positive | Literal["none"] = "none"
-    """ε of Gaussian noise on the sums of each group, for differential privacy of a row's features;
-    rows cannot be removed then"""
-    noise_delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    """δ of that noise"""
-    clip_norm: Annotated[float, Field(gt=1, allow_inf_nan=False)] | Literal["auto"] = "auto"
-    """largest norm of the features of a row, with noise: its deviation grows with the square; auto:
-    the root of their number"""
-
-    @field_validator("ridge", "group_weights", "evened", "certainty")
-    @classmethod
-    def _has_effect(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what a classifier by class means does not use."""
-        kind, name = info.data.get("classifier", "auto"), str(info.field_name)
-        usual = cls.model_fields[name].default
-        used = kind not in BY_MEANS or (kind == "lda" and name == "ridge")
-        if not used and value != usual:
-            told = {"default": usual, "classifier": kind}
-            raise PydanticCustomError(
-                "no_effect", "{default} with classifier={classifier}, which does not use it", told
-            )
-        return value
 
 
 class Moments(Learner):
@@ -511,9 +439,9 @@ class Moments(Learner):
         if copies > MANY_COPIES and not self.told_of_copies:
             self.told_of_copies = True
             notes.append(
-                f"{copies:.0%} of the rows so far are copies of others: a row is not left out "
-                "while its copy is there, so left-out losses of groups with many copies are too "
-                "small; remove copies from the data if they are no rows of their own"
+                f"{copies:.0%} of the rows so far are copies of other rows; then losses of "
+                "left-out rows are too small, since the copies are not left out; remove the "
+                "copies, unless each stands for a person or thing of its own"
             )
         known = train is None or self.noise is not None
         far = 0.0 if known or train is None else self.net.features.far(train.x)

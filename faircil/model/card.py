@@ -166,8 +166,8 @@ def _page(model: Model, measured: Measured | None, report: Report | None, why_no
         f"A model of faircil {__version__}: it predicts {what}, one of {len(model.labels)} classes,"
         f" from {model.inputs:,} inputs a row, by method {config.label} with the fairness measure "
         f"{config.measure}.\n",
-        "Written by faircil, and written anew whenever the model changes. What the model is meant "
-        "for, and what it must not be used for, only you can tell: say so where you hand it on.\n",
+        "Written by faircil, and rewritten whenever the model changes. Only you know what the "
+        "model is meant for, and what it must not be used for: say so where you hand it on.\n",
         "## What it learned\n",
         _markdown(
             ("at (UTC)", "rows", "new classes"),

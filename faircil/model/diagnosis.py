@@ -23,7 +23,8 @@ from faircil.learners import LEARNERS
 from faircil.learners.moments import Moments
 from faircil.model.history import GroupRows
 from faircil.model.model import Model
-from faircil.model.tables import NO_GAPS, UNWATCHED, Gaps, Watcher, rows_for
+from faircil.model.table_rows import NO_GAPS, Gaps, rows_for
+from faircil.model.watching import UNWATCHED, LessonWatcher
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import learn_task
 from faircil.runs.state import RunState
@@ -94,7 +95,7 @@ class ModelForecast:
 
 
 def forecast_table(
-    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: LessonWatcher = UNWATCHED
 ) -> ModelForecast:
     """Forecast what learning the rows of a table would do; the model is left as it was."""
     _, learned, test, notes = rows_for(model, path, gaps, watcher)

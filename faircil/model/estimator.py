@@ -34,7 +34,7 @@ from faircil.model.given import (
 )
 from faircil.model.model import Floats32, Floats64, Model
 from faircil.model.saved import load_model, save_model
-from faircil.model.tables import left_out_notes
+from faircil.model.table_rows import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
 from faircil.tuning.auto import AUTO
 

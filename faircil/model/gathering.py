@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from faircil.compute import same_bits
 from faircil.errors import UsageError
-from faircil.learners.moments import Moments, MomentsOptions
+from faircil.learners.moments import Moments
+from faircil.learners.moments_options import MomentsOptions
 from faircil.model.history import Lesson, now
 from faircil.model.model import LEARNED_TWICE, Floats32, Model
 from faircil.moments.features import FeatureMap

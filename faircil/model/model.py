@@ -356,15 +356,16 @@ class Model:
             How many rows each stands for; by default 1.
         """
         times = np.ones(len(y_true), dtype=np.int64) if times is None else times
-        names = Names(self.names, attribute_values=tuple(self.values))
+        names = self.names
         z = np.full(len(y_true), -1) if sensitive is None else sensitive
         cells, cell = np.unique(np.stack([y_true, z, y_pred], axis=1), axis=0, return_inverse=True)
         rows = np.bincount(cell.ravel(), times).astype(np.int64)
         predicted = tuple(
-            PredictedRows(self.names[y], self.values[z] if z >= 0 else None, self.names[found], n)
+            PredictedRows(names[y], self.values[z] if z >= 0 else None, names[found], n)
             for (y, z, found), n in zip(cells.tolist(), rows.tolist(), strict=True)
         )
-        groups = tuple(group_results(metrics, names))
+        named = Names(names, attribute_values=tuple(self.values))
+        groups = tuple(group_results(metrics, named))
         lessons = len(self.lessons)
         measured = Measured(
             now(), on, int(times.sum()), lessons, dict(metrics.values), groups, predicted
@@ -447,7 +448,8 @@ class Model:
 
     def check_known(self, labels: Iterable[Hashable], so: str = UNPREDICTED) -> None:
         """Raise if classes were never learned; ``so`` says what that means."""
-        unknown = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        known = set(self.labels)
+        unknown = [label for label in dict.fromkeys(labels) if label not in known]
         if unknown:
             raise DataError(
                 f"class(es) {shortened([str(one) for one in unknown])} were never learned, so {so}"
@@ -466,7 +468,8 @@ class Model:
         def value(key: tuple[int, ...]) -> str | None:
             return self.values[key[1]] if len(key) > 1 and key[1] >= 0 else None
 
-        return [GroupRows(self.names[key[0]], value(key), n) for key, n in sorted(counts.items())]
+        names = self.names
+        return [GroupRows(names[key[0]], value(key), n) for key, n in sorted(counts.items())]
 
     def become(self, after: Model, lesson: Lesson) -> None:
         """Take over what a copy has learned."""

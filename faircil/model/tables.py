@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from faircil.cache import EmbeddingProgress
 from faircil.counts import ENOUGH
-from faircil.data.encode import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
-from faircil.data.stream import Integers, RowEncoder
 from faircil.data.tables import PATH, read_table
 from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
@@ -36,99 +32,20 @@ from faircil.model.in_parts import (
 )
 from faircil.model.model import Floats32, Model
 from faircil.model.predict_parts import predict_parts, predicted_columns
-from faircil.results.record import EpochRecord
-from faircil.runs.config import RunConfig
+from faircil.model.table_rows import (
+    NO_GAPS,
+    Gaps,
+    TableRows,
+    inputs_of,
+    roles_for,
+    rows_for,
+    texts_of,
+    with_copies,
+)
+from faircil.model.watching import UNWATCHED, LessonWatcher
 
-Mask = NDArray[np.bool_]
-ARRAY = "x"  # of an archive of inputs as they are
 PREDICTED = ("row", "prediction", "probability")  # columns of predictions
-
-
-@dataclass(frozen=True)
-class TableRows:
-    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`.
-
-    Of each row, ``x`` has so many ``copies`` one after the other; all of them are taken.
-    """
-
-    x: Floats32
-    labels: list[Hashable]
-    values: list[str | None] | None
-    copies: int = 1
-
-    @classmethod
-    def of(cls, x: Floats32, own: OwnTable) -> TableRows:
-        """Return the rows of a table with these inputs."""
-        return cls(x, list(own.y.values), None if own.z is None else own.z.values)
-
-    def take(
-        self, rows: Mask | Integers
-    ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
-        """Return inputs, classes and attribute values of some rows, in ascending order."""
-        chosen = np.arange(len(self.labels))[rows]
-        if len(chosen) == len(self.labels) and self.copies == 1:  # no copy of all of them
-            return self.x, self.labels, self.values
-        width = self.x.shape[1]
-        x = self.x.reshape(len(self.labels), self.copies, width)[rows]
-        chosen = np.repeat(chosen, self.copies)
-        values = None if self.values is None else [self.values[row] for row in chosen]
-        return x.reshape(len(chosen), width), [self.labels[row] for row in chosen], values
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """What becomes of further rows without a value, beside what the model was fitted with.
-
-    See :class:`faircil.data.own.OwnData`.
-    """
-
-    drop_missing: bool = False
-    unknown_group: bool = False
-
-
-NO_GAPS = Gaps()
 ALIKE = 0.8  # ratio of two names that may be one, misspelt
-
-
-class Watcher(Protocol):
-    """Receives the progress of a model that learns."""
-
-    def embedding(self, progress: EmbeddingProgress) -> None:
-        """Take note of how many texts or images are embedded."""
-
-    def trying(self, name: str, number: int, total: int) -> None:
-        """Take note that a candidate is tried, in which of how many runs."""
-
-    def start(self, config: RunConfig, lessons: int) -> None:
-        """Take note that so many lessons begin."""
-
-    def rows(self, done: int, total: int) -> None:
-        """Take note of how many rows of a table in parts are done."""
-
-    def __call__(self, epoch: EpochRecord) -> None:
-        """Take note of an epoch."""
-
-
-class Unwatched:
-    """Takes note of nothing."""
-
-    def embedding(self, progress: EmbeddingProgress) -> None:
-        """Ignore the embedding."""
-
-    def trying(self, name: str, number: int, total: int) -> None:
-        """Ignore the candidate."""
-
-    def start(self, config: RunConfig, lessons: int) -> None:
-        """Ignore the lessons."""
-
-    def rows(self, done: int, total: int) -> None:
-        """Ignore the rows."""
-
-    def __call__(self, epoch: EpochRecord) -> None:
-        """Ignore the epoch."""
-
-
-UNWATCHED = Unwatched()
 
 
 def fit_table(
@@ -141,7 +58,7 @@ def fit_table(
     device: str = "cpu",
     engine: Engine = HERE,
     solve: bool = True,
-    watcher: Watcher = UNWATCHED,
+    watcher: LessonWatcher = UNWATCHED,
 ) -> Model:
     """Make a model of the rows of a table; a large one is read in parts.
 
@@ -161,7 +78,7 @@ def fit_table(
         Where a table in parts is summed.
     solve : bool
         Whether weights of groups are chosen; else the model has sums alone, for a merge.
-    watcher : Watcher
+    watcher : LessonWatcher
     """
     table = table_in_parts(spec, engine)
     if table is not None:
@@ -199,7 +116,7 @@ def fit_table(
         )
         image = encoder.image
     every = TableRows.of(x, own)
-    learned = _with_copies(encoder, every, own, spec.path, watcher, device)
+    learned = with_copies(encoder, every, own, spec.path, watcher, device)
     del own, x  # room for what is learned from them
     chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying, image)
     model = Model(
@@ -226,7 +143,7 @@ def _learn(
     values: Sequence[str | None] | None,
     *,
     solve: bool,
-    watcher: Watcher,
+    watcher: LessonWatcher,
     device: str = "cpu",
 ) -> Lesson:
     """Learn rows in memory, or their sums alone."""
@@ -250,21 +167,6 @@ def _tiny_groups(own: OwnTable) -> list[str]:
     ]
 
 
-def _with_copies(
-    encoder: RowEncoder,
-    every: TableRows,
-    own: OwnTable,
-    path: str | Path,
-    watcher: Watcher,
-    device: str = "cpu",
-) -> TableRows:
-    """Return rows with further copies of each image, if there are any, for learning."""
-    if not isinstance(encoder, ItemEncoder) or encoder.copies == 1:
-        return every
-    x = encoder.inputs(own.table, path, augmented=True, device=device, progress=watcher.embedding)
-    return replace(every, x=x, copies=encoder.copies)
-
-
 def update_table(
     model: Model,
     path: Path,
@@ -272,7 +174,7 @@ def update_table(
     *,
     engine: Engine = HERE,
     solve: bool = True,
-    watcher: Watcher = UNWATCHED,
+    watcher: LessonWatcher = UNWATCHED,
 ) -> Lesson:
     """Let a model learn the rows of another table; its classes may be new.
 
@@ -307,7 +209,7 @@ def measure_table(
     gaps: Gaps = NO_GAPS,
     *,
     engine: Engine = HERE,
-    watcher: Watcher = UNWATCHED,
+    watcher: LessonWatcher = UNWATCHED,
 ) -> tuple[Measured, list[str]]:
     """Measure a model on the rows of a table; the model remembers it. Notes are on the rows.
 
@@ -336,7 +238,7 @@ def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def forget_table(
-    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: Watcher = UNWATCHED
+    model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: LessonWatcher = UNWATCHED
 ) -> list[str]:
     """Let a model forget the rows of a table, which it has learned before; return notes on them."""
     _, learned, test, notes = rows_for(model, path, gaps, watcher)
@@ -353,7 +255,7 @@ def predict_table(
     *,
     probabilities: bool = False,
     engine: Engine = HERE,
-    watcher: Watcher = UNWATCHED,
+    watcher: LessonWatcher = UNWATCHED,
 ) -> Iterator[tuple[pd.DataFrame, list[str]]]:
     """Predict the rows of a table; neither class nor sensitive attribute is needed.
 
@@ -367,7 +269,7 @@ def predict_table(
         Whether the probability of every class is wanted, not only of the predicted one.
     engine : Engine
         Where a table in parts is predicted.
-    watcher : Watcher
+    watcher : LessonWatcher
 
     Yields
     ------
@@ -401,128 +303,21 @@ def predict_table(
 
 
 def _predicted(
-    model: Model, path: Path, keep: Sequence[str], *, probabilities: bool, watcher: Watcher
+    model: Model, path: Path, keep: Sequence[str], *, probabilities: bool, watcher: LessonWatcher
 ) -> tuple[pd.DataFrame, list[str]]:
     """Predict the rows of a table in memory."""
-    table = read_table(path, texts=_texts(model))
+    table = read_table(path, texts=texts_of(model))
     raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
     if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
         if path.is_dir():  # its images are those that are meant, whatever the column was called
             table = table.rename(columns={PATH: model.encoder.column})
         keep = list(dict.fromkeys([model.encoder.column, *keep]))
-    inputs, notes = _inputs(model, table, path, watcher, keep)
+    inputs, notes = inputs_of(model, table, path, watcher, keep)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
     kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)
     columns |= {name: kept[name].to_numpy() for name in keep}
     columns |= predicted_columns(model, inputs, probabilities=probabilities)
     return pd.DataFrame(columns), notes
-
-
-def rows_for(
-    model: Model, path: Path, gaps: Gaps, watcher: Watcher
-) -> tuple[TableRows, TableRows, Mask, list[str]]:
-    """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
-    spec = roles_for(model, path, gaps)
-    assert model.encoder is not None
-    own = read_own(replace(spec, test_column=None), new_rows=True, texts=_texts(model))
-    x, notes = _inputs(model, own.table, path, watcher)
-    test = np.zeros(len(x), dtype=bool)
-    if spec.test_column in own.table:
-        raise_all(mark_mistakes(own.table[spec.test_column], new_rows=True), DataError)
-        test = marked_test(own.table[spec.test_column])
-    every = TableRows.of(x, own)
-    learned = _with_copies(model.encoder, every, own, path, watcher)
-    return every, learned, test, [*own.notes, *notes]
-
-
-def roles_for(model: Model, path: Path, gaps: Gaps) -> OwnData:
-    """Return the roles of the columns of another table for a model."""
-    spec = model.config.own
-    if spec is None or model.encoder is None:
-        raise UsageError(
-            f"this model was made of {_source(model)}, so it knows no column of classes; in "
-            "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
-            "`forget(X, y)`"
-        )
-    return replace(
-        spec,
-        path=str(path),
-        tasks=None,
-        drop_missing=spec.drop_missing or gaps.drop_missing,
-        unknown_group=spec.unknown_group or gaps.unknown_group,
-    )
-
-
-def _texts(model: Model) -> set[str]:
-    """Return the columns that are text: what they look like depends on the rows of a file."""
-    names: set[str] = set()
-    if isinstance(model.encoder, ItemEncoder):
-        names = {model.encoder.column}
-    elif isinstance(model.encoder, TableEncoder):
-        names = {one.name for one in model.encoder.columns if one.kind in ("category", "hashed")}
-    own = model.config.own
-    if own is not None:
-        known = {own.label: list(model.names)}
-        parts = [value.split(CROSSED) for value in model.values]
-        for place, name in enumerate(own.sensitive):
-            known[name] = [part[place] for part in parts if len(part) == len(own.sensitive)]
-        names |= {name for name, values in known.items() if not all(map(_is_no_text, values))}
-    return names
-
-
-def _is_no_text(name: str) -> bool:
-    """Tell whether a name is that of a number or a boolean."""
-    try:
-        return name in ("True", "False") or name_of(float(name)) == name
-    except ValueError:
-        return False
-
-
-def _inputs(
-    model: Model,
-    table: pd.DataFrame,
-    path: Path,
-    watcher: Watcher,
-    others: Sequence[str] = (),
-) -> tuple[Floats32, list[str]]:
-    """Return the inputs of rows, (n, inputs), and notes on them.
-
-    A model that was made of no table takes an array of an archive as it is. Columns that are there
-    for something else, ``others``, are not noted.
-    """
-    if model.encoder is not None:
-        notes = model.encoder.check(table)
-        notes += left_out_notes(model, table, others)
-        if isinstance(model.encoder, ItemEncoder):
-            return model.encoder.inputs(table, path, progress=watcher.embedding), notes
-        return model.encoder.inputs(table), notes
-    columns = [f"{ARRAY}_{number}" for number in range(model.inputs)]
-    if not set(columns) <= set(table.columns):
-        raise UsageError(
-            f"this model was made of {_source(model)}, so it knows no columns of a table; give an "
-            f".npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had them, "
-            "or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
-        )
-    try:
-        return table[columns].to_numpy(np.float32), []
-    except ValueError as error:
-        raise DataError(f"the array `{ARRAY}` is no array of numbers ({error})") from None
-
-
-def left_out_notes(model: Model, table: pd.DataFrame, others: Sequence[str] = ()) -> list[str]:
-    """Say which columns without a role a model was not fitted with, but for some others."""
-    if not isinstance(model.encoder, TableEncoder) or model.config.own is None:
-        return []
-    known = {*model.encoder.names, *others}
-    more = [name for name in model.config.own.without_role(table) if name not in known]
-    said = "columns that the model was not fitted with, left out"
-    return [f"{said}: {shortened(more)}"] if more else []
-
-
-def _source(model: Model) -> str:
-    """Say what a model without columns was made of."""
-    kind = "embeddings of texts" if model.config.text else "arrays"
-    return f"{kind} of '{model.config.dataset}'" if model.config.dataset else kind
 
 
 def _lessons(own: OwnTable, *, one_after_another: bool) -> list[Any]:

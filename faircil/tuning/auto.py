@@ -410,7 +410,12 @@ def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[Run
     for candidate in candidates:
         with collecting(mistakes):
             configs.append(make(candidate, "validation"))
-    raise_all(list(dict.fromkeys(mistakes)))
+    # A name that nobody knows is one mistake, though each candidate knows others.
+    known = {
+        text.partition(": ")[0] if text.startswith("unknown ") else text: text
+        for text in reversed(mistakes)
+    }
+    raise_all([*reversed(known.values())])
     return configs
 
 
@@ -448,7 +453,7 @@ def _why(ranked: Sequence[Tried], objective: Objective, rows: int) -> str:
     def told(one: Tried) -> str:
         return f"{one.candidate.name} ({format_value(_score(one, objective))})"
 
-    best = f"{told(ranked[0])} has the best {objective.text}"
+    best = f"{told(ranked[0])} has the best {objective.text} on {rows:,} held-out training rows"
     if len(ranked) > 1:
         best += f", before {told(ranked[1])}"
-    return f"{best}, accuracy averaged over groups, on {rows:,} held-out training rows"
+    return f"{best}; accuracy is the mean over groups"

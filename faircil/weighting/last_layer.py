@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from threading import local
+from threading import Lock, local
 from typing import Protocol
 
 import torch
@@ -32,6 +32,10 @@ from faircil.weighting.any_data import PROBE, Part, Stream, no_class
 from faircil.weighting.any_net import plain_head, precise, same_logits
 from faircil.weighting.groups import Floats, Integers, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
+
+# Numbers of the products of a chunk of rows with a block of groups, at most: all of them, with 200
+# groups of 10 classes, but 2 · 10⁶ for each row with 2,000 groups of 1,000 classes.
+ROOM, ROOM_ON_GPU = 2**22, 2**28
 
 
 @dataclass(frozen=True)
@@ -167,14 +171,17 @@ def cosines(factors: LastLayer, gradients: Tensor) -> Tensor:
     offset = directions[:, :, 0].reshape(-1) if factors.bias else matrix.new_zeros(len(matrix))
     n, device = len(factors.delta), factors.delta.device
     result = factors.delta.new_empty(groups, n)
+    room = ROOM if device.type == "cpu" else ROOM_ON_GPU
 
     def measure(rows: slice) -> None:
         delta, features = unit(factors.delta[rows]), factors.features[rows]
-        # δᵀ Ĝ h̃ for all groups: (rows, groups·classes), then a dot product over classes.
-        product = torch.addmm(offset, features, matrix.T).view(-1, groups, classes)
-        inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
         length = feature_lengths(features, factors.bias)
-        result[:, rows] = torch.where(length == 0, 0.0, inner.T / length)
+        for some in chunks_of(groups, max(1, room // (len(delta) * classes))):
+            # δᵀ Ĝ h̃ for some groups: (rows, groups·classes), then a dot product over classes.
+            of = slice(some.start * classes, some.stop * classes)
+            product = torch.addmm(offset[of], features, matrix[of].T).view(len(delta), -1, classes)
+            inner = torch.bmm(product, delta[:, :, None]).squeeze(2)
+            result[some, rows] = torch.where(length == 0, 0.0, inner.T / length)
 
     map_chunks(measure, n, chunk_size(device), threads=device.type == "cpu")
     return result
@@ -213,8 +220,11 @@ class GroupSums:
 
     def __init__(self, group: Tensor, groups: int) -> None:
         self._group, self._groups = group, groups
-        # Keyed by first row: chunks arrive in any order, but are summed in row order.
-        self._parts: dict[int, list[tuple[int, Tensor]]] = {}
+        # Chunks arrive in any order, but are summed in row order. Those that come early wait, keyed
+        # by first row. Each may have gradients of all groups, so none waits longer than it must.
+        self._early: dict[int, tuple[slice, list[tuple[int, Tensor]]]] = {}
+        self._gradients: Tensor | None = None
+        self._done, self._lock = 0, Lock()
 
     def add(self, factors: LastLayer, rows: slice) -> None:
         """Accumulate the gradients of one chunk."""
@@ -231,7 +241,23 @@ class GroupSums:
                 if factors.bias:
                     total = torch.cat([delta[members].sum(dim=0)[:, None], total], dim=1)
                 sums.append((g, total))
-        self._parts[rows.start] = sums
+        with self._lock:
+            self._early[rows.start] = rows, sums
+            while self._done in self._early:
+                self._add_in_order(*self._early.pop(self._done), factors)
+
+    def _add_in_order(
+        self, rows: slice, sums: Sequence[tuple[int, Tensor]], factors: LastLayer
+    ) -> None:
+        if self._gradients is None:
+            self._gradients = self._zeros(factors)
+        for g, total in sums:
+            self._gradients[g] += total
+        self._done = rows.stop
+
+    def _zeros(self, factors: LastLayer) -> Tensor:
+        columns = factors.features.shape[1] + factors.bias
+        return factors.delta.new_zeros(self._groups, factors.delta.shape[1], columns)
 
     def total(self, factors: LastLayer) -> tuple[Tensor, Tensor]:
         """Return the sums over all chunks; the mean gradient is the sum over the size.
@@ -242,11 +268,8 @@ class GroupSums:
             ``Σ δ_i h̃_iᵀ``; zero for a group without samples.
         losses : Tensor of float64, shape (G,)
         """
-        columns = factors.features.shape[1] + factors.bias
-        gradients = factors.delta.new_zeros(self._groups, factors.delta.shape[1], columns)
-        for _, part in sorted(self._parts.items()):
-            for g, total in part:
-                gradients[g] += total
+        assert not self._early, "chunks of rows are missing"
+        gradients = self._zeros(factors) if self._gradients is None else self._gradients
         losses = torch.zeros(self._groups, dtype=torch.float64, device=self._group.device)
         inside = self._group >= 0
         losses.index_add_(0, self._group[inside], factors.losses[inside].double())

@@ -39,6 +39,12 @@ def test_the_product_imports_itself_little(house: ModuleType) -> None:
     assert house.counts_of("faircil").imports <= house.MOST_IMPORTS
 
 
+def test_the_picture_has_the_layers_that_are_enforced(house: ModuleType) -> None:
+    picture = (house.ROOT / "docs/images/house.svg").read_text("utf-8")
+    again = "draw it again: python lab/house.py --quick --picture"
+    assert f"<dc:description>{house.described()}</dc:description>" in picture, again
+
+
 def test_what_is_counted(house: ModuleType, tmp_path: Path) -> None:
     files = {
         "a.py": "from faircil import b\nimport faircil.c, os\nimport faircilx\n",

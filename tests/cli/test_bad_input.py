@@ -30,7 +30,6 @@ def nothing_is_written(tmp_path: Path) -> object:
     ("arguments", "message"),
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
-        ([], "command"),
         (["run", "--seed", "3"], "unknown option '--seed': did you mean '--seeds'?"),
         (["run", "toy"], "unexpected argument 'toy'"),
         (["run", "--set"], "argument --set: expected at least one argument"),

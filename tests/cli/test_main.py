@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 from importlib import metadata
@@ -13,6 +14,7 @@ import pytest
 import faircil
 from cli_outcome import Cli
 from faircil.cli import COMMANDS, main
+from faircil.cli.help_text import filled
 
 
 def program(code: str) -> subprocess.CompletedProcess[str]:
@@ -20,13 +22,37 @@ def program(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("data", "fetch")])
-def test_help(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+def test_help_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--help"])
     assert stopped.value.code == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(" ".join(["usage: faircil", *command]))
     assert captured.err == ""
+    assert [line for line in captured.out.splitlines() if len(line) > 80] == []
+
+
+def test_without_a_command_there_is_help(cli: Cli) -> None:
+    outcome = cli()
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("usage: faircil")
+    assert "Start with `faircil demo`" in outcome.err
+
+
+def test_a_long_example_is_cut_before_an_option_and_pastes_as_it_was() -> None:
+    line = "  faircil audit p.csv --truth y \\\n      --fail-on 'eo_gap > 0.1' --sensitive sex race"
+    shown = filled(f"examples:\n{line}", 40)
+    assert shown.splitlines()[1:] == [
+        "  faircil audit p.csv --truth y \\",
+        "      --fail-on 'eo_gap > 0.1' \\",
+        "      --sensitive sex race",
+    ]
+    pasted, meant = (text.replace("\\\n", "") for text in (shown.partition("\n")[2], line))
+    assert shlex.split(pasted) == shlex.split(meant)
 
 
 def test_packages_add_commands(tmp_path: Path) -> None:

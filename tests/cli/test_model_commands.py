@@ -306,6 +306,7 @@ def test_all_mistakes_of_a_fit_at_once(cli: Cli, write_table: WriteTable) -> Non
         "tpu",
     ):
         assert said in outcome.err
+    assert outcome.err.count("'nosuch'") == 1  # though three candidates know different settings
     assert "--holdout: for your own data" in cli("fit", "--holdout", "0.2", "-o", "m").err
     outcome = cli(*FIT, "--data", "people.csv", "-o", "m", "--holdout", "2")
     assert "--holdout is 2.0, expected a number between 0 and 1" in outcome.err

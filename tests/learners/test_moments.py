@@ -16,7 +16,8 @@ from torch.nn.functional import one_hot
 from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
-from faircil.learners.moments import SPENT, Moments, MomentsOptions
+from faircil.learners.moments import SPENT, Moments
+from faircil.learners.moments_options import MomentsOptions
 from faircil.moments.criterion import equal_shares
 from faircil.moments.group_moments import PENALTIES
 from faircil.moments.sketch import COMPRESSED, Plan

@@ -12,7 +12,8 @@ from scipy.special import ndtr
 
 from faircil.compute import Generators
 from faircil.errors import DataError, UsageError
-from faircil.learners.moments import Moments, MomentsOptions
+from faircil.learners.moments import Moments
+from faircil.learners.moments_options import MomentsOptions
 from faircil.moments.features import Raw
 from faircil.moments.seen_rows import SeenRows
 from faircil.moments.small_cells import Clipped, Noise, pooled, targets_for, unit_deviation

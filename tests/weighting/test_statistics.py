@@ -7,8 +7,9 @@ import torch
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
+from faircil.weighting import last_layer
 from faircil.weighting.groups import find_groups
-from faircil.weighting.last_layer import group_statistics
+from faircil.weighting.last_layer import GroupSums, LastLayer, group_statistics
 from faircil.weighting.losses import LOSSES
 from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 
@@ -48,3 +49,52 @@ def test_diverged_net_is_named() -> None:
     membership = find_groups(current, None, by_attribute=False)
     with pytest.raises(DivergedError, match="has diverged"):
         group_statistics(net, current, None, membership)
+
+
+def test_products_with_many_groups_of_many_classes_stay_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    y, z = np.arange(120) % 30, rng.integers(0, 2, 120)
+    current, memory = (
+        make_samples(y[rows].tolist(), z[rows].tolist(), seed=rows.start or 1)
+        for rows in (slice(60), slice(60, 120))
+    )
+    net = seeded(lambda: MLP(6, 30, (5,)))
+    membership = find_groups(current, memory, by_attribute=True)
+    whole = group_statistics(net, current, memory, membership).alignment
+    monkeypatch.setattr(last_layer, "ROOM", 7 * 60 * 30)  # 7 of some 60 groups
+    real, sizes = torch.addmm, list[int]()
+
+    def addmm(*given: torch.Tensor) -> torch.Tensor:
+        found = real(*given)
+        sizes.append(found.numel())
+        return found
+
+    monkeypatch.setattr(torch, "addmm", addmm)
+    assert np.allclose(
+        group_statistics(net, current, memory, membership).alignment, whole, rtol=0, atol=1e-13
+    )
+    assert len(sizes) > 5
+    assert max(sizes) <= last_layer.ROOM
+
+
+def test_sums_are_in_the_order_of_rows_whatever_chunk_comes_first() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    factors = LastLayer(
+        *(torch.randn(size, generator=drawn) for size in ((90,), (90, 4), (90, 3))), bias=True
+    )
+    group = torch.arange(90) % 5
+    chunks = [slice(start, start + 10) for start in range(0, 90, 10)]
+
+    def summed(order: list[int]) -> GroupSums:
+        sums = GroupSums(group, 5)
+        for place in order:
+            sums.add(factors, chunks[place])
+        return sums
+
+    straight, mixed = summed([*range(9)]), summed([3, 1, 0, 8, 2, 7, 4, 6, 5])
+    for one, other in zip(straight.total(factors), mixed.total(factors), strict=True):
+        assert torch.equal(one, other)
+    with pytest.raises(AssertionError, match="chunks of rows are missing"):
+        summed([0, 2]).total(factors)

@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators
-from faircil.learners.moments import Moments, MomentsOptions
+from faircil.learners.moments import Moments
+from faircil.learners.moments_options import MomentsOptions
 from faircil.moments.sketch import MEMORY, Plan
 from faircil.nets import build_mlp
 from faircil.report import Table

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators, chunks_of, free_memory, same_bits
-from faircil.learners.moments import Moments, MomentsOptions
+from faircil.learners.moments import Moments
+from faircil.learners.moments_options import MomentsOptions
 from faircil.moments.group_moments import GroupMoments
 from faircil.moments.ridge import RidgeProblem
 from faircil.moments.sketch import Plan

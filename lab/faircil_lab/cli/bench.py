@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faircil.cli.help_text import Formatter
 from faircil.cli.run import parse_seeds
 from faircil_lab.cli.bench_forecast import FORECAST
 from faircil_lab.cli.bench_models import OTHER_ACTIONS
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=action.help,
             description=f"{action.help[0].upper()}{action.help[1:]}.",
             epilog=action.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Formatter,
             allow_abbrev=False,
         )
         action.add_arguments(own)

@@ -15,7 +15,7 @@ from faircil.cli.console import say, show_table
 if TYPE_CHECKING:
     from faircil_lab.bench.benchmark import Benchmark, Findings
 
-PLACES = ("--out", "--page")  # options that say where to write, with a value each
+PLACES = ("-o", "--out", "--page")  # options that say where to write, with a value each
 MANNERS = ("--json", "--quiet")
 DATASETS = ("digits", "biased-digits")  # that runs and sweeps are timed on
 Tell = Callable[[str], None]
@@ -34,7 +34,11 @@ class Action:
 def add_output_arguments(parser: argparse.ArgumentParser, folder: Path) -> None:
     """Declare where results go and what is printed."""
     parser.add_argument(
-        "--out", type=Path, default=folder, metavar="DIR", help=f"folder (default: {folder})"
+        *("-o", "--out"),
+        type=Path,
+        default=folder,
+        metavar="DIR",
+        help=f"folder (default: {folder})",
     )
     parser.add_argument(
         "--page",

@@ -91,7 +91,8 @@ def overall(results: BoardResults) -> Table:
     for place, row in zip(results.places, results.ordered, strict=True):
         ranks = [f"{place.means[score]:.1f}" if place.means else "–" for score in RANKED]
         fair = f"{place.undominated} of {place.streams}" if place.streams else "–"
-        down = f"{len(place.levelled)} of {len(core)}"
+        scored = sum(bool(row.scores.get(stream.dataset)) for stream in core)
+        down = f"{len(place.levelled)} of {scored}"
         lines.append((row.name, *ranks, fair, down, _remark(row, place, len(core))))
     return table_of("All streams", header, lines)
 

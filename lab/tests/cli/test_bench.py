@@ -16,6 +16,7 @@ from faircil.sweep.work import Work
 from faircil_lab.bench import epoch_costs, lp, lp_programs, sweeps, whole_runs
 from faircil_lab.bench.sweeps import Processes, SweepCost
 from faircil_lab.bench.whole_runs import RunCost, TimedMethod
+from faircil_lab.cli.bench import ACTIONS
 from sweep_costs import cost as sweep_cost
 
 LP = ("bench", "lp", "a.npz", "--solvers", "exact", "highs", "--repeats", "1")
@@ -49,12 +50,17 @@ def fake_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Processes, list[W
     return made
 
 
-@pytest.mark.parametrize("action", ["lp", "run", "sweep"])
-def test_help(capsys: pytest.CaptureFixture[str], action: str) -> None:
+@pytest.mark.parametrize("action", ACTIONS)
+def test_help_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:
         main(["bench", action, "--help"])
     assert stopped.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: faircil bench {action}")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: faircil bench {action}")
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 def test_lp_writes_files_and_prints_tables(cli: Cli, tmp_path: Path) -> None:

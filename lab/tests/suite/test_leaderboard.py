@@ -68,6 +68,7 @@ def test_a_stream_without_rows_is_named_and_has_no_table() -> None:
     page = LEADERBOARD.findings(results).page({"front": "front.svg"})
     assert "No row is complete yet. Nothing is scored yet on toy." in page
     assert "## Other: toy" not in page
+    assert "| 0 of 1 | ranked on 1 of 2 streams |" in page  # levelling down is known of one alone
 
 
 def test_every_score_is_a_line_of_the_table(results: BoardResults) -> None:
