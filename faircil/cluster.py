@@ -31,7 +31,7 @@ from faircil.sending import (
     packed,
     unpacked,
 )
-from faircil.stopping import ignore_terminal
+from faircil.stopping import check, ignore_terminal, waiting
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -119,19 +119,23 @@ class Dask:
         self._stack.enter_context(self._config.set({**SETTINGS, **own}))
         cluster = self._dask.LocalCluster.__new__(self._dask.LocalCluster)
         self._stack.callback(_end_cluster, cluster)  # also of one that is not begun to its end
-        cluster.__init__(
-            n_workers=int(scheduler.removeprefix(LOCAL)),
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            security=security.temporary(),
-            memory_limit=0,  # as for any other process
-            local_directory=folder.name,
-            silence_logs=logging.CRITICAL,  # of workers that die, above all
-            preload=[__name__],
-        )
-        return self._client(cluster)
+        # A stop in the middle would leave workers that nobody knows: it waits for the end.
+        with waiting():
+            cluster.__init__(
+                n_workers=int(scheduler.removeprefix(LOCAL)),
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                security=security.temporary(),
+                memory_limit=0,  # as for any other process
+                local_directory=folder.name,
+                silence_logs=logging.CRITICAL,  # of workers that die, above all
+                preload=[__name__],
+            )
+            client = self._client(cluster)
+        check()
+        return client
 
     def _connected(self, scheduler: str) -> Any:
         place = scheduler.removeprefix(DASK_SCHEME)

@@ -109,7 +109,10 @@ class Processes:
             self._idle.put(None)
 
     def __enter__(self) -> Self:
-        begin_server()
+        if not begin_server():
+            # Each imports for itself, so all begin now; and here signals can be kept from them.
+            for _ in [self._idle.get() for _ in range(self.workers)]:
+                self._idle.put(self._begin())
         self._threads = ThreadPoolExecutor(self.workers, "faircil-worker")
         return self
 

@@ -125,6 +125,8 @@ def test_a_cluster_without_workers_and_a_scheduler_that_goes_away(
             done = engine.begin(engine.order(square), 3)
             engine.wait([done])
             empty.scale(0)  # and its result is gone with it
+            while engine.addresses:
+                time.sleep(0.05)
             with pytest.raises(FaircilError, match="has had no workers"):
                 engine.result(done)
             monkeypatch.setattr(cluster_module, "LONELY", 1000)

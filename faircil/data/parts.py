@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -449,16 +449,35 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
                 for piece in part.pieces
                 for start, stop in _runs(len(every[piece]), BATCH_ROWS)
             )
-    batches = iter(batches)
+    tables = _even(batches, arrow)
     while True:
         with readable(file, arrow):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            check_content(batch)
+            batch = next(tables, None)
+        if batch is None:
+            return
         taken = {name: batch.column(name) for name in columns}
         frame = frame_of(file, taken, coded=labels)
         yield pd.DataFrame({name: without_missing_words(frame[name]) for name in frame}, copy=False)
+
+
+def _even(batches: Iterable[Any], arrow: Any) -> Iterator[Any]:
+    """Yield the rows of batches as tables of :data:`BATCH_ROWS` rows; the last has what is left.
+
+    Arrow ends a batch where a row group ends if words are numbered, since every row group has
+    numbers of its own. Sums must not depend on that.
+    """
+    held: list[Any] = []
+    rows = 0
+    for batch in batches:
+        check_content(batch)
+        held.append(batch)
+        rows += len(batch)
+        while rows >= BATCH_ROWS:
+            table = arrow.Table.from_batches(held)
+            yield table.slice(0, BATCH_ROWS).unify_dictionaries()
+            held, rows = table.slice(BATCH_ROWS).to_batches(), rows - BATCH_ROWS
+    if rows:
+        yield arrow.Table.from_batches(held).unify_dictionaries()
 
 
 def _still_has(pieces: int, names: Sequence[str], part: TablePart, columns: Sequence[str]) -> bool:

@@ -276,3 +276,18 @@ def test_a_folder_that_cannot_be_looked_into_is_not_left_out(
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(DataError, match="closed cannot be read: Permission denied"):
         parted_table(tmp_path)
+
+
+def test_batches_do_not_depend_on_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "PART_ROWS", 10**6)
+    monkeypatch.setattr(parts_module, "BATCH_ROWS", 150)
+    table = parted_table(parquet_file(people(), tmp_path))  # in row groups of 30
+    assert table is not None
+    (part,) = table.parts
+    read = list(table.read(part, ["age", "job"], ["job"]))
+    assert list(map(len, read)) == [150] * 6 + [100]
+    assert all(isinstance(frame["job"].dtype, pd.CategoricalDtype) for frame in read)
+    assert [job for frame in read for job in frame["job"]] == list(people()["job"])
+    assert [age for frame in read for age in frame["age"]] == list(people()["age"])
