@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from faircil.cli import COMMANDS, Parser, _parts_of as parts_of, add_command, main
-from fuzzing import FULL, WORDS, Harness, scratch_folder, silent
+from fuzzing import WORDS, Harness, scratch_folder, silent
 from spoilt_files import write_tables
 
 HOME = scratch_folder()
@@ -61,6 +61,7 @@ RIGHT = {
     "update": "model --data t.csv",
     "predict": "model --data t.csv --out out.csv --force",
     "forget": "model --data t.csv",
+    "merge": "site model --out merged --force",
     "show": "model",
     "diagnose": "--data t.csv --label job --sensitive sex --ignore guess",
     "run": "--data t.csv --label job --ignore guess --method moments --set width=8 --out out",
@@ -148,4 +149,4 @@ def test_a_few_cases(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", HARNESSES)
 def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].run(FULL)
+    HARNESSES[name].soak(name)

@@ -15,7 +15,6 @@ from faircil import FairIncrementalClassifier, Task, TaskStream, diagnose, regis
 from faircil.runs.config import RunConfig, resolve
 from fuzzing import (
     FLOATS,
-    FULL,
     HUGE,
     SMALL,
     WORDS,
@@ -190,4 +189,4 @@ def test_a_few_cases(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", HARNESSES)
 def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].run(FULL)
+    HARNESSES[name].soak(name)

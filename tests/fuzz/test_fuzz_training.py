@@ -24,7 +24,6 @@ from faircil import (
 from faircil.weighting.program import PROOF
 from fuzzing import (
     FLOATS,
-    FULL,
     HUGE,
     INPUTS,
     SMALL,
@@ -275,4 +274,4 @@ def test_a_few_cases(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", HARNESSES)
 def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].run(FULL)
+    HARNESSES[name].soak(name)
