@@ -439,7 +439,7 @@ class ReadConfig(BaseModel):
     dataset: str
     measure: str
     settings: dict[str, Any]
-    method: str = ""
+    method: str
     weighting: str = ""
     own: ReadOwn | None = None
     data_sha256: str | None = None

@@ -125,7 +125,9 @@ def test_a_seed_without_a_summary_is_named(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-@pytest.mark.parametrize(("part", "name"), [("metrics", "accuracy"), ("seconds", "total")])
+@pytest.mark.parametrize(
+    ("part", "name"), [("metrics", "accuracy"), ("seconds", "total"), ("config", "method")]
+)
 def test_summary_that_lacks_a_number_is_of_another_version(
     cli: Cli, tmp_path: Path, part: str, name: str
 ) -> None:

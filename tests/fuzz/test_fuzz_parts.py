@@ -27,7 +27,7 @@ from faircil.model.model import Model
 from faircil.model.tables import fit_table, predict_table
 from fuzzing import FLOATS, SMALL, WORDS, Harness, maybe, refused, scratch_folder, usually
 from same_models import assert_alike, assert_same_sums
-from spoilt_files import spoilings, spoilt
+from spoilt_files import people, spoilings, spoilt
 
 pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
@@ -294,6 +294,25 @@ def check_audit(case: dict[str, Any]) -> None:
             found, wanted = (outcome(audit.report) for audit in (mine, theirs))
             if both(found, wanted):
                 assert found.findings == wanted.findings
+
+
+def arrow_files() -> list[bytes]:
+    """Return the small table as an Arrow file and as a stream."""
+    found = []
+    for kind in ("arrow", "stream"):
+        folder = HOME / "seeds"
+        folder.mkdir(exist_ok=True)
+        _write(folder, kind, pa.Table.from_pandas(people()), {"kind": kind, "group": 7})
+        found.append((folder / f"{kind}.arrow").read_bytes())
+    return found
+
+
+def check_arrow(data: bytes) -> None:
+    """Read any bytes as an Arrow file in parts."""
+    path = HOME / "any.arrow"
+    path.write_bytes(data)
+    with refused(), mock.patch.multiple(parts_module, PART_ROWS=5, BATCH_ROWS=3):
+        assert len(parted(path).whole()) == parted(path).rows
 
 
 HARNESSES = {

@@ -7,6 +7,7 @@ of faircil with a message is as good as a right result, and any other exception 
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import signal
 import tempfile
@@ -26,7 +27,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings, strategies 
 from faircil.errors import FaircilError
 from faircil.samples import Samples
 
-SHORT, FULL = 8, 5000  # cases: in every test run, and with `pytest -m soak`
+# Cases: in every test run, and with `pytest -m soak`.
+SHORT, FULL = 8, int(os.environ.get("FUZZ_CASES", "5000"))
 LONGEST = 60  # seconds of computing of a case; more is a hang
 STUCK = 600  # seconds by the clock, of a case that waits
 

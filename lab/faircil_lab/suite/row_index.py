@@ -184,7 +184,13 @@ def _places(
     if ROW not in rows[0]:
         return list(range(len(rows)))
     texts = [row[ROW] or "" for row in rows]
-    wrong = [text for text in texts if not (text.isdecimal() and int(text) < size)]
+    # Numbers of thousands of digits are more than Python turns into one.
+    long = len(str(size))
+    wrong = [
+        text
+        for text in texts
+        if not (text.isdecimal() and len(text.lstrip("0")) <= long and int(text) < size)
+    ]
     if wrong:
         found.append(
             f"{ROW} has {shortened([repr(text) for text in dict.fromkeys(wrong)], MOST_NAMED)} "

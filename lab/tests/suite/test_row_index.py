@@ -55,6 +55,7 @@ def changed(place: int, **values: str):
             "y_true differs from that of the test rows in 1 rows after task 1",
         ),
         (changed(3, row="8"), "row has '8' after task 1, expected numbers from 0 to 7"),
+        (changed(3, row="9" * 5000), "9' after task 1, expected numbers from 0 to 7"),
         (changed(3, row="2"), "rows 2 are there more than once after task 1"),
         (changed(3, after_task="0"), "after_task has values that are no task from 1 to 2: 0"),
     ],
