@@ -58,7 +58,7 @@ def frames(draw: st.DrawFn) -> dict[str, Any]:
 def partitions(table: pd.DataFrame, cuts: list[int]) -> Any:
     ends = [*cuts, len(table)]
     parts = [table[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
-    return dask_frames.from_map(parts.__getitem__, range(len(parts)), meta=table[:0])
+    return dask_frames.from_map(lambda number: parts[number], range(len(parts)), meta=table[:0])
 
 
 def check_audit(case: dict[str, Any]) -> None:
@@ -66,8 +66,8 @@ def check_audit(case: dict[str, Any]) -> None:
     sensitive = case["sensitive"]
     names = [sensitive] if isinstance(sensitive, str) else sensitive
     named = {"truth": case["label"], "prediction": "guess"}
+    frame = partitions(table, case["cuts"])
     with refused():
-        frame = partitions(table, case["cuts"])
         found = audit_dask(frame, **named, sensitive=sensitive, draws=100, client=client())
         table.to_parquet(path)
         wanted = audit_file(path, **named, sensitive=names, draws=100)
@@ -81,16 +81,16 @@ def check_fit(case: dict[str, Any]) -> None:
     paths = [HOME / f"{name}.parquet" for name in ("first", "later")]
     given = {"sensitive_features": sensitive, "client": client()}
     made = FairIncrementalClassifier("moments", settings=OVERRIDES, random_state=0)
+    first, later = partitions(table, case["cuts"]), partitions(table[: case["later"]], [])
     with refused(ValueError):
-        made.fit_dask(partitions(table, case["cuts"]), label, ignore=["guess"], **given)
+        made.fit_dask(first, label, ignore=["guess"], **given)
         table.to_parquet(paths[0])
         own = OwnData(str(paths[0]), label, names, ignore=("guess",), unknown_group=True)
         wish = Wish("moments", overrides=tuple(f"{k}={v}" for k, v in OVERRIDES.items()))
-        whole = fit_table(own, wish)
+        whole = fit_table(own, wish, seed=made.model_.seed)
         if case["later"] is not None:
-            more = table[: case["later"]]
-            made.partial_fit_dask(partitions(more, case["cuts"][:0]), label, **given)
-            more.to_parquet(paths[1])
+            made.partial_fit_dask(later, label, **given)
+            table[: case["later"]].to_parquet(paths[1])
             update_table(whole, paths[1])
         assert_same_sums(made.model_, whole)
         assert whole.encoder is not None

@@ -136,11 +136,14 @@ def weighed(draw: st.DrawFn) -> dict[str, Any]:
         },
     )
     seen = st.dictionaries(st.tuples(SMALL, SMALL), SMALL, max_size=3)
+    shared = draw(usually(st.sampled_from([True, True, True, False]), st.none()))
+    memory = sample_sets((0, 1), attribute=shared)
+    every = st.just({(y, z): 9 for y in range(3) for z in range(3)})
     return {
         "settings": draw(settings),
-        "current": draw(sample_sets((1, 2))),
-        "memory": draw(maybe(sample_sets((0, 1)))),
-        "seen": draw(maybe(seen)),
+        "current": draw(sample_sets((1, 2), attribute=shared)),
+        "memory": draw(usually(memory, st.none())),
+        "seen": draw(usually(st.one_of(every, st.none()), seen)),
         "seed": draw(usually(st.integers(0, 3), st.none())),
     }
 
