@@ -16,13 +16,13 @@ import numpy as np
 
 from faircil.errors import DataError, UsageError
 from faircil.registry import Loaded, Registry, summary_of
-from faircil.weighting.program import LARGEST
 
 if TYPE_CHECKING:
     from faircil.weighting.groups import Floats, Groups
 
 MeasureFunction: TypeAlias = "Callable[[Groups], Floats]"
 Combine = Literal["sum", "largest"]
+LARGEST = 1e100  # entry of a measure, as of a program: sums of squares stay finite
 
 
 @dataclass(frozen=True)

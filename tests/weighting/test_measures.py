@@ -47,7 +47,7 @@ def test_no_groups_have_no_disparity(name: str) -> None:
 @pytest.mark.parametrize("entry", [1e308, np.inf, np.nan])
 def test_numbers_whose_squares_overflow_are_refused(entry: float) -> None:
     groups = groups_of({(0, 0): 1, (0, 1): 1})
-    with pytest.raises(DataError, match="expected finite numbers .* up to 1e"):
+    with pytest.raises(DataError, match=r"expected finite numbers .* up to 1e"):
         disparity_matrix(Measure(lambda _: np.array([[0.0, entry]])), groups)
 
 
