@@ -9,7 +9,16 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from faircil import FairSampler, FairSampleWeights, Measure, Task, TaskStream, evaluate, run
+from faircil import (
+    FairSampler,
+    FairSampleWeights,
+    Measure,
+    Samples,
+    Task,
+    TaskStream,
+    evaluate,
+    run,
+)
 from faircil.learners import ALIASES, LEARNERS
 from faircil.runs.config import resolve
 from faircil.runs.settings import in_effect
@@ -191,9 +200,20 @@ def check_drawn(case: dict[str, Any]) -> None:
             assert not now
 
 
+def of_groups(number: int, **changed: Any) -> dict[str, Any]:
+    """Return a case of a measure of so many groups, with some things changed."""
+    none: list[int] = [0] * number
+    x, label = torch.zeros(2, 3), torch.ones(2, dtype=torch.int64)
+    samples = (Samples(x, label, label * 0), Samples(x, label * 0, label * 0))
+    case = {"measure": "eer", "combine": "sum", "favoured": None, "matrix": np.zeros((0, number))}
+    more = {"label": none, "attribute": none, "losses": none, "counts": None, "samples": samples}
+    return case | more | changed
+
+
+HUGE_ENTRY = of_groups(2, measure="own", matrix=np.array([[0.0, 1e308]]))
 HARNESSES = {
     "run": Harness(runs(), check_run, short=5),
-    "Measure": Harness(measured(), check_measure),
+    "Measure": Harness(measured(), check_measure, kept=(of_groups(0), HUGE_ENTRY)),
     "FairSampler.set_weights": Harness(drawn(), check_drawn),
 }
 

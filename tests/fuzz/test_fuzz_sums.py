@@ -160,8 +160,8 @@ def check_batches(case: dict[str, Any]) -> None:
 
 
 HARNESSES = {
-    "merge_models": Harness(sites(), check_merge, short=4),
-    "fit_batches": Harness(batches(), check_batches, short=5),
+    "merge_models": Harness(sites(), check_merge, short=3),
+    "fit_batches": Harness(batches(), check_batches, short=3),
 }
 
 
