@@ -357,20 +357,25 @@ def _sizes_of(file: Path) -> tuple[Any, list[int]]:
         meta = package("pyarrow.parquet").ParquetFile(file)
         number = meta.metadata.num_row_groups
         return meta.schema_arrow, [meta.metadata.row_group(i).num_rows for i in range(number)]
-    batches = _record_batches(file)
-    return batches[0].schema if batches else package("pyarrow").schema([]), list(map(len, batches))
+    schema, batches = _record_batches(file)
+    return schema, list(map(len, batches))
 
 
-def _record_batches(file: Path) -> list[Any]:
-    """Return the record batches of an Arrow file or stream, mapped into memory."""
+def _record_batches(file: Path) -> tuple[Any, list[Any]]:
+    """Return the schema and the record batches of an Arrow file or stream, mapped into memory.
+
+    A file without rows may have no batch; its columns are told by the schema alone.
+    """
     arrow = package("pyarrow")
     source = arrow.memory_map(str(file))
     try:
         opened = package("pyarrow.ipc").open_file(source)
-        return [opened.get_batch(number) for number in range(opened.num_record_batches)]
+        batches = [opened.get_batch(number) for number in range(opened.num_record_batches)]
+        return opened.schema, batches
     except arrow.ArrowInvalid:
         source.seek(0)
-        return list(package("pyarrow.ipc").open_stream(source))
+        opened = package("pyarrow.ipc").open_stream(source)
+        return opened.schema, list(opened)
 
 
 def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -386,14 +391,14 @@ def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def _kind(type_: Any, arrow: Any) -> str:
-    """Return what a column is to faircil: files of one table may differ in precision."""
+    """Return what a column is to faircil: files of one table may differ in its width."""
     is_ = arrow.types
     if is_.is_dictionary(type_):
         type_ = type_.value_type
     if is_.is_boolean(type_):
         return "booleans"
     if _is_text(type_):
-        return "text"
+        return "texts"
     numeric = (is_.is_integer, is_.is_floating, is_.is_decimal)
     return "numbers" if any(test(type_) for test in numeric) else str(type_)
 
@@ -441,8 +446,8 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
                 raise part.changed()
             batches = opened.iter_batches(BATCH_ROWS, row_groups=list(part.pieces), columns=columns)
         else:
-            every = _record_batches(file)
-            if not _still_has(len(every), every[0].schema.names if every else [], part, columns):
+            schema, every = _record_batches(file)
+            if not _still_has(len(every), schema.names, part, columns):
                 raise part.changed()
             batches = (
                 every[piece].select(columns).slice(start, stop - start)
