@@ -21,7 +21,7 @@ from faircil.auditing.reading import audit_file
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
 from faircil.data.frames import DaskFrames
-from faircil.data.parts import parted_table
+from faircil.data.part_files import parted_table
 from faircil.errors import FaircilError, SweepError, UsageError
 from faircil.learners import LEARNERS
 from faircil.model.choosing import Wish

@@ -35,7 +35,7 @@ from engine_tasks import (
 )
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
-from faircil.data.parts import parted_table
+from faircil.data.part_files import parted_table
 from faircil.engines import Engine, Here, Ranks, engine_for
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.metrics import METRICS, Metric

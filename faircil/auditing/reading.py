@@ -17,15 +17,14 @@ import numpy as np
 from faircil.auditing import Audit, key_of, refusal
 from faircil.auditing.findings import DRAWS
 from faircil.data.arrow import Coded
+from faircil.data.part_files import parted_table, table_files
 from faircil.data.parts import (
     COUNTED_TOGETHER,
     PartedTable,
     PartWork,
     TablePart,
     gathered,
-    parted_table,
     refuse_sharing,
-    table_files,
 )
 from faircil.data.raw_columns import name_mistakes
 from faircil.data.tables import read_coded, read_coded_part

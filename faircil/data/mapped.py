@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from faircil.data.own import OwnData, load_own
-from faircil.data.parts import IN_PARTS, PartedTable, changed_table, parted_table
+from faircil.data.part_files import parted_table
+from faircil.data.parts import IN_PARTS, PartedTable, changed_table
 from faircil.data.row_parts import HeldOut, RowReader, count_rows, decided, gap_notes
 from faircil.data.stream import Task, TaskStream, named_tasks, task_mistakes
 from faircil.engines import HERE

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
-from faircil.data.parts import PartedTable, TablePart, parted_table
+from faircil.data.part_files import parted_table
+from faircil.data.parts import PartedTable, TablePart
 from faircil.data.raw_columns import (
     DAMAGE,
     MISSING,

@@ -22,6 +22,7 @@ import torch
 from faircil.data.features import TableEncoder
 from faircil.data.mapped import mapped_samples
 from faircil.data.own import OwnData
+from faircil.data.part_files import parted_table
 from faircil.data.parts import (
     IN_PARTS,
     PartedTable,
@@ -29,7 +30,6 @@ from faircil.data.parts import (
     TablePart,
     changed_table,
     gathered,
-    parted_table,
     refuse_sharing,
 )
 from faircil.data.raw_columns import name_mistakes

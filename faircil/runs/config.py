@@ -20,7 +20,7 @@ from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
 from faircil.data.mapped import load_table
 from faircil.data.own import OwnData
-from faircil.data.parts import table_files
+from faircil.data.part_files import table_files
 from faircil.data.tables import read_table, refuse_devices
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.fields import fields_of

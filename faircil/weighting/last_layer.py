@@ -268,7 +268,8 @@ class GroupSums:
             ``Σ δ_i h̃_iᵀ``; zero for a group without samples.
         losses : Tensor of float64, shape (G,)
         """
-        assert not self._early, "chunks of rows are missing"
+        if self._early:
+            raise ValueError("chunks of rows are missing, so there is no sum of all")
         gradients = self._zeros(factors) if self._gradients is None else self._gradients
         losses = torch.zeros(self._groups, dtype=torch.float64, device=self._group.device)
         inside = self._group >= 0

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from faircil.data import parts as parts_module
-from faircil.data.parts import PartedTable, gathered, parted_table, table_files
+from faircil.data.part_files import parted_table, table_files
+from faircil.data.parts import PartedTable, gathered
 from faircil.data.tables import read_coded_part, read_table
 from faircil.errors import DataError
 

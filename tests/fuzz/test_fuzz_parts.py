@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from faircil.auditing.reading import audit_file
 from faircil.data import parts as parts_module
 from faircil.data.own import OwnData
-from faircil.data.parts import PartedTable, parted_table
+from faircil.data.part_files import parted_table
+from faircil.data.parts import PartedTable
 from faircil.data.tables import read_table
 from faircil.errors import FaircilError
 from faircil.model import in_parts

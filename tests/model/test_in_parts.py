@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from faircil.data import mapped, parts as parts_module, row_parts
-from faircil.data.parts import PartedTable, parted_table
+from faircil.data.part_files import parted_table
+from faircil.data.parts import PartedTable
 from faircil.data.row_parts import HeldOut, RowReader, count_rows
 from faircil.engines import Here, Processes
 from faircil.errors import DataError, FaircilError, StorageError, UsageError

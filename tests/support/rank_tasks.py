@@ -10,7 +10,7 @@ from torch import distributed
 
 from engine_tasks import TASKS, break_down, in_order, refuse, square
 from faircil.data import parts as parts_module
-from faircil.data.parts import parted_table
+from faircil.data.part_files import parted_table
 from faircil.engines import Here, engine_for
 from faircil.errors import FaircilError
 from faircil.model.choosing import Wish

@@ -1,0 +1,346 @@
+"""Files that are tables in parts: which they are, how they are cut, and how a part is read.
+
+| table | a part |
+|---|---|
+| a ``.parquet`` file, or a folder of such | some row groups of one file |
+| an ``.arrow`` or ``.feather`` file, or a folder of such, as Hugging Face datasets save themselves | some record batches of one file |
+| a folder of ``.npy`` files, one for each column, (n,), or several, (n, d) | some rows |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from faircil.data import parts as parts_
+from faircil.data.arrow import (
+    check_content,
+    frame_of,
+    is_parquet,
+    package,
+    readable,
+    without_index,
+)
+from faircil.data.parts import PartedTable, TablePart
+from faircil.data.raw_columns import frames_of_arrays, name_mistakes, without_missing_words
+from faircil.errors import DataError, raise_all, shortened
+from faircil.files import TABLES_IN_FOLDERS
+
+ARROW = (".arrow", ".feather")
+EMPTY = "null"  # type of a column without a value in a whole file, as pandas writes it
+
+
+class ArrowTable(PartedTable):
+    """A table of Parquet or Arrow files."""
+
+    def batches(
+        self, part: TablePart, columns: list[str], labels: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """Read columns of some row groups or record batches."""
+        arrow, file = package("pyarrow"), Path(part.path)
+        with readable(file, arrow):
+            part.check_size()
+            if is_parquet(file):
+                parquet = package("pyarrow.parquet")
+                schema = parquet.read_schema(file)
+                coded = [n for n in labels if n in schema.names and _is_text(schema.field(n).type)]
+                opened = parquet.ParquetFile(file, read_dictionary=coded, memory_map=True)
+                if not _still_has(opened.metadata.num_row_groups, schema.names, part, columns):
+                    raise part.changed()
+                batches = opened.iter_batches(
+                    parts_.BATCH_ROWS, row_groups=list(part.pieces), columns=columns
+                )
+            else:
+                schema, every = _record_batches(file)
+                if not _still_has(len(every), schema.names, part, columns):
+                    raise part.changed()
+                batches = (
+                    every[piece].select(columns).slice(start, stop - start)
+                    for piece in part.pieces
+                    for start, stop in _runs(len(every[piece]), parts_.BATCH_ROWS)
+                )
+        tables = _even(batches, arrow)
+        while True:
+            with readable(file, arrow):
+                batch = next(tables, None)
+            if batch is None:
+                return
+            taken = {name: batch.column(name) for name in columns}
+            frame = frame_of(file, taken, coded=labels)
+            yield pd.DataFrame(
+                {name: without_missing_words(frame[name]) for name in frame}, copy=False
+            )
+
+
+class ArrayTable(PartedTable):
+    """A table of arrays on disk."""
+
+    def batches(
+        self, part: TablePart, columns: list[str], labels: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """Read columns of some rows of arrays."""
+        files = table_files(Path(part.path))
+        first, last = part.pieces
+        if sum(file.stat().st_size for file in files) != part.size:
+            raise part.changed()
+        for start, stop in _runs(last - first, parts_.BATCH_ROWS):
+            rows = slice(first + start, first + stop)
+            read = [frames_of_arrays(file, rows) for file in files]
+            raise_all([mistake for _, problem in read for mistake in problem], DataError)
+            frames = [frame for frame, _ in read if frame is not None]
+            # Beside longer ones, a shorter column would be filled up with missing values.
+            if not frames or any(len(frame) != stop - start for frame in frames):
+                raise part.changed()
+            table = pd.concat(frames, axis=1)
+            if not set(columns) <= set(table.columns):
+                raise part.changed()
+            table = table[columns]
+            for name in labels:
+                if table[name].dtype == object:
+                    table[name] = table[name].astype("category")
+            yield table
+
+
+def parted_table(path: Path) -> PartedTable | None:
+    """Return a table that can be read in parts; None if it cannot, or is no table.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, or those of a folder do not fit together: all of them at once.
+    """
+    if path.is_dir():
+        files = table_files(path)
+        if not files:
+            return None
+        if files[0].suffix.lower() == ".npy":
+            return _arrays(path, files)
+    elif path.is_file() and path.suffix.lower() in (".parquet", *ARROW):
+        files = [path]
+    else:
+        return None
+    return _arrow_table(path, files)
+
+
+def table_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that are a table together, sorted by path; maybe none.
+
+    Hidden files, and those that begin with ``_`` as other systems mark theirs, are left out.
+
+    Raises
+    ------
+    DataError
+        If they are of several kinds, or their folders stand for columns.
+    """
+    found = sorted(
+        path
+        for path in _below(folder)
+        if path.suffix.lower() in TABLES_IN_FOLDERS
+        and not any(one.startswith((".", "_")) for one in path.relative_to(folder).parts)
+    )
+    mistakes = [
+        f"{path} is a device or a pipe, which may have no end; move it away"
+        for path in found
+        if path.exists() and not path.is_file()
+    ]
+    kinds = sorted({path.suffix.lower() for path in found} - {ARROW[1]})
+    if len(kinds) > 1:
+        mistakes.append(
+            f"the folder {folder} has files that end in {', '.join(kinds)}; expected one kind, "
+            "which are a table together: move the others away"
+        )
+    named = [path for path in found if any("=" in one for one in path.relative_to(folder).parts)]
+    if named:
+        mistakes.append(
+            f"folders of {folder} stand for columns, as in {named[0].relative_to(folder)}, which "
+            "are not read; write the table without partitions"
+        )
+    raise_all(mistakes, DataError)
+    return found
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield all files in a folder and in folders in it, of whatever name."""
+
+    def fail(error: OSError) -> None:  # else its files would be missing without a word
+        raise DataError(
+            f"{error.filename or folder} cannot be read: {error.strerror or error}; check your "
+            "rights there"
+        ) from None
+
+    for place, _, names in os.walk(folder, onerror=fail):
+        yield from (Path(place, name) for name in names)
+
+
+def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
+    """Return the table of Parquet or Arrow files."""
+    arrow = package("pyarrow")
+    known: dict[str, str] = {}
+    parts: list[TablePart] = []
+    mistakes: list[str] = []
+    first = 0
+    for file in files:
+        try:
+            with readable(file, arrow):
+                schema, sizes = _sizes_of(file)
+        except DataError as error:
+            mistakes += map(str, error.args)
+            continue
+        kinds = {
+            name: _kind(schema.field(name).type, arrow) for name in without_index(schema.names)
+        }
+        mistakes += name_mistakes(file, list(kinds))
+        if not known:
+            known = kinds
+        elif set(kinds) != set(known) or _unlike(kinds, known):
+            mistakes.append(_difference(file, files[0], kinds, known))
+        known |= {name: kinds[name] for name in known if known[name] == EMPTY and name in kinds}
+        for pieces, rows in _gathered(sizes):
+            parts.append(TablePart(str(file), pieces, first, rows, file.stat().st_size))
+            first += rows
+    raise_all(list(dict.fromkeys(mistakes)), DataError)
+    if not first:
+        raise DataError(f"{path} has columns but no rows; add samples")
+    return ArrowTable(str(path), tuple(known), tuple(parts))
+
+
+def _sizes_of(file: Path) -> tuple[Any, list[int]]:
+    """Return the schema of a file, and the rows of its row groups or record batches."""
+    if is_parquet(file):
+        meta = package("pyarrow.parquet").ParquetFile(file)
+        number = meta.metadata.num_row_groups
+        return meta.schema_arrow, [meta.metadata.row_group(i).num_rows for i in range(number)]
+    schema, batches = _record_batches(file)
+    return schema, list(map(len, batches))
+
+
+def _record_batches(file: Path) -> tuple[Any, list[Any]]:
+    """Return the schema and the record batches of an Arrow file or stream, mapped into memory.
+
+    A file without rows may have no batch; its columns are told by the schema alone.
+    """
+    arrow = package("pyarrow")
+    source = arrow.memory_map(str(file))
+    try:
+        opened = package("pyarrow.ipc").open_file(source)
+        batches = [opened.get_batch(number) for number in range(opened.num_record_batches)]
+        return opened.schema, batches
+    except arrow.ArrowInvalid:
+        source.seek(0)
+        opened = package("pyarrow.ipc").open_stream(source)
+        return opened.schema, list(opened)
+
+
+def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield neighbouring pieces that are a part together, and their rows."""
+    pieces: list[int] = []
+    rows = 0
+    for piece, size in enumerate(sizes):
+        pieces.append(piece)
+        rows += size
+        if rows >= parts_.PART_ROWS or (piece == len(sizes) - 1 and rows):
+            yield tuple(pieces), rows
+            pieces, rows = [], 0
+
+
+def _kind(type_: Any, arrow: Any) -> str:
+    """Return what a column is to faircil: files of one table may differ in its width."""
+    is_ = arrow.types
+    if is_.is_dictionary(type_):
+        type_ = type_.value_type
+    if is_.is_boolean(type_):
+        return "booleans"
+    if _is_text(type_):
+        return "text"
+    numeric = (is_.is_integer, is_.is_floating, is_.is_decimal)
+    return "numbers" if any(test(type_) for test in numeric) else str(type_)
+
+
+def _is_text(type_: Any) -> bool:
+    """Tell a type of words: files of one table may be written by different programs."""
+    return str(type_) in ("string", "large_string", "string_view")
+
+
+def _unlike(kinds: dict[str, str], known: dict[str, str]) -> list[str]:
+    """Return the columns of a file that are of another kind; one without a value is of any."""
+    return [
+        name
+        for name in known
+        if kinds.get(name, EMPTY) != known[name]
+        and EMPTY not in (kinds.get(name, EMPTY), known[name])
+    ]
+
+
+def _difference(file: Path, first: Path, kinds: dict[str, str], known: dict[str, str]) -> str:
+    """Say how the columns of a file differ from those of the first one."""
+    said = []
+    if absent := [name for name in known if name not in kinds]:
+        said.append(f"lacks {shortened(absent)}")
+    if more := [name for name in kinds if name not in known]:
+        said.append(f"has {shortened(more)} besides")
+    said += [
+        f"has {kinds[name]} in '{name}' instead of {known[name]}"
+        for name in _unlike(kinds, known)[:5]
+    ]
+    return f"{file} {' and '.join(said)}, unlike {first.name}; give all files the same columns"
+
+
+def _even(batches: Iterable[Any], arrow: Any) -> Iterator[Any]:
+    """Yield the rows of batches as tables of equal size; the last has what is left.
+
+    Arrow ends a batch where a row group ends if words are numbered, since every row group has
+    numbers of its own. Sums must not depend on that.
+    """
+    held: list[Any] = []
+    rows = 0
+    for batch in batches:
+        check_content(batch)
+        held.append(batch)
+        rows += len(batch)
+        while rows >= parts_.BATCH_ROWS:
+            table = arrow.Table.from_batches(held)
+            yield table.slice(0, parts_.BATCH_ROWS).unify_dictionaries()
+            held, rows = table.slice(parts_.BATCH_ROWS).to_batches(), rows - parts_.BATCH_ROWS
+    if rows:
+        yield arrow.Table.from_batches(held).unify_dictionaries()
+
+
+def _still_has(pieces: int, names: Sequence[str], part: TablePart, columns: Sequence[str]) -> bool:
+    """Tell whether a file with so many pieces and these columns can be the one of a part."""
+    return max(part.pieces) < pieces and set(columns) <= set(names)
+
+
+def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
+    """Return the table of arrays on disk, one file for each column or several columns."""
+    mistakes: list[str] = []
+    lengths: dict[str, int] = {}
+    names: list[str] = []
+    for file in files:
+        frames, problem = frames_of_arrays(file, slice(0, 1))
+        mistakes += problem
+        if frames is not None:
+            names += map(str, frames.columns)
+            lengths[file.name] = len(np.load(file, mmap_mode="r", allow_pickle=False))
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        mistakes.append(f"the arrays of {folder} differ in length: {listed}; make them equal")
+    raise_all([*mistakes, *name_mistakes(folder, names)], DataError)
+    rows = next(iter(lengths.values()))
+    if not rows:
+        raise DataError(f"{folder} has columns but no rows; add samples")
+    size = sum(file.stat().st_size for file in files)
+    parts = [
+        TablePart(str(folder), (start, stop), start, stop - start, size)
+        for start, stop in _runs(rows, parts_.PART_ROWS)
+    ]
+    return ArrayTable(str(folder), tuple(names), tuple(parts))
+
+
+def _runs(rows: int, most: int) -> list[tuple[int, int]]:
+    """Return the first row of every run of neighbours, and the one after its last."""
+    return [(start, min(start + most, rows)) for start in range(0, rows, most)]
