@@ -15,7 +15,7 @@ from threading import Lock, Thread
 from typing import Self, TypeVar
 
 from faircil.beginning import begin_server, worker_context
-from faircil.errors import FaircilError
+from faircil.errors import FaircilError, UsageError
 from faircil.sending import AHEAD, Order, carry_out, one_thread_each, order_of, packed, unpacked
 from faircil.stopping import ignore_terminal, terminal_ignored
 
@@ -79,7 +79,8 @@ def serve(pipe: Connection) -> None:
 def _end_with_parent() -> None:
     """End this process, whatever it is at, when the one that began it is gone."""
     parent = parent_process()
-    assert parent is not None, "of a process that another one began"
+    if parent is None:
+        return  # nobody began this one
     wait([parent.sentinel])
     os._exit(1)
 
@@ -126,7 +127,8 @@ class Processes:
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
-        assert self._threads is not None, "in a `with` block"
+        if self._threads is None:
+            raise UsageError("processes are begun by a `with` block; compute inside of one")
         order, begun = order_of(work), 0
         waiting: deque[Future[bytes]] = deque()
         try:

@@ -13,7 +13,7 @@ import pytest
 
 from engine_tasks import SQUARES, in_order, parent_of, process_of, sleep, square
 from faircil import beginning, processes as module
-from faircil.errors import FaircilError
+from faircil.errors import FaircilError, UsageError
 from faircil.processes import Processes, Worker
 
 KNOW_COPIES = {"jemalloc_bg_thd"}  # threads of libraries that prepare for copies: Arrow's memory
@@ -58,6 +58,11 @@ def test_a_process_ends_when_the_one_that_began_it_is_gone() -> None:
     worker.pipe.close()  # as the end of this process would
     worker.process.join(60)
     assert worker.process.exitcode == 0
+
+
+def test_processes_are_begun_by_a_block() -> None:
+    with pytest.raises(UsageError, match="`with` block"):
+        in_order(Processes(2), square)
 
 
 def test_a_process_that_cannot_begin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
