@@ -42,7 +42,8 @@ def parted(path: Path) -> PartedTable:
 def test_processes_and_files_do_not_change_a_bit(tmp_path: Path) -> None:
     path = stored(people(), tmp_path / "people")
     here = fit_parts(parted(path), roles(path), WISH)
-    shared = fit_parts(parted(path), roles(path), WISH, engine=Processes(2))
+    with Processes(2) as engine:
+        shared = fit_parts(parted(path), roles(path), WISH, engine=engine)
     assert_same_bits(here, shared)
     assert here.lessons[-1].rows == ROWS
 
@@ -173,14 +174,13 @@ def test_predictions_in_parts_are_those_of_the_whole(
     model = fit_table(roles(path, ignore=("id",)), WISH)
     ((whole, _),) = predict_table(model, path, ["id"], probabilities=True)
     monkeypatch.setattr(in_parts, "IN_PARTS", 10)
-    for engine in (Here(), Processes(2)):
-        parts = [
-            frame
-            for frame, _ in predict_table(model, path, ["id"], probabilities=True, engine=engine)
-        ]
-        assert len(parts) > 3
-        found = pd.concat(parts, ignore_index=True)
-        pd.testing.assert_frame_equal(found, whole)
+    with Processes(2) as processes:
+        for engine in (Here(), processes):
+            kinds = {"probabilities": True, "engine": engine}
+            parts = [frame for frame, _ in predict_table(model, path, ["id"], **kinds)]
+            assert len(parts) > 3
+            found = pd.concat(parts, ignore_index=True)
+            pd.testing.assert_frame_equal(found, whole)
 
 
 def test_small_cells_are_pooled_over_all_parts(tmp_path: Path) -> None:
