@@ -137,7 +137,7 @@ def _digest_of(moments: GroupMoments) -> str:
     """Return a hash of sums: noise hides which rows they are of, and a copy has the same noise."""
     found = hashlib.sha256(repr((moments.keys, moments.count)).encode())
     for total in moments.first:
-        found.update(total.cpu().contiguous().view(torch.uint8).numpy())
+        found.update(total.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 
