@@ -24,7 +24,7 @@ test: setup
 # Kills, orders of writers, threads and full disks at length; see docs/reliability.md.
 CASES ?= 40
 soak: setup
-	$(BIN)/pytest -m soak -rP --cases $(CASES) tests
+	$(BIN)/pytest -m soak -rP --cases $(CASES) tests lab/tests
 
 check: setup
 	$(BIN)/ruff check .

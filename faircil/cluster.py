@@ -9,16 +9,19 @@ talk to a worker can let it run code.
 from __future__ import annotations
 
 import logging
+import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeVar
 
+from faircil.beginning import DASK, TABLES, worker_context
 from faircil.errors import FaircilError, UsageError, shortened
 from faircil.sending import (
+    AHEAD,
     Order,
     carry_out,
     described,
@@ -28,22 +31,26 @@ from faircil.sending import (
     packed,
     unpacked,
 )
-from faircil.stopping import SIGNALS, check, waiting
+from faircil.stopping import check, ignore_terminal, waiting
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-AHEAD = 2  # tasks that are begun for each worker: results wait for their turn in memory
-DASK, LOCAL = "dask://", "local:"
-ADDRESSES = (DASK, "tcp://", "tls://", "ws://", "wss://", "ucx://")
+DASK_SCHEME, LOCAL = "dask://", "local:"
+ADDRESSES = (DASK_SCHEME, "tcp://", "tls://", "ws://", "wss://", "ucx://")
 CONNECTING = 10  # seconds to wait for a scheduler
+ANSWER = 60  # seconds to wait for an answer of it, or of workers that are to say something
 PATIENCE = 5.0  # seconds between looks at workers while a task is computed
 LONELY = 12  # looks at a cluster without workers, until it is given up
-CLOSING = 10  # seconds to wait for processes that end
+CLOSING = 10  # seconds to wait for processes that end; then they are killed
 INSTALL = "pip install distributed cryptography"
 # Of processes of this machine: nobody looks at their pages, so they have none.
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,  # it would look a hundred times a second
+    # A worker that died has this long to be there again; after that nobody begins it any more. On
+    # a busy machine, seconds are not enough.
+    "distributed.deploy.lost-worker-timeout": "1h",
 }
 # Work is sent once, so that a message about its size would tell nobody anything.
 ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
@@ -76,7 +83,8 @@ class Dask:
     def __init__(self, scheduler: Any) -> None:
         self._dask, self._config = package("distributed"), package("dask.config")
         comm = package("distributed.comm.core")
-        self._gone = (self._dask.client.CancelledError, comm.CommClosedError)
+        client = self._dask.client
+        self._gone = (client.CancelledError, client.ClosedClientError, comm.CommClosedError)
         self._stack = ExitStack()
         try:
             if not isinstance(scheduler, str):
@@ -102,9 +110,18 @@ class Dask:
         folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
         self._stack.enter_context(folder)
         security = package("distributed.security").Security
-        # A stop in the middle would leave a cluster that nobody can close: it waits for the end.
-        with waiting(), self._config.set({**SETTINGS, "temporary-directory": folder.name}):
-            cluster = self._dask.LocalCluster(
+        begin = worker_context((*TABLES, *DASK)).get_start_method()
+        own = {
+            "distributed.worker.multiprocessing-method": begin,
+            "temporary-directory": folder.name,
+        }
+        # As long as the cluster lasts: workers that died are begun again at any time.
+        self._stack.enter_context(self._config.set({**SETTINGS, **own}))
+        cluster = self._dask.LocalCluster.__new__(self._dask.LocalCluster)
+        self._stack.callback(_end_cluster, cluster)  # also of one that is not begun to its end
+        # A stop in the middle would leave workers that nobody knows: it waits for the end.
+        with waiting():
+            cluster.__init__(
                 n_workers=int(scheduler.removeprefix(LOCAL)),
                 threads_per_worker=1,
                 processes=True,
@@ -116,31 +133,35 @@ class Dask:
                 silence_logs=logging.CRITICAL,  # of workers that die, above all
                 preload=[__name__],
             )
-            self._stack.callback(_quietly, cluster.close, timeout=CLOSING)
-            client = self._dask.Client(cluster, set_as_default=False)
-        self._stack.callback(_quietly, client.close, timeout=CLOSING)
+            client = self._client(cluster)
         check()
         return client
 
     def _connected(self, scheduler: str) -> Any:
-        place = scheduler.removeprefix(DASK)
+        place = scheduler.removeprefix(DASK_SCHEME)
         address = place if "://" in place else f"tcp://{place}"
         try:
-            client = self._dask.Client(address, timeout=CONNECTING, set_as_default=False)
+            return self._client(address, timeout=CONNECTING)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise FaircilError(
                 f"no Dask scheduler answers at {scheduler} ({str(error) or 'timed out'}); start "
                 "one with `dask scheduler`, and workers with `dask worker ADDRESS`"
             ) from None
+
+    def _client(self, place: Any, **given: Any) -> Any:
+        """Return a client that is closed at the end, and at once if it cannot connect."""
+        # One that is neither closes itself when it is collected: perhaps while another one holds
+        # the lock that it waits for then.
+        client = self._dask.Client.__new__(self._dask.Client)
         self._stack.callback(_quietly, client.close, timeout=CLOSING)
+        client.__init__(place, set_as_default=False, **given)
         return client
 
     def _check_versions(self) -> None:
         """Refuse workers with which results would differ."""
         wanted = own_versions()
         faults = []
-        with self._present():
-            found = self.client.run(own_versions, on_error="return")
+        found = self._asked(self.client.run, own_versions, on_error="return")
         for address, there in found.items():
             if isinstance(there, ImportError):
                 faults.append(f"{address} cannot import faircil ({there})")
@@ -155,28 +176,43 @@ class Dask:
     @property
     def workers(self) -> int:
         """Threads of all workers."""
-        with self._present():
-            return max(1, int(sum(self.client.nthreads().values())))
+        return max(1, sum(self._threads().values()))
 
     @property
     def addresses(self) -> list[str]:
         """Of all workers."""
-        with self._present():
-            return list(self.client.nthreads())
+        return list(self._threads())
+
+    def _threads(self) -> dict[str, int]:
+        """Return the number of threads of each worker, by its address."""
+        return dict(self._asked(self.client.nthreads))
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
         order = self.order(work)
-        waiting: deque[Any] = deque()
+        waiting: deque[Any] = deque()  # futures, the next first
+        place: dict[Any, str] = {}  # by future: at which worker it is begun
         begun = 0
         try:
             while waiting or begun < len(tasks):
-                most = AHEAD * self.workers
+                threads = self._threads()
+                most = AHEAD * max(1, sum(threads.values()))
+                busy = Counter(place[future] for future in waiting if not future.done())
+                load = {one: busy[one] / (number or 1) for one, number in threads.items()}
                 while begun < len(tasks) and len(waiting) < most:
-                    waiting.append(self.begin(order, tasks[begun]))
+                    # Dask spreads tasks by what it guesses that they take, which it cannot know.
+                    at = min(load, key=load.__getitem__, default=None)
+                    waiting.append(self.begin(order, tasks[begun], at))
+                    place[waiting[-1]] = at or ""
+                    if at is not None:
+                        load[at] += 1 / (threads[at] or 1)
                     begun += 1
-                self.wait([waiting[0]])
-                yield self.result(waiting.popleft())
+                if waiting[0].done():
+                    place.pop(waiting[0])
+                    yield self.result(waiting.popleft())
+                else:
+                    first, *others = waiting
+                    self.wait([first, *(future for future in others if not future.done())])
         finally:
             self.cancel([*waiting, order])
 
@@ -204,11 +240,19 @@ class Dask:
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Wait until one of the tasks is done."""
+
+        def look() -> None:
+            with self.client.as_current():
+                self._dask.wait(list(futures), timeout=PATIENCE, return_when="FIRST_COMPLETED")
+
+        self._patiently(look)
+
+    def _patiently(self, look: Callable[[], Result]) -> Result:
+        """Return what is found in one of several looks, as long as there are workers."""
         lonely = 0
         while lonely < LONELY:
-            with suppress(TimeoutError), self._present(), self.client.as_current():
-                self._dask.wait(list(futures), timeout=PATIENCE, return_when="FIRST_COMPLETED")
-                return
+            with suppress(TimeoutError), self._present():
+                return look()
             lonely = 0 if self.addresses else lonely + 1
         raise self._lonely()
 
@@ -226,9 +270,8 @@ class Dask:
         WorkersDiedError
             If every worker died that it was given to.
         """
-        with self._present():
-            answer = future.result()
-        return unpacked(answer)
+        # The worker that has it may die now: then the task is done again.
+        return unpacked(self._patiently(lambda: future.result(timeout=PATIENCE)))
 
     def settle(self, futures: Sequence[Any], seconds: float) -> None:
         """Wait until all tasks are done, but no longer."""
@@ -238,7 +281,7 @@ class Dask:
 
     def everywhere(self, call: Callable[..., object], *given: Any) -> None:
         """Call something on all workers that are there."""
-        _quietly(self.client.run, call, *given)
+        _quietly(self._asked, self.client.run, call, *given)
 
     def wait_for_workers(self) -> None:
         """Wait until there is a worker."""
@@ -248,9 +291,17 @@ class Dask:
         except TimeoutError:
             raise self._lonely() from None
 
+    def _asked(self, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        """Call a method of the client, but wait no longer than :data:`ANSWER` seconds."""
+        try:
+            with self._present():
+                return self.client.sync(call, *given, callback_timeout=ANSWER, **more)
+        except OSError as error:  # of a connection, or that it is too late
+            raise self._scheduler_gone(error) from None
+
     def cancel(self, futures: Sequence[Any]) -> None:
         """Let go of tasks."""
-        _quietly(self.client.cancel, list(futures))  # the scheduler may be gone
+        _quietly(self._asked, self.client.cancel, list(futures))  # the scheduler may be gone
 
     @contextmanager
     def _present(self) -> Iterator[None]:
@@ -264,10 +315,13 @@ class Dask:
                 "or fewer features"
             ) from None
         except self._gone as error:
-            raise FaircilError(
-                f"the scheduler of {self._name} is gone ({type(error).__name__}); start it and the "
-                "same command again"
-            ) from None
+            raise self._scheduler_gone(error) from None
+
+    def _scheduler_gone(self, error: Exception) -> FaircilError:
+        return FaircilError(
+            f"the scheduler of {self._name} is gone, or does not answer ({type(error).__name__}); "
+            "start it and the same command again"
+        )
 
 
 def _as_it_is(order: Order) -> Order:
@@ -282,9 +336,17 @@ def carry_out_alone(order: Order, task: bytes) -> bytes:
 
 def dask_setup(_: object) -> None:
     """Let a worker of this machine leave signals of the terminal to the process that began it."""
-    for number in SIGNALS:
-        if number != signal.SIGTERM:
-            signal.signal(number, signal.SIG_IGN)
+    ignore_terminal()
+
+
+def _end_cluster(cluster: Any) -> None:
+    """End the processes of this machine: those that do not end in time are killed."""
+    nannies = list(getattr(cluster, "workers", {}).values())
+    _quietly(cluster.close, timeout=CLOSING)
+    cluster.shutdown_on_close = False  # it would wait once more when Python ends
+    for number in [nanny.pid for nanny in nannies if nanny.pid is not None]:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
 
 
 def _quietly(end: Callable[..., object], *things: Any, **given: Any) -> None:

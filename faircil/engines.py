@@ -9,32 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
-from faircil.cluster import ADDRESSES, AHEAD, LOCAL, Dask
+from faircil.cluster import ADDRESSES, LOCAL, Dask
 from faircil.errors import FaircilError, raise_all
-from faircil.sending import (
-    Failed,
-    Order,
-    carry_out,
-    one_thread_each,
-    order_of,
-    packed,
-    unpacked,
-)
-from faircil.stopping import shielded
+from faircil.processes import Processes
+from faircil.sending import Failed, packed, unpacked
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-DEATHS = 3  # of processes on the same tasks, after which they are given up
 
 
 class Engine(Protocol):
@@ -72,97 +57,6 @@ class Here:
 
 
 HERE = Here()
-
-
-class Processes:
-    """Computes tasks in processes of this machine; one that dies is replaced.
-
-    To be used in a ``with`` block, at whose end they end: at once if it ends by an error or a
-    signal. They also end if this process is killed, and hear no signal of the terminal.
-
-    Parameters
-    ----------
-    workers : int
-    """
-
-    asked = True
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._pool: ProcessPoolExecutor | None = None
-        self._leash: Connection | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        if self._pool is None:
-            return
-        if kind is not None and self._leash is not None:
-            self._leash.close()  # nobody waits for what they are at
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._leash is not None:
-            self._leash.close()
-        self._pool = self._leash = None
-
-    def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order."""
-        order, done, deaths = order_of(work), 0, 0
-        while done < len(tasks):
-            before = done
-            pool = self._begun()
-            try:
-                for found in _in_order(pool, order, tasks[done:], AHEAD * self.workers):
-                    done += 1
-                    yield found
-            except BrokenProcessPool:
-                self.__exit__()
-                deaths = deaths + 1 if done == before else 1
-                if deaths == DEATHS:
-                    raise FaircilError(
-                        f"processes died {DEATHS} times at the same part of the work; this is "
-                        "mostly for lack of memory: use fewer `jobs`, or fewer features"
-                    ) from None
-
-    def _begun(self) -> ProcessPoolExecutor:
-        """Return the processes, which are started if there are none."""
-        if self._pool is None:
-            context = get_context("spawn")
-            held, self._leash = context.Pipe(duplex=False)
-            with shielded():  # Python starts a process of its own, which looks after semaphores
-                self._pool = ProcessPoolExecutor(self.workers, context, _begin_worker, (held,))
-        return self._pool
-
-
-def _begin_worker(leash: Connection) -> None:
-    """Leave the other cores to the other workers, and end with the process that began this one."""
-    threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
-    one_thread_each()
-
-
-def _end_with(leash: Connection) -> None:
-    """End this process, whatever it is at, when nobody holds the other end of a pipe any more."""
-    leash.poll(None)
-    os._exit(1)
-
-
-def _in_order(
-    pool: ProcessPoolExecutor, order: Order, tasks: Sequence[Any], most: int
-) -> Iterator[Any]:
-    """Yield results in the order of tasks, of which at most so many are begun ahead.
-
-    If nobody wants the rest, these are done for nothing: a pool whose processes end while some of
-    its futures are cancelled complains of that.
-    """
-    waiting: deque[Future[bytes]] = deque()
-    begun = 0
-    while waiting or begun < len(tasks):
-        while begun < len(tasks) and len(waiting) < most:
-            task = packed(tasks[begun])
-            with shielded():  # a process may be started for it
-                waiting.append(pool.submit(carry_out, order, task))
-            begun += 1
-        yield unpacked(waiting.popleft().result())
 
 
 class Ranks:

@@ -10,6 +10,7 @@ import os
 import pickle  # over pipes and sockets to processes of our own, never a file  # nosec B403
 import platform
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,6 +27,7 @@ from faircil.registry import added_pieces, register
 Sent = Mapping[tuple[str, str], bytes]  # registered pieces by kind and name, pickled
 UNPICKLED = (pickle.PicklingError, AttributeError, TypeError)  # what cannot be sent raises these
 PACKAGES = ("torch", "numpy", "pandas")  # whose versions can change a result
+AHEAD = 2  # tasks that are begun for each worker: results wait for their turn in memory
 
 
 def pack_pieces(
@@ -148,11 +150,11 @@ def packed(content: object) -> bytes:
 class Failed:
     """What a process says instead of a result."""
 
-    error: FaircilError
+    error: Exception
 
 
 def carry_out(order: Order, task: bytes) -> bytes:
-    """Do work that was sent by the process that asks for it; errors of the user are an answer."""
+    """Do work that was sent by the process that asks for it; an error is an answer, too."""
     here = own_versions()
     try:
         if here != order.versions:
@@ -168,6 +170,14 @@ def carry_out(order: Order, task: bytes) -> bytes:
         asked = [why for (_, name), why in order.unsent.items() if f"'{name}'" in str(error)]
         error.args += tuple(why for why in asked if why not in error.args)
         return pickle.dumps(Failed(error))
+    except Exception as error:  # a defect: it keeps its kind, and tells where it was
+        error.add_note(f"in another process:\n{traceback.format_exc()}")
+        try:
+            sent = pickle.dumps(Failed(error))
+            pickle.loads(sent)  # what we have just made  # nosec B301
+        except Exception:  # not every error survives that
+            return pickle.dumps(Failed(RuntimeError(traceback.format_exc())))
+        return sent
 
 
 def described(found: Mapping[str, str | None], wanted: Mapping[str, str]) -> str:

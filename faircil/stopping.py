@@ -87,12 +87,16 @@ def _take(number: int, _: FrameType | None) -> None:
         raise Stopped(number)
 
 
-@contextmanager
-def shielded() -> Iterator[None]:
-    """Start processes in the block that signals of the terminal do not reach, from their beginning.
+def ignore_terminal() -> None:
+    """Leave Ctrl-C, and the end of the terminal, to the process that began this one."""
+    for number in SIGNALS:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
 
-    Whoever starts them ends them.
-    """
+
+@contextmanager
+def terminal_ignored() -> Iterator[None]:
+    """Begin processes that signals of the terminal do not reach: this one ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers of signals belong to the main thread
         return
@@ -102,7 +106,8 @@ def shielded() -> Iterator[None]:
         yield
     finally:
         for number, handler in zip(terminal, handlers, strict=True):
-            signal.signal(number, handler)
+            if handler is not None:  # not for Python to change
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -68,8 +68,8 @@ PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # file, frames of Dask; engines, what is sent, a cluster; lessons by sums, in parts, predictions,
 # merging, what users give; commands. Runs in several processes take eight. The benchmark for others
 # takes twelve in the laboratory. Files of over 500 lines had second ideas: settings of moments,
-# rows of tables, and who watches lessons have files of their own. Help as wide as the terminal takes
-# one.
+# rows of tables, and who watches lessons have files of their own.
+# Help as wide as terminals takes one.
 # The walk had 52 before a run ended with its model (what it is, how it is packed, how it is kept);
 # any net adds one, labels and formulas two, tracking one, the comparison with plain replay two;
 # saved states and signals two; the card of its model, which is an audit, seven.

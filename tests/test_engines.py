@@ -6,11 +6,14 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.multiprocessing import spawn
@@ -33,11 +36,12 @@ from engine_tasks import (
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
 from faircil.data.parts import parted_table
-from faircil.engines import DEATHS, Engine, Here, Processes, Ranks, engine_for
+from faircil.engines import Engine, Here, Ranks, engine_for
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.metrics import METRICS, Metric
 from faircil.model.in_parts import fit_parts
 from faircil.model.model import Model
+from faircil.processes import DEATHS, Processes
 from rank_tasks import SMALL, WISH, be_a_rank
 from tables_in_parts import people, roles, stored
 from tensors import assert_same_bits, digest_of
@@ -215,6 +219,46 @@ def test_ranks_find_the_same_as_one_process(tmp_path: Path) -> None:
         table = parted_table(path)
     assert table is not None
     assert digest_of(fit_parts(table, roles(path), WISH)) == one["model Here"]
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    made: list[Any] = []
+
+    class Seen(distributed.Client):  # type: ignore[misc, name-defined]
+        def __init__(self, *given: Any, **more: Any) -> None:
+            made.append(self)
+            super().__init__(*given, **more)
+
+    monkeypatch.setattr(distributed, "Client", Seen)
+    monkeypatch.setattr("faircil.cluster.CONNECTING", 0.5)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"dask://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(FaircilError, match=f"no Dask scheduler answers at {address}"):
+            Dask(address)
+    # Else it would close itself when it is collected, at a time when that may wait for ever.
+    assert [client.status for client in made] == ["closed"]
+
+
+def test_workers_that_do_not_answer_are_not_waited_for(
+    engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dask = engines["dask"]
+    assert isinstance(dask, Dask)
+    monkeypatch.setattr("faircil.cluster.ANSWER", 0.2)
+    start = time.monotonic()
+    dask.everywhere(time.sleep, 2)
+    assert time.monotonic() - start < 1.5
+    with pytest.raises(FaircilError, match="does not answer"):
+        Dask(dask.client)  # which asks for versions
+    time.sleep(2)
+
+
+def test_every_worker_has_its_own_next_tasks(sending: Engine) -> None:
+    in_order(sending, process_of, [0, 1])
+    found = in_order(sending, process_of, range(8))
+    assert sorted(Counter(found).values()) == [4, 4]
 
 
 def test_mistakes_in_the_choice_of_an_engine() -> None:

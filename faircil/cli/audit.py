@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from faircil.beginning import COUNTS, TABLES
 from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
-from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.files import refuse_input
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
+    begin_early(arguments, COUNTS if arguments.data is None else TABLES)
     from faircil.auditing.gate import decide
     from faircil.auditing.kept import audit_document
     from faircil.auditing.words import (

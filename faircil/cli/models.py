@@ -19,7 +19,7 @@ from faircil.cli.own_options import (
     own_data,
 )
 from faircil.cli.sharing import shared
-from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.errors import MOST_NAMES, DataError, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> Non
 
 
 def _fit(arguments: argparse.Namespace) -> None:
+    begin_early(arguments)
     from faircil.compute import choose_device
     from faircil.model.choosing import Wish
     from faircil.model.saved import CONTENT, check_place
@@ -324,6 +325,7 @@ def _add_shared_update(parser: argparse.ArgumentParser) -> None:
 
 
 def _update(arguments: argparse.Namespace) -> None:
+    begin_early(arguments)
     mistakes: list[str] = []
     check_workers(arguments, mistakes)
     raise_all(mistakes)

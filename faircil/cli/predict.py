@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from faircil.cli.console import print_json, say, say_notes
 from faircil.cli.models import add_model, add_output, add_rows
-from faircil.cli.workers import add_worker_arguments, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.errors import UsageError, raise_all
 from faircil.files import make_private, open_private, refuse_input
 
@@ -129,6 +129,7 @@ def written(out: Path) -> Iterator[Writer]:
 
 def command(arguments: argparse.Namespace) -> None:
     """Predict the rows of a table, and write them."""
+    begin_early(arguments)
     from faircil.model.saved import CONTENT, load_model
 
     out: Path = arguments.out

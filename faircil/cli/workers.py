@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from faircil.beginning import DASK, TABLES, begin_server
 from faircil.errors import collecting
 
 if TYPE_CHECKING:
@@ -27,6 +28,29 @@ def add_worker_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGro
         metavar="ADDRESS",
         help="workers of Dask that do so: dask://HOST:PORT, or local:N for N on this machine",
     )
+
+
+def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) -> None:
+    """Begin what processes of this machine will be copies of, if some are wanted.
+
+    It imports what they need while this process still imports what the command needs.
+
+    Parameters
+    ----------
+    arguments : Namespace
+    imports : sequence of str
+        See :func:`faircil.beginning.begin_server`.
+    """
+    from faircil.cluster import LOCAL
+
+    mistakes: list[str] = []
+    check_workers(arguments, mistakes)
+    if mistakes:
+        return  # told later, with all others
+    if (arguments.scheduler or "").startswith(LOCAL):
+        begin_server((*imports, *DASK))
+    elif arguments.jobs > 1:
+        begin_server(imports)
 
 
 @contextmanager

@@ -55,7 +55,8 @@ class Coded:
 def code_values(column: pd.Series) -> Coded:
     """Encode the distinct values of ``column`` (n,) in sorted order.
 
-    Blanks around a text are not part of it, and a text of blanks alone is missing.
+    Blanks around a text are not part of it, and a text of blanks alone is missing. Values of kinds
+    that have no order, such as numbers and dates, are sorted as texts.
 
     Examples
     --------
@@ -64,7 +65,10 @@ def code_values(column: pd.Series) -> Coded:
     >>> code_values(pd.Series(["nurse", "cook", "nurse "])).names
     ('cook', 'nurse')
     """
-    codes, values = pd.factorize(column, sort=True)
+    try:
+        codes, values = pd.factorize(column, sort=True)
+    except TypeError:
+        codes, values = pd.factorize(column.map(name_of, na_action="ignore"), sort=True)
     names = [name_of(value).strip() for value in values]
     codes = codes.astype(np.int64)
     if len(set(names)) == len(names) and all(names):

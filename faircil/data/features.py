@@ -46,6 +46,7 @@ MAX_WORDS = 20  # other words beside them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
 DOTTED = r"(\d{2})\.(\d{2})\.(\d{4})"  # day, month, year
 TIME = r"([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+NANOSECONDS = r"(\.\d{6})\d+"
 DATES = rf"(\d{{4}}-\d{{2}}-\d{{2}}|{DOTTED}){TIME}"
 TRUTH = {"true": 1.0, "false": 0.0}
 OTHERS = "mc"  # kinds of numpy's types that are no feature: time spans, complex numbers
@@ -271,7 +272,8 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     codes, words = distinct_words(values)
     if kind == "date":
         days = _days(words)
-        number = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        # In seconds: in nanoseconds, no date before 1677 or after 2262 could be told.
+        number = (days - pd.Timestamp(0, tz="UTC").as_unit("s")) / pd.Timedelta(days=1)
         parts: list[pd.Series] = [number, days.dt.month, days.dt.day_of_week]
     elif kind == "boolean":
         parts = [pd.Series(words, dtype=object).str.lower().map(TRUTH)]
@@ -284,6 +286,8 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
 def _days(words: pd.Index[str]) -> pd.Series:
     """Return texts as points in time, (n,); NaT where one is none."""
     iso = pd.Series(words, dtype=object).str.replace(DOTTED, r"\3-\2-\1", regex=True)
+    # With nanoseconds in one text, all would be in that unit, which ends in 2262.
+    iso = iso.str.replace(NANOSECONDS, r"\1", regex=True)
     return pd.to_datetime(iso, errors="coerce", format="ISO8601", utc=True)
 
 

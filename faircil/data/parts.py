@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -357,20 +357,25 @@ def _sizes_of(file: Path) -> tuple[Any, list[int]]:
         meta = package("pyarrow.parquet").ParquetFile(file)
         number = meta.metadata.num_row_groups
         return meta.schema_arrow, [meta.metadata.row_group(i).num_rows for i in range(number)]
-    batches = _record_batches(file)
-    return batches[0].schema if batches else package("pyarrow").schema([]), list(map(len, batches))
+    schema, batches = _record_batches(file)
+    return schema, list(map(len, batches))
 
 
-def _record_batches(file: Path) -> list[Any]:
-    """Return the record batches of an Arrow file or stream, mapped into memory."""
+def _record_batches(file: Path) -> tuple[Any, list[Any]]:
+    """Return the schema and the record batches of an Arrow file or stream, mapped into memory.
+
+    A file without rows may have no batch; its columns are told by the schema alone.
+    """
     arrow = package("pyarrow")
     source = arrow.memory_map(str(file))
     try:
         opened = package("pyarrow.ipc").open_file(source)
-        return [opened.get_batch(number) for number in range(opened.num_record_batches)]
+        batches = [opened.get_batch(number) for number in range(opened.num_record_batches)]
+        return opened.schema, batches
     except arrow.ArrowInvalid:
         source.seek(0)
-        return list(package("pyarrow.ipc").open_stream(source))
+        opened = package("pyarrow.ipc").open_stream(source)
+        return opened.schema, list(opened)
 
 
 def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -386,14 +391,14 @@ def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def _kind(type_: Any, arrow: Any) -> str:
-    """Return what a column is to faircil: files of one table may differ in precision."""
+    """Return what a column is to faircil: files of one table may differ in its width."""
     is_ = arrow.types
     if is_.is_dictionary(type_):
         type_ = type_.value_type
     if is_.is_boolean(type_):
         return "booleans"
     if _is_text(type_):
-        return "text"
+        return "texts"
     numeric = (is_.is_integer, is_.is_floating, is_.is_decimal)
     return "numbers" if any(test(type_) for test in numeric) else str(type_)
 
@@ -441,24 +446,43 @@ def _read_arrow(part: TablePart, columns: list[str], labels: list[str]) -> Itera
                 raise part.changed()
             batches = opened.iter_batches(BATCH_ROWS, row_groups=list(part.pieces), columns=columns)
         else:
-            every = _record_batches(file)
-            if not _still_has(len(every), every[0].schema.names if every else [], part, columns):
+            schema, every = _record_batches(file)
+            if not _still_has(len(every), schema.names, part, columns):
                 raise part.changed()
             batches = (
                 every[piece].select(columns).slice(start, stop - start)
                 for piece in part.pieces
                 for start, stop in _runs(len(every[piece]), BATCH_ROWS)
             )
-    batches = iter(batches)
+    tables = _even(batches, arrow)
     while True:
         with readable(file, arrow):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            check_content(batch)
+            batch = next(tables, None)
+        if batch is None:
+            return
         taken = {name: batch.column(name) for name in columns}
         frame = frame_of(file, taken, coded=labels)
         yield pd.DataFrame({name: without_missing_words(frame[name]) for name in frame}, copy=False)
+
+
+def _even(batches: Iterable[Any], arrow: Any) -> Iterator[Any]:
+    """Yield the rows of batches as tables of :data:`BATCH_ROWS` rows; the last has what is left.
+
+    Arrow ends a batch where a row group ends if words are numbered, since every row group has
+    numbers of its own. Sums must not depend on that.
+    """
+    held: list[Any] = []
+    rows = 0
+    for batch in batches:
+        check_content(batch)
+        held.append(batch)
+        rows += len(batch)
+        while rows >= BATCH_ROWS:
+            table = arrow.Table.from_batches(held)
+            yield table.slice(0, BATCH_ROWS).unify_dictionaries()
+            held, rows = table.slice(BATCH_ROWS).to_batches(), rows - BATCH_ROWS
+    if rows:
+        yield arrow.Table.from_batches(held).unify_dictionaries()
 
 
 def _still_has(pieces: int, names: Sequence[str], part: TablePart, columns: Sequence[str]) -> bool:

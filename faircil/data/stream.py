@@ -182,6 +182,14 @@ class TaskStream:
             mistakes.append(
                 f"{self.name} has {len(occurrences)} class(es); at least two are needed"
             )
+        parts = [part for task in self.tasks for part in (task.train, task.test)]
+        lacking = sum(part.z is None for part in parts)
+        if lacking and (self.attribute is not None or lacking < len(parts)):
+            mistakes.append(
+                f"{lacking} of the {len(parts)} parts of {self.name} have no attribute values, and "
+                "others do or the attribute is named; give z to all samples, −1 where it is "
+                "unknown, or to none"
+            )
         known: set[int] = set()
         for number, task in enumerate(self.tasks, start=1):
             mistakes += [

@@ -12,7 +12,7 @@ are, medians, means and deviations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +43,7 @@ from faircil.data.row_parts import (
     gap_notes,
 )
 from faircil.engines import HERE, Engine, Here
-from faircil.errors import DataError, UsageError, raise_all
+from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.learners.moments import Moments
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.gathering import Gathering, RowSums, learns_sums
@@ -280,10 +280,23 @@ def measure_table_parts(
     """
     reader = reader_for(model, table, spec)
     counts = count_rows(reader, engine, new_rows=True, learned=False)
-    model.check_known({name for name, _ in counts.held_out or counts.learned} - {*model.names})
+    meant = counts.held_out or counts.learned
+    model.check_known({name for name, _ in meant} - {*model.names})
     if not counts.held_out:
         reader = replace(reader, held_out=HeldOut(share=1))
-    return measure_parts(model, reader, engine, on=on), gap_notes(spec, counts)
+    notes = [*gap_notes(spec, counts), *unlearned_notes(model, [value for _, value in meant])]
+    return measure_parts(model, reader, engine, on=on), notes
+
+
+def unlearned_notes(model: Model, values: Iterable[str | None]) -> list[str]:
+    """Say which attribute values of rows a model has not learned: they are compared with none."""
+    new = sorted({value for value in values if value is not None} - {*model.values})
+    if not new or not model.has_attribute:
+        return []
+    return [
+        f"attribute value(s) {shortened(new)} were never learned: rows with them count as of an "
+        "unknown group, which is compared with no other"
+    ]
 
 
 def reader_for(model: Model, table: PartedTable, spec: OwnData) -> RowReader:

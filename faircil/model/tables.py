@@ -27,6 +27,7 @@ from faircil.model.in_parts import (
     reader_for,
     refuse_in_parts,
     table_in_parts,
+    unlearned_notes,
     update_parts,
 )
 from faircil.model.model import Floats32, Model
@@ -220,7 +221,9 @@ def measure_table(
         return measure_table_parts(model, table, spec, engine=engine, on=f"rows of {path.name}")
     every, _, test, notes = rows_for(model, path, gaps, watcher)
     rows = test if test.any() else np.ones_like(test)
-    return model.measure(*every.take(rows), on=f"rows of {path.name}"), notes
+    meant = every.take(rows)
+    notes += unlearned_notes(model, meant[2] or ())
+    return model.measure(*meant, on=f"rows of {path.name}"), notes
 
 
 def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -46,6 +46,7 @@ from faircil.metrics import arguments_of, predictions_by_task
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import (
     PARTS as IDENTITY,
+    SPLIT,
     EpochRecord,
     Names,
     RunResult,
@@ -438,7 +439,7 @@ class ReadConfig(BaseModel):
     dataset: str
     measure: str
     settings: dict[str, Any]
-    method: str = ""
+    method: str
     weighting: str = ""
     own: ReadOwn | None = None
     data_sha256: str | None = None
@@ -450,5 +451,7 @@ def _is_complete(run: RunSummary) -> bool:
     """Whether a summary has all that reports read, and numbers where it has any."""
     parts = (run.metrics, *run.per_task)
     metrics = all("accuracy" in values for values in parts)
-    known = (value for values in parts for value in values.values() if value is not None)
-    return metrics and bool(run.per_task) and all(map(math.isfinite, known))
+    known = [value for values in parts for value in values.values() if value is not None]
+    timed = run.seconds.keys() >= {*SPLIT}
+    finite = all(map(math.isfinite, [*known, *run.seconds.values()]))
+    return metrics and timed and finite and bool(run.per_task)

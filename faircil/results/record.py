@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version as installed
 from pathlib import Path
 from statistics import mean, stdev
@@ -86,6 +86,9 @@ class Seconds:
     train: float
     eval: float
     total: float
+
+
+SPLIT = tuple(field.name for field in fields(Seconds))
 
 
 @dataclass(frozen=True)
@@ -365,8 +368,7 @@ def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, An
     for name in METRICS:
         means[name], deviations[name] = spread([run.value(name) for run in runs])
     means["steps"], deviations["steps"] = spread([run.steps for run in runs])
-    keys = runs[0].seconds.keys()
-    pairs = {key: spread([run.seconds[key] for run in runs]) for key in keys}
+    pairs = {key: spread([run.seconds[key] for run in runs]) for key in SPLIT}
     means["seconds"] = {key: pair[0] for key, pair in pairs.items()}
     deviations["seconds"] = {key: pair[1] for key, pair in pairs.items()}
     return means, deviations

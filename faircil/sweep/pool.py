@@ -24,7 +24,7 @@ from faircil.runs.config import RunConfig, code_digest, pieces_of
 from faircil.runs.saved_states import Tell
 from faircil.runs.state import load_stream
 from faircil.sending import Sent, pack_pieces, receive_pieces
-from faircil.stopping import check, listening, shielded
+from faircil.stopping import check, listening, terminal_ignored
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
 from faircil.sweep.work import Keep, Outcome, Unwatched, Watch, Watcher, Work, make_run
@@ -357,7 +357,7 @@ def _start(place: Place) -> tuple[BaseProcess, Connection]:
     context = get_context("spawn")  # CUDA does not survive a fork
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, place), daemon=True)
-    with shielded():
+    with terminal_ignored():  # this process ends them by SIGTERM
         process.start()
     theirs.close()
     return process, ours

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MeasureFunction: TypeAlias = "Callable[[Groups], Floats]"
 Combine = Literal["sum", "largest"]
+LARGEST = 1e100  # entry of a measure, as of a program: sums of squares stay finite
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def as_measure(piece: Any) -> Measure:
 def equal_error_rate(groups: Groups) -> Floats:
     """Compare each class loss with the mean over classes: ``(I − 11ᵀ/n)/n``."""
     n = len(groups)
-    matrix: Floats = (np.eye(n) - 1 / n) / n
+    matrix: Floats = (np.eye(n) - 1 / max(n, 1)) / max(n, 1)
     return matrix
 
 
@@ -204,10 +205,11 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
     ndarray of float64, shape (rows, G)
     """
     matrix = np.asarray(measure(groups), dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != len(groups) or not np.isfinite(matrix).all():
+    fits = matrix.ndim == 2 and matrix.shape[1] == len(groups)
+    if not (fits and (np.abs(matrix) <= LARGEST).all()):  # NaN is no such number
         raise DataError(
             f"the measure gave an array of shape {matrix.shape} for {len(groups)} groups; "
-            "expected finite numbers of shape (rows, groups)"
+            f"expected finite numbers of shape (rows, groups), up to {LARGEST:g}"
         )
     if measure.combine == "largest":
         return matrix

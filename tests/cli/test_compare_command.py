@@ -125,10 +125,15 @@ def test_a_seed_without_a_summary_is_named(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-def test_summary_without_accuracy_is_of_another_version(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "name"), [("metrics", "accuracy"), ("seconds", "total"), ("config", "method")]
+)
+def test_summary_that_lacks_a_number_is_of_another_version(
+    cli: Cli, tmp_path: Path, part: str, name: str
+) -> None:
     path = tmp_path / "runs/er/seed-1/summary.json"
     summary = json.loads(path.read_text())
-    del summary["metrics"]["accuracy"]
+    del summary[part][name]
     path.write_text(json.dumps(summary))
     (path.parent / "SHA256SUMS").unlink()
     write_checksums(path.parent)

@@ -15,6 +15,7 @@ from faircil.errors import DataError
         ([2.0, -1.0, 0.5], [2, 0, 1], ("-1", "0.5", "2")),
         ([True, False], [1, 0], ("False", "True")),
         (["b", "a", "b", None], [1, 0, 1, -1], ("a", "b")),
+        ([1, b"x", None, 0.0], [1, 2, -1, 0], ("0", "1", "b'x'")),
     ],
 )
 def test_values_are_numbered_in_order(

@@ -83,6 +83,17 @@ def test_dates_are_day_month_and_weekday() -> None:
     np.testing.assert_array_equal(fitted(stamps).inputs(stamps), fitted(table).inputs(table))
 
 
+@pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 has dates in nanoseconds alone")
+@pytest.mark.parametrize("latest", ["9999-12-31", "2020-01-01 00:00:00.123456789"])
+def test_dates_of_any_century_are_dates(latest: str) -> None:
+    """Nanoseconds in 64 bits tell the years 1677 to 2262 alone."""
+    table = pd.DataFrame({"born": ["1000-03-08 04:07:49", "1969-12-31", latest]})
+    encoder = fitted(table)
+    assert encoder.columns[0].kind == "date"
+    day = encoder.inputs(table)[:, 0]
+    assert day[0] < day[1] < day[2]
+
+
 def test_truth_as_text_is_boolean() -> None:
     table = pd.DataFrame({"member": ["True", "false", None]})
     assert fitted(table).inputs(table).tolist() == [[1, 0], [0, 0], [0.5, 1]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -157,6 +158,33 @@ def test_all_mistakes_of_a_folder_are_told_at_once(tmp_path: Path) -> None:
     assert "d.parquet" in told
 
 
+@pytest.mark.parametrize("begin", [pyarrow.ipc.new_file, pyarrow.ipc.new_stream])
+def test_an_arrow_file_without_rows_has_its_columns(
+    tmp_path: Path, begin: Callable[..., Any]
+) -> None:
+    rows = pyarrow.Table.from_pandas(people(40), preserve_index=False)
+    for number, part in enumerate([rows, rows[:0]]):
+        with begin(str(tmp_path / f"{number}.arrow"), rows.schema) as out:
+            out.write_table(part)  # without rows: no record batch
+    found = parted_table(tmp_path)
+    assert found is not None
+    pd.testing.assert_frame_equal(found.whole(), people(40))
+    (tmp_path / "0.arrow").unlink()
+    with pytest.raises(DataError, match="has columns but no rows"):
+        parted_table(tmp_path)
+
+
+def test_texts_of_any_width_are_texts(tmp_path: Path) -> None:
+    table = people(40)
+    rows = pyarrow.Table.from_pandas(table[["job"]], preserve_index=False)
+    for number, kind in enumerate([pyarrow.string(), pyarrow.large_string()]):
+        part = rows[20 * number : 20 * (number + 1)].cast(pyarrow.schema([("job", kind)]))
+        pyarrow.parquet.write_table(part, tmp_path / f"{number}.parquet")
+    found = parted_table(tmp_path)
+    assert found is not None
+    assert found.whole()["job"].tolist() == table["job"].tolist()
+
+
 def test_files_of_several_kinds_and_partitions_are_refused(tmp_path: Path) -> None:
     people(5).to_parquet(tmp_path / "a.parquet")
     np.save(tmp_path / "age.npy", np.zeros(5))
@@ -276,3 +304,18 @@ def test_a_folder_that_cannot_be_looked_into_is_not_left_out(
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(DataError, match="closed cannot be read: Permission denied"):
         parted_table(tmp_path)
+
+
+def test_batches_do_not_depend_on_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "PART_ROWS", 10**6)
+    monkeypatch.setattr(parts_module, "BATCH_ROWS", 150)
+    table = parted_table(parquet_file(people(), tmp_path))  # in row groups of 30
+    assert table is not None
+    (part,) = table.parts
+    read = list(table.read(part, ["age", "job"], ["job"]))
+    assert list(map(len, read)) == [150] * 6 + [100]
+    assert all(isinstance(frame["job"].dtype, pd.CategoricalDtype) for frame in read)
+    assert [job for frame in read for job in frame["job"]] == list(people()["job"])
+    assert [age for frame in read for age in frame["age"]] == list(people()["age"])

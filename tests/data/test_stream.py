@@ -54,6 +54,13 @@ def test_classes_are_cut_in_their_order(
     assert classes_in_tasks(n, per_task, order) == tasks
 
 
+@pytest.mark.parametrize("attribute", ["sex", None])
+def test_all_samples_have_the_attribute_or_none(attribute: str | None) -> None:
+    tasks = (Task((0, 1), samples([0, 1]), samples([0, 1], [0, 1])),)
+    with pytest.raises(DataError, match="1 of the 2 parts of some have no attribute"):
+        TaskStream("some", tasks, ("a", "b"), attribute, ("f", "m"))
+
+
 def test_shuffled_classes_are_a_permutation_from_the_seed() -> None:
     orders = [shuffled_classes(10, seed) for seed in range(5)]
     assert all(sorted(order) == list(range(10)) for order in orders)

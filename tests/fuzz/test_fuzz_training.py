@@ -24,7 +24,6 @@ from faircil import (
 from faircil.weighting.program import PROOF
 from fuzzing import (
     FLOATS,
-    FULL,
     HUGE,
     INPUTS,
     SMALL,
@@ -137,11 +136,14 @@ def weighed(draw: st.DrawFn) -> dict[str, Any]:
         },
     )
     seen = st.dictionaries(st.tuples(SMALL, SMALL), SMALL, max_size=3)
+    shared = draw(usually(st.sampled_from([True, True, True, False]), st.none()))
+    memory = sample_sets((0, 1), attribute=shared)
+    every = st.just({(y, z): 9 for y in range(3) for z in range(3)})
     return {
         "settings": draw(settings),
-        "current": draw(sample_sets((1, 2))),
-        "memory": draw(maybe(sample_sets((0, 1)))),
-        "seen": draw(maybe(seen)),
+        "current": draw(sample_sets((1, 2), attribute=shared)),
+        "memory": draw(usually(memory, st.none())),
+        "seen": draw(usually(st.one_of(every, st.none()), seen)),
         "seed": draw(usually(st.integers(0, 3), st.none())),
     }
 
@@ -275,4 +277,4 @@ def test_a_few_cases(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", HARNESSES)
 def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].run(FULL)
+    HARNESSES[name].soak(name)

@@ -18,7 +18,7 @@ from faircil.errors import DataError, FaircilError, StorageError, UsageError
 from faircil.model import in_parts
 from faircil.model.choosing import Wish
 from faircil.model.in_parts import fit_parts, table_in_parts, update_parts
-from faircil.model.tables import fit_table, predict_table, update_table
+from faircil.model.tables import fit_table, measure_table, predict_table, update_table
 from tables_in_parts import people, roles, stored
 from tensors import assert_same_bits
 
@@ -115,6 +115,23 @@ def test_rows_held_out_are_measured_and_not_learned(tmp_path: Path) -> None:
     drawn = fit_parts(parted(path), roles(path, ignore=("part",)), WISH, hold_out=0.25, seed=3)
     assert 0.2 < drawn.measured[-1].rows / ROWS < 0.3
     assert drawn.lessons[-1].rows + drawn.measured[-1].rows == ROWS
+
+
+def test_attribute_values_that_were_never_learned_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else people of a new value would be missing from every comparison without a word."""
+    table = people(600)
+    path = stored(table, tmp_path / "people")
+    model = fit_table(roles(path), WISH)
+    table.loc[:99, "sex"] = "X"
+    other = stored(table, tmp_path / "other")
+    measured, notes = measure_table(model, other)
+    monkeypatch.setattr(in_parts, "IN_PARTS", 10)
+    again, told = measure_table(model, other)
+    assert notes == told
+    assert "attribute value(s) X were never learned: rows with them count as of an" in notes[0]
+    assert again.metrics == measured.metrics
 
 
 def test_drawn_rows_follow_from_their_number_alone() -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faircil.engines import Engine, Processes
+from faircil.engines import Engine
 from faircil.errors import DataError
 from faircil.metrics import METRICS
+from faircil.processes import Processes
 from faircil.stopping import Stopped, listening
 
 TASKS = range(9)
@@ -87,6 +88,16 @@ def process_of(_: int) -> int:
     """Return the number of the process."""
     time.sleep(0.1)
     return os.getpid()
+
+
+def parent_of(_: int) -> int:
+    """Return the number of the process that began this one."""
+    return os.getppid()
+
+
+def sleep(seconds: float) -> None:
+    """Do nothing for a long time."""
+    time.sleep(seconds)
 
 
 def kill_one(engine: Engine) -> None:

@@ -7,9 +7,11 @@ of faircil with a message is as good as a right result, and any other exception 
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -25,12 +27,32 @@ from hypothesis import HealthCheck, Phase, example, given, settings, strategies 
 from faircil.errors import FaircilError
 from faircil.samples import Samples
 
-SHORT, FULL = 8, 5000  # cases: in every test run, and with `pytest -m soak`
-LONGEST = 60  # seconds of a case; more is a hang
+# Cases: in every test run, and with `pytest -m soak`.
+SHORT, FULL = 8, int(os.environ.get("FUZZ_CASES", "5000"))
+LONGEST = 60  # seconds of computing of a case; more is a hang
+STUCK = 600  # seconds by the clock, of a case that waits
 
 
 class HangError(Exception):
     """A case that did not end."""
+
+
+@dataclass
+class Tried:
+    """Cases that were tried without a finding, and those among them that ended in a message."""
+
+    cases: int = 0
+    refused: int = 0
+
+
+@dataclass
+class Refusals:
+    """Messages so far."""
+
+    number: int = 0
+
+
+REFUSALS = Refusals()
 
 
 @dataclass(frozen=True)
@@ -54,12 +76,16 @@ class Harness:
     kept: tuple[Any, ...] = ()
     short: int = SHORT
 
-    def run(self, number: int | None = None) -> None:
+    def run(self, number: int | None = None) -> Tried:
         """Try the kept cases and drawn ones; without a number, few and always the same."""
+        tried = Tried()
 
         def case(drawn: Any) -> None:
+            before = REFUSALS.number
             with ended():
                 self.check(drawn)
+            tried.cases += 1
+            tried.refused += REFUSALS.number > before
 
         test = given(self.cases)(case)
         for one in self.kept:
@@ -72,6 +98,16 @@ class Harness:
             suppress_health_check=list(HealthCheck),
             phases=(Phase.explicit, Phase.generate, *((Phase.shrink,) if number else ())),
         )(test)()
+        return tried
+
+    def soak(self, name: str) -> None:
+        """Try :data:`FULL` drawn cases, and print how many there were."""
+        started = time.monotonic()
+        tried = self.run(FULL)
+        print(
+            f"{name}: {tried.cases:,} cases, {tried.refused:,} of them refused with a message, "
+            f"{time.monotonic() - started:.0f} s"
+        )
 
 
 def scratch_folder() -> Path:
@@ -83,18 +119,25 @@ def scratch_folder() -> Path:
 
 @contextmanager
 def ended() -> Iterator[None]:
-    """Raise HangError in a case that takes too long."""
+    """Raise HangError in a case that takes too long, of the processor or by the clock."""
 
     def stop(*_: object) -> None:
-        raise HangError(f"a case took more than {LONGEST} s")
+        raise HangError(f"a case took more than {LONGEST} s, or hung for {STUCK} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(LONGEST)
+    # A machine that is busy with others, or sleeps, makes a case long by the clock alone.
+    limits = (
+        (signal.SIGPROF, signal.ITIMER_PROF, LONGEST),
+        (signal.SIGALRM, signal.ITIMER_REAL, STUCK),
+    )
+    before = [signal.signal(name, stop) for name, _, _ in limits]
+    for _, timer, seconds in limits:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for (name, timer, _), handler in zip(limits, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(name, handler)
 
 
 @contextmanager
@@ -105,6 +148,7 @@ def refused(*also: type[Exception]) -> Iterator[None]:
     except (FaircilError, *also) as error:
         if not str(error).strip():
             raise AssertionError(f"{type(error).__name__} without a message") from error
+        REFUSALS.number += 1
 
 
 @contextmanager
@@ -224,9 +268,16 @@ PLAIN = st.floats(-3, 3, width=32)
 
 @st.composite
 def sample_sets(
-    draw: st.DrawFn, classes: tuple[int, ...] = (0, 1, 2), most: int = 8, every: bool = False
+    draw: st.DrawFn,
+    classes: tuple[int, ...] = (0, 1, 2),
+    most: int = 8,
+    every: bool = False,
+    attribute: bool | None = None,
 ) -> Any:
-    """Draw samples, now and then odd: no rows, huge inputs, negative classes and values."""
+    """Draw samples, now and then odd: no rows, huge inputs, negative classes and values.
+
+    Whether they have attribute values is drawn as well, unless it is given.
+    """
     n = draw(usually(st.integers(len(classes), most), st.integers(0, 2)))
     n = max(n, len(classes)) if every else n
     odd = not every and draw(st.integers(1, 12)) == 12
@@ -234,6 +285,7 @@ def sample_sets(
     labels = st.integers(-1, 4) if odd else st.sampled_from(classes)
     y = draw(st.lists(labels, min_size=n, max_size=n))
     y[: len(classes)] = classes[:n] if every else y[: len(classes)]
-    z = draw(maybe(st.lists(st.integers(-1 if odd else 0, 2), min_size=n, max_size=n)))
+    values = st.lists(st.integers(-1 if odd else 0, 2), min_size=n, max_size=n)
+    z = draw(maybe(values) if attribute is None else values if attribute else st.none())
     given = torch.tensor(x).reshape(n, INPUTS), torch.tensor(y, dtype=torch.int64)
     return Samples(*given, None if z is None else torch.tensor(z, dtype=torch.int64))

@@ -39,6 +39,7 @@ if "forkserver" in get_all_start_methods():
         ]
     )
 Prepare = Callable[[], None]
+LONGEST = 300  # seconds of a command, on a busy machine
 
 
 def _stop_with_the_first_run(number: int, context: BaseContext) -> None:
@@ -110,7 +111,11 @@ class Command:
 
     def end(self) -> Outcome:
         """Wait until it has ended."""
-        self._process.join()
+        self._process.join(LONGEST)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+            pytest.fail(f"a command has not ended within {LONGEST} seconds")
         out, err = ((self._printed / name).read_text("utf-8") for name in ("out", "err"))
         return Outcome(self._process.exitcode, out, err)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import signal
 import socket
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -85,10 +87,15 @@ def in_ranks(
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
+    """Return a port that nobody listens at, of those that no system gives away by itself.
+
+    One of the others could be taken, by any connection, before a process listens there.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as place, suppress(OSError):
+            place.bind(("127.0.0.1", port))
+            return port
 
 
 def as_rank(rank: int, size: int, port: int, then: Prepare | None) -> None:

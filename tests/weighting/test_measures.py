@@ -37,6 +37,20 @@ def groups_of(seen: dict[tuple[int, int], int]) -> Groups:
     )
 
 
+@pytest.mark.parametrize("name", ["eer", "eo", "dp", "worst"])
+def test_no_groups_have_no_disparity(name: str) -> None:
+    none = np.zeros(0, dtype=np.int64)
+    groups = Groups(none, none, none.astype(bool), none, none, none)
+    assert disparity_matrix(MEASURES[name], groups).shape == (0, 0)
+
+
+@pytest.mark.parametrize("entry", [1e308, np.inf, np.nan])
+def test_numbers_whose_squares_overflow_are_refused(entry: float) -> None:
+    groups = groups_of({(0, 0): 1, (0, 1): 1})
+    with pytest.raises(DataError, match=r"expected finite numbers .* up to 1e"):
+        disparity_matrix(Measure(lambda _: np.array([[0.0, entry]])), groups)
+
+
 def slow_matrix(name: str, seen: dict[tuple[int, int], int]) -> Floats:
     """The formulas of the measures, entry by entry."""
     keys = sorted(seen)

@@ -188,8 +188,13 @@ def _places(
     if ROW not in rows[0]:
         return list(range(len(rows)))
     texts = [row[ROW] or "" for row in rows]
-    # Python makes no numbers of thousands of digits.
-    wrong = [t for t in texts if not (t.isdecimal() and len(t) < MOST_LETTERS and int(t) < size)]
+    # Numbers of thousands of digits are more than Python turns into one.
+    long = len(str(size))
+    wrong = [
+        text
+        for text in texts
+        if not (text.isdecimal() and len(text.lstrip("0")) <= long and int(text) < size)
+    ]
     if wrong:
         named = [repr(text[:MOST_LETTERS]) for text in dict.fromkeys(wrong)]
         found.append(

@@ -26,6 +26,7 @@ from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from faircil.auditing.findings import Finding, report_of
 from faircil.metrics import METRICS, TaskMetrics, evaluate
@@ -52,9 +53,9 @@ SCORES = {
 class Measured:
     """A score of one seed, and the limits that its test rows leave to the true one."""
 
-    value: float
-    low: float
-    high: float
+    value: FiniteFloat  # as a file has to have it, too
+    low: FiniteFloat
+    high: FiniteFloat
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class SeedScore:
     disparity: Measured | None
     worst_group: Measured | None
     fairness_forgetting: Measured | None
-    by_chance: float | None = None
+    by_chance: FiniteFloat | None = None
     too_small: int = 0
 
 

@@ -28,12 +28,15 @@ def test_rows_of_other_suites_and_other_files_are_refused_all_at_once(tmp_path: 
     write_row(replace(made_row("other"), scores={"unknown": {}}), tmp_path)
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "text.json").write_text(json.dumps({"name": 3}))
+    made = as_text(made_row("nan"))
+    value = json.loads(made)["scores"][STREAM.dataset]["0"]["accuracy"]["value"]
+    (tmp_path / "nan.json").write_text(made.replace(f'"value": {value}', '"value": "nan"', 1))
     with pytest.raises(DataError) as error:
         read_rows([tmp_path], SUITE)
     said = str(error.value)
     assert "old.json is a row of the suite made-suite 0, expected made-suite 1" in said
     assert "other.json has scores of unknown" in said
-    assert said.count("is no row of a leaderboard") == 2
+    assert said.count("is no row of a leaderboard") == 3
 
 
 def test_streams_that_were_scored_before_stay() -> None:

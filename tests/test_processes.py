@@ -1,0 +1,73 @@
+"""Processes of this machine: what they are copies of, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from engine_tasks import SQUARES, in_order, parent_of, process_of, sleep, square
+from faircil import beginning, processes as module
+from faircil.errors import FaircilError
+from faircil.processes import Processes, Worker
+
+KNOW_COPIES = {"jemalloc_bg_thd"}  # threads of libraries that prepare for copies: Arrow's memory
+
+
+@pytest.mark.skipif(not beginning.HAS_SERVER, reason="every process imports for itself there")
+def test_workers_are_copies_of_a_process_without_threads_that_compute() -> None:
+    with Processes(2) as engine:
+        (server,) = {*in_order(engine, parent_of)}
+    assert server != os.getpid()
+    assert f"PPid:\t{os.getpid()}" in Path(f"/proc/{server}/status").read_text()
+    threads = {int(task.name): task for task in Path(f"/proc/{server}/task").iterdir()}
+    del threads[server]  # the main one
+    # Copies of a process with others could wait for ever for what those hold.
+    assert {(task / "comm").read_text().strip() for task in threads.values()} <= KNOW_COPIES
+
+
+def test_where_no_copies_are_made_every_process_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(beginning, "HAS_SERVER", False)
+    with Processes(1) as engine:
+        assert in_order(engine, parent_of, [0]) == [os.getpid()]
+        assert in_order(engine, square) == SQUARES
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
+def test_an_interrupt_ends_processes_whatever_they_do() -> None:
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Processes(2) as engine:  # noqa: PT012
+        at_work = {*in_order(engine, process_of, range(4))}
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        in_order(engine, sleep, [100, 100, 100])
+    assert time.monotonic() - start < 60
+    for number in at_work:
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
+
+
+def test_a_process_ends_when_the_one_that_began_it_is_gone() -> None:
+    worker = Worker.begin()
+    worker.pipe.close()  # as the end of this process would
+    worker.process.join(60)
+    assert worker.process.exitcode == 0
+
+
+def test_a_process_that_cannot_begin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    kind = type(module.worker_context().Process())  # type: ignore[attr-defined]
+    monkeypatch.setattr(kind, "start", refuse)
+    with (
+        pytest.raises(FaircilError, match=r"cannot be begun \(.*unavailable\); use fewer `jobs`"),
+        Processes(1) as engine,
+    ):
+        in_order(engine, square)
