@@ -120,7 +120,9 @@ def bill(folder: Path) -> None:
     programs = environment(folder / "product", pinned, [only("faircil-*.whl")])
     tool = environment(folder / "tool", pinned, [SBOM])
     out = DIST / f"{only('faircil-*.whl').name.split('-py3')[0]}.cdx.json"
-    call(tool / "cyclonedx-py", "environment", programs / "python", "-o", out)
+    # Of what the bill is: without these it is a list of packages, the product one among them.
+    about = ("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library")
+    call(tool / "cyclonedx-py", "environment", *about, programs / "python", "-o", out)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     python .ci/try_extras.py
 
 Makes small files in the folder it is run in: Parquet for a cluster of Dask, pictures, an encoder of
-texts with random weights, and a search by Optuna. The first command that fails ends it.
+texts with draw weights, and a search by Optuna. The first command that fails ends it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def faircil(words: str) -> None:
     """Run a command of the environment of this Python."""
     print("$ faircil", words, flush=True)  # noqa: T201
-    subprocess.run([sys.executable, "-m", "faircil", *words.split()], check=True)  # nosec B603
+    subprocess.run([sys.executable, "-m", "faircil", *words.split()], check=True)
 
 
 def write_people() -> None:
     """Write two Parquet files of people, and one of their texts."""
-    random = np.random.default_rng(0)
-    job = random.integers(0, 3, 300)
+    draw = np.random.default_rng(0)
+    job = draw.integers(0, 3, 300)
     people = pd.DataFrame(
         {
-            "score": random.normal(job, 0.5),
-            "sex": random.choice(["F", "M"], 300),
+            "score": draw.normal(job, 0.5),
+            "sex": draw.choice(["F", "M"], 300),
             "job": np.array(JOBS)[job],
         }
     )
@@ -48,11 +48,11 @@ def write_people() -> None:
 
 def write_pictures() -> None:
     """Write a folder of two classes, dark and bright."""
-    random = np.random.default_rng(0)
+    draw = np.random.default_rng(0)
     for kind, least in (("dark", 0), ("bright", 155)):
         Path("pictures", kind).mkdir(parents=True)
         for number in range(20):
-            pixels = random.integers(least, least + 100, (24, 24, 3), dtype=np.uint8)
+            pixels = draw.integers(least, least + 100, (24, 24, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(f"pictures/{kind}/{number}.png")
 
 
