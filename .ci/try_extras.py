@@ -3,7 +3,7 @@
     python .ci/try_extras.py
 
 Makes small files in the folder it is run in: Parquet for a cluster of Dask, pictures, an encoder of
-texts with draw weights, and a search by Optuna. The first command that fails ends it.
+texts with random weights, and a search by Optuna. The first command that fails ends it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def faircil(words: str) -> None:
     """Run a command of the environment of this Python."""
     print("$ faircil", words, flush=True)  # noqa: T201
-    subprocess.run([sys.executable, "-m", "faircil", *words.split()], check=True)
+    subprocess.run([sys.executable, "-m", "faircil", *words.split()], check=True)  # nosec B603
 
 
 def write_people() -> None:
