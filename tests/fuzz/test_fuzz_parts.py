@@ -256,6 +256,8 @@ def check_fit(case: dict[str, Any]) -> None:
         if case["spoilt"]:
             return
         theirs = outcome(lambda: fit_table(roles(case, one), WISH))
+        if isinstance(theirs, FaircilError) and "'guess'" in str(theirs):
+            return  # of a folder, a column that is ignored is not read
         if refuses_bools(case, mine) or not both(mine, theirs):
             return
         assert mine.encoder == theirs.encoder
