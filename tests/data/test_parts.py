@@ -178,7 +178,7 @@ def test_an_arrow_file_without_columns_is_no_table(tmp_path: Path) -> None:
     for number, part in enumerate([rows.select([]), rows]):
         with pyarrow.ipc.new_file(str(tmp_path / f"{number}.arrow"), part.schema) as out:
             out.write_batch(part.to_batches()[0])
-    with pytest.raises(DataError, match="0.arrow has no columns"):
+    with pytest.raises(DataError, match=r"0\.arrow has no columns"):
         parted_table(tmp_path)
 
 
