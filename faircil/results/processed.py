@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from faircil.counts import answers_by_group
+from faircil.data.raw_columns import DAMAGE
 from faircil.errors import DataError, shortened
 from faircil.files import check_file, read_checksums
 from faircil.metrics import TaskMetrics, before_task, evaluate
@@ -53,7 +52,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
                 )
                 for number in range(1, len(run.per_task) + 1)
             ]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (*DAMAGE, KeyError) as error:
         raise DataError(f"{path} is damaged ({error}); run it again") from None
 
 
