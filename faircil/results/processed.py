@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from faircil.counts import answers_by_group
-from faircil.data.raw_columns import DAMAGE
 from faircil.errors import DataError, shortened
 from faircil.files import check_file, read_checksums
 from faircil.metrics import TaskMetrics, before_task, evaluate
@@ -23,6 +24,10 @@ from faircil.results.folder import (
     read_names,
 )
 from faircil.results.record import RunSummary, Values, averages, spread
+
+# Of an archive: RuntimeError if it claims a password, or what this Python has not.
+ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError)
+DAMAGE = (ValueError, KeyError, OSError, EOFError, *ARCHIVE)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
                 )
                 for number in range(1, len(run.per_task) + 1)
             ]
-    except (*DAMAGE, KeyError) as error:
+    except DAMAGE as error:
         raise DataError(f"{path} is damaged ({error}); run it again") from None
 
 
