@@ -20,7 +20,14 @@ from faircil.cli.own_options import (
 )
 from faircil.cli.sharing import shared
 from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
-from faircil.errors import MOST_NAMES, DataError, collecting, raise_all, shortened
+from faircil.errors import (
+    MOST_NAMES,
+    DataError,
+    collecting,
+    raise_all,
+    shortened,
+    whole_mistakes,
+)
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
@@ -106,6 +113,7 @@ def _fit(arguments: argparse.Namespace) -> None:
             f"{arguments.out} has a model already; go on with `faircil update {arguments.out}`, "
             "choose another folder, or replace the model with --force"
         )
+    mistakes += whole_mistakes(seed=arguments.seed)
     device = ""
     with collecting(mistakes):
         device = str(choose_device(arguments.device))

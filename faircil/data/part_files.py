@@ -195,7 +195,9 @@ def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
             name: _kind(schema.field(name).type, arrow) for name in without_index(schema.names)
         }
         mistakes += name_mistakes(file, list(kinds))
-        if not known:
+        if not kinds:
+            mistakes.append(f"{file} has no columns; expected columns with names")
+        elif not known:
             known = kinds
         elif set(kinds) != set(known) or _unlike(kinds, known):
             mistakes.append(_difference(file, files[0], kinds, known))

@@ -17,7 +17,8 @@ from pandas.api.types import is_numeric_dtype
 from faircil.errors import MOST_NAMES, DataError, shortened
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
-DAMAGE = (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
+# An archive that claims a password, or what this Python has not, is a RuntimeError.
+DAMAGE = (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile)
 
 
 def same_names(names: Sequence[str]) -> list[str]:

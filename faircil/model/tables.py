@@ -16,7 +16,14 @@ from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.tables import PATH, read_table
 from faircil.engines import HERE, Engine
-from faircil.errors import DataError, UsageError, raise_all, shortened, unknown_name
+from faircil.errors import (
+    DataError,
+    UsageError,
+    raise_all,
+    shortened,
+    unknown_name,
+    whole_mistakes,
+)
 from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.gathering import Gathering
@@ -80,6 +87,7 @@ def fit_table(
         Whether weights of groups are chosen; else the model has sums alone, for a merge.
     watcher : LessonWatcher
     """
+    raise_all(whole_mistakes(seed=seed))
     table = table_in_parts(spec, engine)
     if table is not None:
         refuse_in_parts(spec, task_by_task=task_by_task)

@@ -25,6 +25,10 @@ from faircil.results.folder import (
 )
 from faircil.results.record import RunSummary, Values, averages, spread
 
+# Of an archive: RuntimeError if it claims a password, or what this Python has not.
+ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError)
+DAMAGE = (ValueError, KeyError, OSError, EOFError, *ARCHIVE)
+
 
 @dataclass(frozen=True)
 class SavedTask:
@@ -53,7 +57,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
                 )
                 for number in range(1, len(run.per_task) + 1)
             ]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         raise DataError(f"{path} is damaged ({error}); run it again") from None
 
 

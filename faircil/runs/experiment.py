@@ -17,7 +17,7 @@ from torch import Tensor
 from faircil.compute import exact_convolutions, one_thread, same_bits, several_threads
 from faircil.data.splits import hold_out
 from faircil.data.stream import Task, TaskStream
-from faircil.errors import DivergedError
+from faircil.errors import DivergedError, raise_all, whole_mistakes
 from faircil.learners import Batch, Learner
 from faircil.metrics import TaskMetrics, before_task, evaluate
 from faircil.nets import traits_of
@@ -280,6 +280,7 @@ def run(
         Processes that make the run together, by the setting ``shards``: all of them call this with
         the same arguments, and get the same result. By default this process is alone.
     """
+    raise_all(whole_mistakes(seed=seed))
     device = torch.device(device)
     check_ranks(config, ranks)
     stream = load_stream(config, seed, device=device) if stream is None else stream

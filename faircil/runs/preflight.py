@@ -199,6 +199,7 @@ def preflight(
         Where texts or images are embedded, with calls of ``progress``.
     progress : callable
     """
+    raise_all(whole_mistakes(seed=seed))
     stream = load_stream(config, seed, device=device, progress=progress)
     training, plan = config.settings.training, None
     if LEARNERS[config.method].replays:

@@ -17,7 +17,8 @@ RUN = ("run", "--method", "fsw", "--quiet", "--set", "epochs=1")
 TOY = (*RUN, "--dataset", "toy")
 MOMENTS = ("run", "--method", "moments", "--quiet", "--dataset", "toy-groups")
 TARGET = (*MOMENTS, "--target", "eo_gap<=0.05")
-OWN = (*RUN, "--data", "people.csv", "--label", "job")
+OWN_DATA = ("--data", "people.csv", "--label", "job")
+OWN = (*RUN, *OWN_DATA)
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +106,8 @@ def nothing_is_written(tmp_path: Path) -> object:
         ([*RUN, "--data", "people.csv"], "--data needs --label COLUMN"),
         ([*OWN, "--measure", "dp"], "--measure eer, or name a sensitive column with --sensitive"),
         ([*OWN, "--set", "class_order=shuffled"], "choose the tasks of own data with --tasks"),
+        (["diagnose", *OWN_DATA, "--seed", "-1"], "--seed is -1, expected a whole number"),
+        (["fit", *OWN_DATA, "-o", "m", "--seed", "-1"], "--seed is -1, expected a whole number"),
         ([*OWN, "--test-share", "x"], "invalid float value: 'x'"),
         ([*OWN, "--test-share", "1.5"], "--test-share is 1.5, expected a number between 0"),
         ([*RUN, "--data", "people.csv", "--label", "jb"], "unknown column 'jb': did you mean"),

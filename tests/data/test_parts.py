@@ -175,6 +175,15 @@ def test_an_arrow_file_without_rows_has_its_columns(
         parted_table(tmp_path)
 
 
+def test_an_arrow_file_without_columns_is_no_table(tmp_path: Path) -> None:
+    rows = pyarrow.Table.from_pandas(people(40), preserve_index=False)
+    for number, part in enumerate([rows.select([]), rows]):
+        with pyarrow.ipc.new_file(str(tmp_path / f"{number}.arrow"), part.schema) as out:
+            out.write_batch(part.to_batches()[0])
+    with pytest.raises(DataError, match=r"0\.arrow has no columns"):
+        parted_table(tmp_path)
+
+
 def test_texts_of_any_width_are_texts(tmp_path: Path) -> None:
     table = people(40)
     rows = pyarrow.Table.from_pandas(table[["job"]], preserve_index=False)

@@ -98,6 +98,25 @@ def test_unusable_files_are_named(
         read_table(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("mark", "place", "value", "message"),
+    [
+        (b"PK\x01\x02", 6, 80, r"not an \.npz archive"),  # needs a later version of zip
+        (b"PK\x01\x02", 8, 1, "'a' of .* cannot be read: .* is encrypted"),
+    ],
+)
+def test_archives_that_python_cannot_unpack(
+    tmp_path: Path, mark: bytes, place: int, value: int, message: str
+) -> None:
+    path = tmp_path / "t.npz"
+    np.savez(path, a=np.arange(100))
+    content = bytearray(path.read_bytes())
+    content[content.index(mark) + place] = value
+    path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match=message):
+        read_table(path)
+
+
 def boasting_npz(path: Path) -> None:
     """Write an archive of a few bytes that says it has 10¹⁴ numbers."""
     header = io.BytesIO()

@@ -30,5 +30,6 @@ def test_files_that_reach_new_lines(name: str, tmp_path: Path) -> None:
     )
     said = (done.stdout + done.stderr).decode("utf-8", "replace")
     print(name, *(line for line in said.splitlines() if line.startswith(("Done", "stat::"))))
-    assert done.returncode == 0, said[-5000:]
+    kept = [path.read_bytes().hex() for path in tmp_path.iterdir()]  # files that are findings
+    assert done.returncode == 0, (said[said.find("Uncaught") :][:5000], kept)
     assert f"Done {FULL} runs" in said
