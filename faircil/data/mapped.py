@@ -24,7 +24,7 @@ from faircil.data.parts import IN_PARTS, PartedTable, changed_table
 from faircil.data.row_parts import HeldOut, RowReader, count_rows, decided, gap_notes
 from faircil.data.stream import Task, TaskStream, named_tasks, task_mistakes
 from faircil.engines import HERE
-from faircil.errors import DataError, StorageError, raise_all, shortened
+from faircil.errors import StorageError, raise_all, shortened
 from faircil.samples import Samples
 
 FLOAT = 4  # bytes
@@ -145,9 +145,7 @@ def _mapped_stream(table: PartedTable, spec: OwnData, seed: int) -> TaskStream:
     tasks = named_tasks(spec.tasks, counts.labels, spec.classes_per_task)
     names = tuple(sorted({name for task in tasks for name in task}))
     numbers = [tuple(names.index(name) for name in task) for task in tasks]
-    untested = sorted(set(names) - {label for label, _ in counts.held_out})
-    if untested:
-        raise DataError(f"no test sample of class(es) {shortened(untested)}; hold out more rows")
+    counts.refuse_untested(names)
     left_out = [label for label in counts.labels if label not in names]
     reader, (sample, *_) = decided(reader, HERE, tasks[0])
     # Classes in no task have the number after the last.

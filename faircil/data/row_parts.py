@@ -117,6 +117,15 @@ class RowCounts:
         """Attribute values that are learned."""
         return sorted({value for _, value in self.learned if value is not None})
 
+    def refuse_untested(self, labels: Iterable[str]) -> None:
+        """Raise if none of the rows of one of these classes is held out."""
+        untested = sorted(set(labels) - {label for label, _ in self.held_out})
+        if untested:
+            raise DataError(
+                f"no test sample of class(es) {shortened(untested)}; mark some of their rows or, "
+                "where test rows are drawn, hold out more"
+            )
+
 
 @dataclass(frozen=True)
 class RowReader:

@@ -141,6 +141,8 @@ def fit_parts(
     """
     reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
     counts = count_rows(reader, engine)
+    if spec.test_column is not None:
+        counts.refuse_untested(counts.labels)
     reader, rows = decided(reader, engine)
     x, labels, values = rows
     roles = replace(spec, path="")

@@ -183,6 +183,19 @@ def test_predictions_in_parts_are_those_of_the_whole(
             pd.testing.assert_frame_equal(found, whole)
 
 
+def test_a_class_without_a_test_row_is_refused_in_parts_and_in_memory(tmp_path: Path) -> None:
+    table = people()
+    path = stored(
+        table.assign(part=table["job"].ne("nurse") & (table.index % 5 == 0)), tmp_path / "a"
+    )
+    for learn in (
+        lambda: fit_parts(parted(path), roles(path, test_column="part"), WISH),
+        lambda: fit_table(roles(path, test_column="part"), WISH),
+    ):
+        with pytest.raises(DataError, match=r"no test sample of class\(es\) nurse; mark some"):
+            learn()
+
+
 def test_small_cells_are_pooled_over_all_parts(tmp_path: Path) -> None:
     table = people()
     rare = table.index[(table["job"] == "judge") & (table["sex"] == "F")][5:]
