@@ -128,7 +128,7 @@ class Processes:
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
         if self._threads is None:
-            raise UsageError("processes are begun by a `with` block; compute inside of one")
+            raise UsageError("processes begin in a with statement; compute inside of one")
         order, begun = order_of(work), 0
         waiting: deque[Future[bytes]] = deque()
         try:

@@ -61,7 +61,7 @@ def test_a_process_ends_when_the_one_that_began_it_is_gone() -> None:
 
 
 def test_processes_are_begun_by_a_block() -> None:
-    with pytest.raises(UsageError, match="`with` block"):
+    with pytest.raises(UsageError, match="in a with statement"):
         in_order(Processes(2), square)
 
 

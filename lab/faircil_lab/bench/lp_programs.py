@@ -123,9 +123,10 @@ def recorded_programs(dataset: str, measure: str, epochs: int = EPOCHS) -> list[
     with recording() as programs:
         overrides = [f"epochs={epochs}", f"solver={RECORDER}"]
         run(resolve(dataset=dataset, measure=measure, overrides=overrides), 0, listener=listen)
+    of_epochs = programs[1:]  # the first one tries the solver, before training
     return [
         NamedProgram(f"{dataset} {measure}, task {epoch.task}", program)
-        for epoch, program in zip(epochs_done, programs, strict=True)
+        for epoch, program in zip(epochs_done, of_epochs, strict=True)
         if epoch.epoch == epochs
     ]
 
