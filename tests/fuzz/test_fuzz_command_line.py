@@ -12,11 +12,10 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
-import pytest
 from hypothesis import strategies as st
 
 from faircil.cli import COMMANDS, Parser, _parts_of as parts_of, add_command, main
-from fuzzing import WORDS, Harness, scratch_folder, silent
+from fuzzing import WORDS, Harness, scratch_folder, silent, tests_of
 from spoilt_files import write_tables
 
 HOME = scratch_folder()
@@ -152,14 +151,4 @@ def tables_in(folder: Path) -> dict[str, bytes]:
 HARNESSES = {
     "command line": Harness(lines(), check_line, short=20),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

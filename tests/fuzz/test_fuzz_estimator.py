@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import strategies as st
 
 from faircil import FairIncrementalClassifier, Task, TaskStream, diagnose, register
@@ -24,6 +23,7 @@ from fuzzing import (
     refused,
     sample_sets,
     scratch_folder,
+    tests_of,
     usually,
 )
 
@@ -190,14 +190,4 @@ HARNESSES = {
     "RunConfig": Harness(configs, check_config),
     "register": Harness(pieces, check_register),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

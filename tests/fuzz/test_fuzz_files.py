@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from faircil.auditing.reading import audit_file
@@ -24,7 +23,7 @@ from faircil.model.model import Model
 from faircil.model.saved import CONTENT, load_model, save_model
 from faircil.results.folder import find_runs
 from faircil.runs.config import resolve
-from fuzzing import WORDS, Harness, refused, scratch_folder, silent
+from fuzzing import WORDS, Harness, refused, scratch_folder, silent, tests_of
 from spoilt_files import people, replaced, replacing, spoilings, spoilt, write_tables
 
 HOME = scratch_folder()
@@ -202,14 +201,4 @@ HARNESSES = {
     "find_runs": Harness(changed, check_run, (WITHOUT_SECONDS, WITHOUT_METHOD), short=2),
     "load_model": Harness(changed, check_model),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

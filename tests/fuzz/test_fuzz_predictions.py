@@ -7,12 +7,11 @@ from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
 from faircil import Audit, audit, evaluate
 from faircil.labels import checked_columns
-from fuzzing import ODD, WORDS, Harness, columns, maybe, refused, usually
+from fuzzing import ODD, WORDS, Harness, columns, maybe, refused, tests_of, usually
 
 sizes = usually(st.integers(4, 60), st.integers(0, 4))
 
@@ -168,14 +167,4 @@ HARNESSES = {
     "audit": Harness(audits(), check_audit, short=5),
     "Audit.update": Harness(audits(), check_updates),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -24,7 +23,7 @@ from faircil.runs.config import resolve
 from faircil.runs.settings import in_effect
 from faircil.weighting.groups import Groups
 from faircil.weighting.measures import MEASURES, disparity_matrix
-from fuzzing import FLOATS, SMALL, WORDS, Harness, maybe, refused, sample_sets, usually
+from fuzzing import FLOATS, SMALL, WORDS, Harness, maybe, refused, sample_sets, tests_of, usually
 
 METHODS = [*LEARNERS, *ALIASES]
 SETTINGS = {
@@ -216,14 +215,4 @@ HARNESSES = {
     "Measure": Harness(measured(), check_measure, kept=(of_groups(0), HUGE_ENTRY)),
     "FairSampler.set_weights": Harness(drawn(), check_drawn),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

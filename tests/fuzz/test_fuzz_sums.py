@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import strategies as st
 
 from faircil import FairIncrementalClassifier
@@ -19,7 +18,17 @@ from faircil.model.merging import merge_models, plan_of, planned_for
 from faircil.model.model import Model
 from faircil.model.saved import load_model, save_model
 from faircil.model.tables import Gaps, fit_table, update_table
-from fuzzing import FLOATS, WORDS, Harness, columns, maybe, refused, scratch_folder, usually
+from fuzzing import (
+    FLOATS,
+    WORDS,
+    Harness,
+    columns,
+    maybe,
+    refused,
+    scratch_folder,
+    tests_of,
+    usually,
+)
 from same_models import assert_alike, assert_same_sums
 
 HOME = scratch_folder()
@@ -163,14 +172,4 @@ HARNESSES = {
     "merge_models": Harness(sites(), check_merge, short=3),
     "fit_batches": Harness(batches(), check_batches, short=3),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import strategies as st
 from torch import nn
@@ -33,6 +32,7 @@ from fuzzing import (
     maybe,
     refused,
     sample_sets,
+    tests_of,
     usually,
 )
 from oracles import naive_optimum
@@ -267,14 +267,4 @@ HARNESSES = {
     "solve": Harness(programs(), check_program),
     "EpsilonFair": Harness(pools(), check_epsilon_fair),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)

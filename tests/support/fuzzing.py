@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 
@@ -108,6 +109,19 @@ class Harness:
             f"{name}: {tried.cases:,} cases, {tried.refused:,} of them refused with a message, "
             f"{time.monotonic() - started:.0f} s"
         )
+
+
+def tests_of(harnesses: Mapping[str, Harness]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return two tests of each harness: with a few cases, and with thousands, for soaking."""
+
+    def few(name: str) -> None:
+        harnesses[name].run()
+
+    def thousands(name: str) -> None:
+        harnesses[name].soak(name)
+
+    each = pytest.mark.parametrize("name", harnesses)
+    return each(few), pytest.mark.soak(each(thousands))
 
 
 def scratch_folder() -> Path:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from faircil_lab.suite.board_rows import as_text, read_row
 from faircil_lab.suite.row_index import UNSEEN, read_aligned
 from faircil_lab.suite.scoring import score
-from fuzzing import WORDS, Harness, refused, scratch_folder, usually
+from fuzzing import WORDS, Harness, refused, scratch_folder, tests_of, usually
 from spoilt_files import replaced, replacing, spoilings, spoilt
 from suite_rows import (
     STREAM,
@@ -127,14 +126,4 @@ HARNESSES = {
     "read_aligned": Harness(submissions, check_submission, kept=((long_number(), []),)),
     "read_row": Harness(changed, check_row, kept=(("values", [(247, "nan")]),)),
 }
-
-
-@pytest.mark.parametrize("name", HARNESSES)
-def test_a_few_cases(name: str) -> None:
-    HARNESSES[name].run()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", HARNESSES)
-def test_thousands_of_cases(name: str) -> None:
-    HARNESSES[name].soak(name)
+test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
