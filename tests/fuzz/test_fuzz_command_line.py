@@ -15,7 +15,7 @@ from unittest import mock
 from hypothesis import strategies as st
 
 from faircil.cli import COMMANDS, Parser, _parts_of as parts_of, add_command, main
-from fuzzing import WORDS, Harness, scratch_folder, silent, tests_of
+from fuzzing import WORDS, Harness, few_and_thousands, scratch_folder, silent
 from spoilt_files import write_tables
 
 HOME = scratch_folder()
@@ -151,4 +151,4 @@ def tables_in(folder: Path) -> dict[str, bytes]:
 HARNESSES = {
     "command line": Harness(lines(), check_line, short=20),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

@@ -19,11 +19,11 @@ from fuzzing import (
     WORDS,
     Harness,
     columns,
+    few_and_thousands,
     maybe,
     refused,
     sample_sets,
     scratch_folder,
-    tests_of,
     usually,
 )
 
@@ -190,4 +190,4 @@ HARNESSES = {
     "RunConfig": Harness(configs, check_config),
     "register": Harness(pieces, check_register),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

@@ -23,7 +23,7 @@ from faircil.model.model import Model
 from faircil.model.saved import CONTENT, load_model, save_model
 from faircil.results.folder import find_runs
 from faircil.runs.config import resolve
-from fuzzing import WORDS, Harness, refused, scratch_folder, silent, tests_of
+from fuzzing import WORDS, Harness, few_and_thousands, refused, scratch_folder, silent
 from spoilt_files import people, replaced, replacing, spoilings, spoilt, write_tables
 
 HOME = scratch_folder()
@@ -201,4 +201,4 @@ HARNESSES = {
     "find_runs": Harness(changed, check_run, (WITHOUT_SECONDS, WITHOUT_METHOD), short=2),
     "load_model": Harness(changed, check_model),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

@@ -27,7 +27,17 @@ from faircil.model.choosing import Wish
 from faircil.model.in_parts import fit_parts
 from faircil.model.model import Model
 from faircil.model.tables import fit_table, predict_table
-from fuzzing import FLOATS, SMALL, WORDS, Harness, maybe, refused, scratch_folder, tests_of, usually
+from fuzzing import (
+    FLOATS,
+    SMALL,
+    WORDS,
+    Harness,
+    few_and_thousands,
+    maybe,
+    refused,
+    scratch_folder,
+    usually,
+)
 from same_models import assert_alike, assert_same_sums
 from spoilt_files import people, spoilings, spoilt
 
@@ -344,4 +354,4 @@ HARNESSES = {
     "fit_parts": Harness(tables(), check_fit, KEPT[2:], short=3),
     "audit_file of folders": Harness(tables(), check_audit, KEPT[:2], short=5),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

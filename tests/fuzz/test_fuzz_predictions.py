@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from faircil import Audit, audit, evaluate
 from faircil.labels import checked_columns
-from fuzzing import ODD, WORDS, Harness, columns, maybe, refused, tests_of, usually
+from fuzzing import ODD, WORDS, Harness, columns, few_and_thousands, maybe, refused, usually
 
 sizes = usually(st.integers(4, 60), st.integers(0, 4))
 
@@ -167,4 +167,4 @@ HARNESSES = {
     "audit": Harness(audits(), check_audit, short=5),
     "Audit.update": Harness(audits(), check_updates),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

@@ -23,7 +23,17 @@ from faircil.runs.config import resolve
 from faircil.runs.settings import in_effect
 from faircil.weighting.groups import Groups
 from faircil.weighting.measures import MEASURES, disparity_matrix
-from fuzzing import FLOATS, SMALL, WORDS, Harness, maybe, refused, sample_sets, tests_of, usually
+from fuzzing import (
+    FLOATS,
+    SMALL,
+    WORDS,
+    Harness,
+    few_and_thousands,
+    maybe,
+    refused,
+    sample_sets,
+    usually,
+)
 
 METHODS = [*LEARNERS, *ALIASES]
 SETTINGS = {
@@ -215,4 +225,4 @@ HARNESSES = {
     "Measure": Harness(measured(), check_measure, kept=(of_groups(0), HUGE_ENTRY)),
     "FairSampler.set_weights": Harness(drawn(), check_drawn),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

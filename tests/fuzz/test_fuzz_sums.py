@@ -23,10 +23,10 @@ from fuzzing import (
     WORDS,
     Harness,
     columns,
+    few_and_thousands,
     maybe,
     refused,
     scratch_folder,
-    tests_of,
     usually,
 )
 from same_models import assert_alike, assert_same_sums
@@ -172,4 +172,4 @@ HARNESSES = {
     "merge_models": Harness(sites(), check_merge, short=3),
     "fit_batches": Harness(batches(), check_batches, short=3),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

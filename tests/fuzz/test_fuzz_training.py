@@ -29,10 +29,10 @@ from fuzzing import (
     WORDS,
     Harness,
     columns,
+    few_and_thousands,
     maybe,
     refused,
     sample_sets,
-    tests_of,
     usually,
 )
 from oracles import naive_optimum
@@ -267,4 +267,4 @@ HARNESSES = {
     "solve": Harness(programs(), check_program),
     "EpsilonFair": Harness(pools(), check_epsilon_fair),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

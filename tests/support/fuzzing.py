@@ -111,7 +111,9 @@ class Harness:
         )
 
 
-def tests_of(harnesses: Mapping[str, Harness]) -> tuple[Callable[..., None], Callable[..., None]]:
+def few_and_thousands(
+    harnesses: Mapping[str, Harness],
+) -> tuple[Callable[..., None], Callable[..., None]]:
     """Return two tests of each harness: with a few cases, and with thousands, for soaking."""
 
     def few(name: str) -> None:

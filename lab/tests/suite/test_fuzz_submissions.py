@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from faircil_lab.suite.board_rows import as_text, read_row
 from faircil_lab.suite.row_index import UNSEEN, read_aligned
 from faircil_lab.suite.scoring import score
-from fuzzing import WORDS, Harness, refused, scratch_folder, tests_of, usually
+from fuzzing import WORDS, Harness, few_and_thousands, refused, scratch_folder, usually
 from spoilt_files import replaced, replacing, spoilings, spoilt
 from suite_rows import (
     STREAM,
@@ -126,4 +126,4 @@ HARNESSES = {
     "read_aligned": Harness(submissions, check_submission, kept=((long_number(), []),)),
     "read_row": Harness(changed, check_row, kept=(("values", [(247, "nan")]),)),
 }
-test_a_few_cases, test_thousands_of_cases = tests_of(HARNESSES)
+test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)
