@@ -191,8 +191,10 @@ class SeedsRun:
         self, config: RunConfig, folder: Path, options: RunOptions, found: Sequence[Outcome]
     ) -> None:
         self._config, self._folder, self._options = config, folder, options
-        self.done = {outcome.work.seed: outcome.run for outcome in found if outcome.run}
-        self._diverged = {outcome.work.seed: outcome for outcome in found if not outcome.run}
+        self.done: dict[int, RunSummary] = {}
+        self._diverged: dict[int, Outcome] = {}
+        for outcome in found:
+            self._add(outcome)
         self._others = options.replace  # whether runs of another configuration may be there
 
     def make(self, todo: Sequence[Work], sweep: SweepOptions) -> None:
@@ -207,7 +209,14 @@ class SeedsRun:
                     tally.ended(outcome)
 
                 several = replace(sweep, jobs=max(1, jobs), scheduler=self._options.scheduler)
-                finish(todo, several, take, waiting=tally.waiting, tell=tally.say)
+                finish(
+                    todo,
+                    several,
+                    take,
+                    found=self._add,
+                    waiting=tally.waiting,
+                    tell=tally.say,
+                )
         else:
             with (
                 reporting(self._config, len(todo), quiet) as shown,
@@ -217,6 +226,7 @@ class SeedsRun:
                     todo,
                     sweep,
                     self._take,
+                    found=self._add,
                     waiting=self._waiting,
                     watcher=Both(shown, tracked),
                     tell=self._tell,
@@ -235,6 +245,13 @@ class SeedsRun:
             DivergedError,
         )
         return [self.done[seed] for seed in seeds]
+
+    def _add(self, outcome: Outcome) -> None:
+        """Take note of a run that is there, maybe made by another process since we looked."""
+        if outcome.run is not None:
+            self.done[outcome.work.seed] = outcome.run
+        else:
+            self._diverged[outcome.work.seed] = outcome
 
     def _take(self, outcome: Outcome) -> None:
         if outcome.diverged:
