@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli_outcome import Cli, run_words
+from faircil.cli import running
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
 from kills import bytes_of
@@ -76,6 +77,17 @@ def test_a_killed_command_is_continued(cli: Cli, tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "not run again: seed" in outcome.err
     assert seeds_in(tmp_path / "out") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_runs_that_another_process_ends_meanwhile_are_taken(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, jobs: str
+) -> None:
+    assert cli(*TOY, "--seeds", "0-1").code == 0
+    monkeypatch.setattr(running, "look", lambda *_: None)  # they were not there yet
+    outcome = cli(*TOY, "--seeds", "0-1", "--jobs", jobs)
+    assert outcome.code == 0, outcome.err
+    assert "task 1/2" not in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
