@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,20 @@ def _data(
                 f"needs {name}: `faircil data fetch {name}` fetches it or says how to get it; "
                 f"or set FAIRCIL_DATA to the folder that has {missing[0].parent.name}/"
             )
+
+
+@pytest.fixture
+def hears_signals() -> Iterator[None]:
+    """Hear Ctrl-C and the end of a terminal also in tests that run in the background.
+
+    A shell starts those with SIGINT ignored, and ``nohup`` with SIGHUP; so would their processes.
+    """
+    heard = {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}
+    numbers = {getattr(signal, name): to for name, to in heard.items() if hasattr(signal, name)}
+    before = {number: signal.signal(number, handler) for number, handler in numbers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -144,6 +144,7 @@ def within(seconds: float, done: Callable[[], bool]) -> bool:
     return done()
 
 
+@pytest.mark.usefixtures("hears_signals")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 @pytest.mark.parametrize("number", ["SIGINT", "SIGHUP", "SIGTERM", "SIGKILL"])
 def test_processes_end_at_once_with_the_one_that_began_them(number: str, tmp_path: Path) -> None:

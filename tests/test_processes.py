@@ -40,6 +40,7 @@ def test_where_no_copies_are_made_every_process_begins_anew(
         assert in_order(engine, square) == SQUARES
 
 
+@pytest.mark.usefixtures("hears_signals")
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 def test_an_interrupt_ends_processes_whatever_they_do() -> None:
     start = time.monotonic()

@@ -26,6 +26,7 @@ from faircil.stopping import Stopped, check, exit_code, listening, waiting
 from faircil.sweep.work import Unwatched, Work, make_run
 from small_runs import small_config, small_stream
 
+pytestmark = pytest.mark.usefixtures("hears_signals")
 IDENTITY = {"faircil": "1", "code": "abc", "seed": 0, "config": {"lr": 0.1}}
 
 
