@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from scripts import script_module
 
 FILE = Path(__file__).resolve().parent.parent / ".ci" / "audit_dependencies.py"
 FINE = {"name": "a", "version": "1", "vulns": []}
@@ -17,12 +18,7 @@ UNKNOWN = {"name": "c", "skip_reason": "not found on PyPI"}
 
 @pytest.fixture(scope="module")
 def audit() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("audit_dependencies", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module(FILE)
 
 
 @pytest.mark.parametrize(

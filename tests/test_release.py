@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -10,18 +9,15 @@ from types import ModuleType
 
 import pytest
 
+from scripts import script_module
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / ".ci" / "release.py"
 
 
 @pytest.fixture(scope="module")
 def release() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module(FILE)
 
 
 @pytest.fixture(scope="module")

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from scripts import script_module
 
 FILE = Path(__file__).parent.parent / "house.py"
 
 
 @pytest.fixture(scope="module")
 def house() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("house", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-
-    sys.modules["house"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return script_module(FILE)
 
 
 def test_product_and_laboratory_are_small_enough(house: ModuleType) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench_results import ENVIRONMENT
 from faircil.cli import main
 from faircil_lab.bench import models
 from faircil_lab.bench.models import (
@@ -23,13 +24,7 @@ RESULTS = ModelResults(
         ModelCost(SMALL, "predictions of these inputs", 30, 0.0001),
     ),
     command="faircil bench models",
-    environment={
-        "packages": {"numpy": "1", "highspy": "2", "torch": "3"},
-        "processor": "p",
-        "python": "3",
-        "gpu": None,
-        "threads": 2,
-    },
+    environment=ENVIRONMENT,
 )
 
 

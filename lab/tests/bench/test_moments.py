@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench_results import ENVIRONMENT
 from faircil.moments.sketch import MEMORY, Plan
 from faircil_lab.bench.moments import (
     MOMENTS_COSTS,
@@ -24,13 +25,7 @@ REMOVED = RemovalCost(SMALL, 10, 0.1, 0.4)
 RESULTS = MomentsResults(
     (LEARNED, replace(LEARNED, workload=replace(SMALL, rank="8"), memory=None), REMOVED),
     command="faircil bench moments",
-    environment={
-        "packages": {"numpy": "1", "highspy": "2", "torch": "3"},
-        "processor": "p",
-        "python": "3",
-        "gpu": None,
-        "threads": 2,
-    },
+    environment=ENVIRONMENT,
 )
 
 

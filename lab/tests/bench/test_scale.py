@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from bench_results import ENVIRONMENT
 from faircil.cli import main
 from faircil_lab.bench import scale
 from faircil_lab.bench.scale import (
@@ -29,13 +30,7 @@ def results(*costs: ScaleCost) -> ScaleResults:
         costs,
         WORK,
         command="faircil bench scale",
-        environment={
-            "packages": {"numpy": "1", "highspy": "2", "torch": "3"},
-            "processor": "p",
-            "python": "3",
-            "gpu": None,
-            "threads": 2,
-        },
+        environment=ENVIRONMENT,
     )
 
 
