@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,8 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
     """
     start = time.perf_counter()
     scores = torch.cat([test.mapped(state.learner.scores) for test in tests])
+    if not (scores < math.inf).all():  # minus infinity rules a class out
+        raise _diverged(config, state.epochs[-1], "infinite or NaN outputs on test samples")
     y_pred = scores.argmax(dim=1).cpu().numpy()
     labels = [test.y.cpu().numpy() for test in tests]
     attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
@@ -403,7 +406,7 @@ def learn_task(
         )
         state.epochs.append(record)
         listener(record)
-        _check_finite(learner, record, config.settings.learner.lr)
+        _check_finite(config, learner, record)
         if record.trained == 0:
             state.notes.append(
                 f"task {record.task}, epoch {record.epoch}: the program keeps no sample, so the "
@@ -490,13 +493,17 @@ def _trained_tokens(learner: Learner, before: int | None = 0) -> int | None:
     return None if tokens is None or before is None else int(tokens) - before
 
 
-def _check_finite(learner: Learner, record: EpochRecord, lr: float) -> None:
+def _check_finite(config: RunConfig, learner: Learner, record: EpochRecord) -> None:
     """Stop a run whose training has diverged: its metrics would mean nothing."""
     with _threads_for(learner):
         finite = all(torch.isfinite(parameter).all() for parameter in learner.net.parameters())
     if not finite:
-        raise DivergedError(
-            f"training diverged in task {record.task}, epoch {record.epoch}: the net has infinite "
-            f"or NaN weights; lower the learning rate with `lr={lr / 10:g}` (it was {lr:g}), or "
-            "lower tau"
-        )
+        raise _diverged(config, record, "infinite or NaN weights")
+
+
+def _diverged(config: RunConfig, record: EpochRecord, signs: str) -> DivergedError:
+    lr = config.settings.learner.lr
+    return DivergedError(
+        f"training diverged in task {record.task}, epoch {record.epoch}: the net has {signs}; "
+        f"lower the learning rate with `lr={lr / 10:g}` (it was {lr:g}), or lower tau"
+    )

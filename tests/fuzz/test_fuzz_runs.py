@@ -219,9 +219,32 @@ def of_groups(number: int, **changed: Any) -> dict[str, Any]:
     return case | more | changed
 
 
+def of_one_value(x: list[list[float]], y: list[int]) -> Samples:
+    return Samples(torch.tensor(x), torch.tensor(y), torch.zeros(len(y), dtype=torch.int64))
+
+
+# Weights stay finite, and outputs of one test sample do not.
+OUTPUTS_OVERFLOW = {
+    "parts": [
+        (
+            (0, 1),
+            of_one_value(
+                [*([0.0] * 3,) * 2, [0, 0, -3.0], [0.0] * 3, [0, 0, 3.0], [0.0] * 3, [0, 0, 1.0]],
+                [0, 1, 0, 0, 1, 0, 0],
+            ),
+            of_one_value([*([0.0] * 3,) * 4, [0, 0, 1.0]], [0, 1, 0, 0, 0]),
+        ),
+        ((2,), of_one_value([[0.0] * 3] * 2, [2, 2]), of_one_value([[0.0] * 3], [2])),
+    ],
+    "attribute": True,
+    "method": "der++",
+    "measure": None,
+    "settings": {"epochs": 2, "buffer_size": 2, "batch_size": 1, "lr": 0.5},
+    "seed": 2,
+}
 HUGE_ENTRY = of_groups(2, measure="own", matrix=np.array([[0.0, 1e308]]))
 HARNESSES = {
-    "run": Harness(runs(), check_run, short=5),
+    "run": Harness(runs(), check_run, kept=(OUTPUTS_OVERFLOW,), short=5),
     "Measure": Harness(measured(), check_measure, kept=(of_groups(0), HUGE_ENTRY)),
     "FairSampler.set_weights": Harness(drawn(), check_drawn),
 }
