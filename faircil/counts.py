@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 ENOUGH = 10  # test samples; the accuracy of a smaller group is mostly noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a run keeps one of each class after each task
 class ClassAccuracy:
     """Accuracy on the ``n`` samples of a class."""
 
@@ -33,7 +33,7 @@ class ClassAccuracy:
     accuracy: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GroupAccuracy:
     """Accuracy on the ``n`` samples of a class with one attribute value."""
 

@@ -158,13 +158,15 @@ class _Packer:
     def _attributes(self, value: Any, path: str) -> Document:
         kind = type(value)
         unsaved = {*getattr(kind, "unsaved", ())}
+        if hasattr(value, "__dict__"):
+            own = vars(value)
+        else:
+            own = {name: getattr(value, name) for name in kind.__slots__}
         if is_dataclass(kind):  # what follows from its fields is computed again
-            unsaved |= {
-                n for n in vars(value) if isinstance(getattr(kind, n, None), cached_property)
-            }
+            unsaved |= {n for n in own if isinstance(getattr(kind, n, None), cached_property)}
         return {
             name: self.write(each, f"{path}.{name}")
-            for name, each in vars(value).items()
+            for name, each in own.items()
             if name not in unsaved
         }
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from faircil.counts import GroupAccuracy
 from faircil.errors import DataError, FaircilError
 from faircil.learners import LEARNERS
 from faircil.packing import Packed, pack, unpack
@@ -42,6 +43,7 @@ def through_text(packed: Packed) -> Packed:
         frozenset({1, 2}),
         torch.float64,
         np.float32(0.5),
+        GroupAccuracy(0, 1, 12, 0.75),  # has slots, no dictionary
     ],
 )
 def test_plain_values(value: Any) -> None:

@@ -344,7 +344,7 @@ class Moments(Learner):
             )
         self.net.show(classes, head)
         before, after = map(criterion.losses_of, (evening.before, evening.after))
-        columns = np.stack([relative, before.losses, after.losses, after.errors], axis=1)
+        columns = (groups.size, relative, before.losses, after.losses, after.errors)
         return PassRecord(
             objective=evening.value,
             promise=evening.promise,
@@ -353,10 +353,9 @@ class Moments(Learner):
             ridge=self.ridge,
             temperature=self.temperature,
             groups=tuple(
-                GroupChange(key[0], key[1:], size, *values)
-                for key, size, values in zip(
-                    keys, groups.size.tolist(), columns.tolist(), strict=True
-                )
+                GroupChange(key[0], key[1:], *values)
+                # By columns: short lists between numbers that are kept would leave gaps in memory.
+                for key, *values in zip(keys, *(each.tolist() for each in columns), strict=True)
             ),
         )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a run keeps one of each group after each task
 class GroupChange:
     """What the weights of a one-pass method did to a group.
 

@@ -91,7 +91,7 @@ class Seconds:
 SPLIT = tuple(field.name for field in fields(Seconds))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GroupWeights:
     """Weights of a group of the current task: its samples, their mean weight, and the group's loss.
 

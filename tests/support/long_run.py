@@ -79,7 +79,8 @@ def held(thing: Any, seen: set[int]) -> int:
         return sys.getsizeof(thing)
     # Not by `vars`: that would make a dictionary for each of some 100,000 records.
     parts = gc.get_referents(thing)
-    own = sys.getsizeof(thing) + 8 * len(parts) * (type(thing).__dictoffset__ != 0)
+    own = -(-sys.getsizeof(thing) // 16) * 16  # Python's allocator gives multiples of 16
+    own += 8 * len(parts) * (type(thing).__dictoffset__ != 0)
     return own + sum(held(part, seen) for part in parts)
 
 
