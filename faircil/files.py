@@ -25,10 +25,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from faircil.errors import DataError, StorageError, UsageError
+from faircil.errors import DataError, StorageError, UsageError, shortened
 
 TABLES_IN_FOLDERS = (".parquet", ".arrow", ".feather", ".npy")  # a folder of such is one table
 KEPT_IN_FOLDERS = (".csv", ".json", ".jsonl", ".npz", ".safetensors")  # of runs and models
+ESCAPED = "backslashreplace"  # in JSON, what stands for such a byte is read as the same again
+NO_TEXT = re.compile("[\ud800-\udfff]")  # what Python makes of bytes in names that are not UTF-8
 MOST_LETTERS = 50  # of a name that is made of a text: 200 bytes at most, of 255
 
 
@@ -65,6 +67,13 @@ def file_name(text: str) -> str:
         return plain
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"{plain}-{digest[:8]}"
+
+
+def named_in_text(paths: Iterable[Path]) -> None:
+    """Raise if a name is not UTF-8: Arrow and safetensors cannot open such files."""
+    broken = [repr(str(path)) for path in paths if NO_TEXT.search(str(path))]
+    if broken:
+        raise DataError(f"names of files that are not UTF-8: {shortened(broken)}; rename them")
 
 
 def refuse_input(out: Path, *inputs: Path) -> None:
@@ -149,13 +158,17 @@ def make_private(folder: Path) -> None:
 
 
 def open_private(path: Path, mode: str, newline: str | None = None) -> IO[Any]:
-    """Open a file to write; if it is new, for its owner alone. Text is UTF-8."""
+    """Open a file to write; if it is new, for its owner alone. Text is UTF-8.
+
+    What is no text, such as a byte in the name of a file, is written as an escape.
+    """
 
     def opened(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
-    encoding = None if "b" in mode else "utf-8"
-    return open(path, mode, encoding=encoding, newline=newline, opener=opened)
+    if "b" in mode:
+        return open(path, mode, opener=opened)
+    return open(path, mode, encoding="utf-8", errors=ESCAPED, newline=newline, opener=opened)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -176,9 +189,10 @@ def as_json(value: Any, indent: int | None = None) -> str:
     '{"bound": "inf"}'
     """
     try:
-        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors=ESCAPED).decode()
 
 
 def _finite(value: Any) -> Any:

@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from faircil.errors import UsageError
-from faircil.files import as_json, expanded, file_name, refuse_input
+from faircil.data.part_files import table_files
+from faircil.data.tables import read_folder
+from faircil.errors import DataError, UsageError
+from faircil.files import (
+    as_json,
+    expanded,
+    file_name,
+    is_intact,
+    read_json,
+    refuse_input,
+    write_sealed,
+)
 
 
 def test_the_home_folder_takes_the_place_of_its_sign() -> None:
@@ -57,6 +70,27 @@ def test_a_folder_that_is_read_gets_no_file_that_would_be_read_with_it(tmp_path:
         refuse_input(table / "summary.json", table)
     refuse_input(table / "new.json", table)
     refuse_input(table / "page.md", table)
+
+
+def test_what_is_no_text_is_written_as_an_escape_and_read_again(tmp_path: Path) -> None:
+    document = {"path": os.fsdecode(b"\xff.csv")}
+    write_sealed(tmp_path / "a.json", document)
+    text = (tmp_path / "a.json").read_text("utf-8")
+    assert is_intact(text, json.loads(text))
+    assert document.items() <= read_json(tmp_path / "a.json").items()
+
+
+@pytest.mark.parametrize("read", [table_files, read_folder])
+def test_files_whose_names_are_no_text_are_named(
+    read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    try:
+        for ending in (b".png", b".parquet"):
+            Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff" + ending)).touch()
+    except OSError:
+        pytest.skip("files have names in UTF-8 here")
+    with pytest.raises(DataError, match=r"not UTF-8: .*udcff\.p.*; rename them"):
+        read(tmp_path)
 
 
 def test_numbers_that_json_does_not_have_are_texts() -> None:

@@ -17,6 +17,7 @@ from faircil import __version__
 from faircil.cli.console import say, silence
 from faircil.cli.help_text import Formatter
 from faircil.errors import FaircilError, UsageError, raise_all, unknown_name
+from faircil.files import NO_TEXT
 from faircil.registry import load_reference
 from faircil.stopping import exit_code, listening
 
@@ -294,6 +295,19 @@ def _with_others(words: Sequence[str]) -> int:
         return ERROR
 
 
+def _check_words(argv: Sequence[str]) -> None:
+    """Refuse names of files that cannot be written down, such as in the configuration of a run."""
+    encoding = sys.getfilesystemencoding().upper()
+    raise_all(
+        [
+            f"{word!r} has bytes that are no text in {encoding}; rename the file, or set LC_ALL to "
+            "a UTF-8 locale"
+            for word in argv
+            if NO_TEXT.search(word)
+        ]
+    )
+
+
 def _main(argv: Sequence[str]) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
@@ -306,6 +320,7 @@ def _main(argv: Sequence[str]) -> int:
         return USAGE
     arguments: argparse.Namespace | None = None
     try:
+        _check_words(argv)
         arguments = parse(argv)
         code: int | None = arguments.command(arguments)
         sys.stdout.flush()

@@ -18,7 +18,7 @@ from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.saved_states import state_folder
 from faircil.runs.settings import in_effect
-from faircil.sweep.store import Store, check_folder, check_place, remove_others
+from faircil.sweep.store import Store, check_folder, check_others, check_place, remove_others
 from faircil.sweep.sweep import SweepOptions, finish, look
 from faircil.sweep.work import NO_MODEL, Both, Outcome, Work
 from faircil.tracking import Tracker, tracking
@@ -275,7 +275,9 @@ class SeedsRun:
 def _check(folder: Path, work: Work, options: RunOptions) -> None:
     """Raise if the folder cannot be used, before anything is run."""
     check_place(folder)
-    if not options.replace:
+    if options.replace:
+        check_others(folder, work)
+    else:
         try:
             check_folder(folder, work)
         except DataError as error:

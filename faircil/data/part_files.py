@@ -29,7 +29,7 @@ from faircil.data.arrow import (
 from faircil.data.parts import PartedTable, TablePart
 from faircil.data.raw_columns import frames_of_arrays, name_mistakes, without_missing_words
 from faircil.errors import DataError, raise_all, shortened
-from faircil.files import TABLES_IN_FOLDERS
+from faircil.files import TABLES_IN_FOLDERS, named_in_text
 
 ARROW = (".arrow", ".feather")
 EMPTY = "null"  # type of a column without a value in a whole file, as pandas writes it
@@ -143,6 +143,7 @@ def table_files(folder: Path) -> list[Path]:
         if path.suffix.lower() in TABLES_IN_FOLDERS
         and not any(one.startswith((".", "_")) for one in path.relative_to(folder).parts)
     )
+    named_in_text(found)
     mistakes = [
         f"{path} is a device or a pipe, which may have no end; move it away"
         for path in found

@@ -29,6 +29,7 @@ from faircil.data.raw_columns import (
     without_missing_words,
 )
 from faircil.errors import DataError, raise_all, shortened
+from faircil.files import named_in_text
 
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
@@ -194,6 +195,7 @@ def read_folder(folder: Path) -> pd.DataFrame:
             f"the folder {folder} has no images, files that end in {', '.join(IMAGES)}; expected "
             f"{folder}/CLASS/IMAGE, or a table of their paths"
         )
+    named_in_text(images)
     others = [str(path) for path in found if path not in set(images)]
     columns: dict[str, list[Any]] = {PATH: [path.as_posix() for path in images]}
     for place, name in enumerate((CLASS, SUBFOLDER)):

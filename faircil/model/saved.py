@@ -31,6 +31,7 @@ from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
 from faircil.files import (
+    ESCAPED,
     SEAL,
     file_digest,
     is_intact,
@@ -128,7 +129,7 @@ def _card_texts(card: dict[str, Any], digest: str) -> dict[str, str]:
 
 
 def _text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors=ESCAPED)).hexdigest()
 
 
 def _write_card(folder: Path, name: str, text: str) -> None:

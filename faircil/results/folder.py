@@ -16,9 +16,10 @@ import csv
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import (
     AGAIN,
+    SUMS,
     check_checksums,
     check_file,
     damaged,
@@ -196,6 +198,8 @@ def write_probabilities(folder: Path, result: RunResult) -> None:
 
 # The files that results are read from; the larger ones are checked by whoever reads them.
 READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
+OWN = (*READ, "predictions.csv", PROBABILITIES, SUMS, "model")
+OF_MODEL = ("model.json", "card.json", "card.md", "tensors-*.safetensors")
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
@@ -267,8 +271,8 @@ def write_run(
     return summary
 
 
-def check_replaceable(folder: Path) -> None:
-    """Raise if a run cannot take this place because something else is there."""
+def check_run_place(folder: Path) -> None:
+    """Raise if something other than a run is in the place of one."""
     if folder.is_dir() and (is_run_folder(folder) or not any(folder.iterdir())):
         return
     if folder.exists() or folder.is_symlink():
@@ -276,6 +280,29 @@ def check_replaceable(folder: Path) -> None:
             f"{folder} was not written by faircil, so it is not replaced; move it away, or choose "
             "another folder with `folder`"
         )
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise if a run cannot take this place: something else is there, or files that would be lost.
+
+    What file managers leave, hidden files, goes with a run that is replaced.
+    """
+    check_run_place(folder)
+    others = _other_files(folder, OWN) + _other_files(model_folder(folder), OF_MODEL)
+    if others:
+        raise StorageError(
+            f"{folder} also has what faircil did not write, such as "
+            f"{others[0].relative_to(folder)}, so it is not replaced; move that away, or choose "
+            "another folder with `folder`"
+        )
+
+
+def _other_files(folder: Path, own: Collection[str]) -> list[Path]:
+    """Return what is in the folder of a run or model, but is neither its own nor in its sums."""
+    with suppress(DataError):
+        own = {*own, *read_checksums(folder)}
+    shown = sorted(path for path in folder.glob("*") if not path.name.startswith("."))
+    return [path for path in shown if not any(fnmatchcase(path.name, name) for name in own)]
 
 
 def is_run_folder(folder: Path) -> bool:
@@ -291,6 +318,7 @@ def is_run_folder(folder: Path) -> bool:
 def remove_run(folder: Path) -> None:
     """Remove a run, and nothing that is not a run; readers see all of it or nothing."""
     if is_run_folder(folder):
+        check_replaceable(folder)
         old = _old(folder)
         _remove(old)
         folder.rename(old)

@@ -22,6 +22,8 @@ from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import claim, file_name, is_intact, make_private, write_sealed
 from faircil.results.folder import (
     check_replaceable,
+    check_run_place,
+    is_run_folder,
     read_identity,
     read_run,
     remove_run,
@@ -86,7 +88,7 @@ class Store:
         for number, folder in enumerate(self._folders(work)):
             path = seed_folder(folder, work.seed)
             if path.exists():
-                check_replaceable(path)
+                check_run_place(path)
             if path.is_dir() and any(path.iterdir()):
                 return Outcome(work, _read(path, wanted, any_code=number > 0))
             note = _note(folder, work.seed)
@@ -168,6 +170,14 @@ def check_place(folder: Path) -> None:
             f"{folder} is itself a finished run; choose another folder with `folder`, such as "
             f"{folder.parent}"
         )
+
+
+def check_others(folder: Path, work: Work) -> None:
+    """Raise if :func:`remove_others` would remove files that faircil did not write."""
+    for seed in _others(folder, work):
+        path = seed_folder(folder, seed)
+        if is_run_folder(path):
+            check_replaceable(path)
 
 
 def remove_others(folder: Path, work: Work) -> None:

@@ -145,8 +145,9 @@ def finish(
 def look(work: Work, options: SweepOptions) -> Outcome | None:
     """Look for a finished run; None where it is to be made."""
     store = options.store
+    place = seed_folder(store.folder_of(work), work.seed)
     if options.again and options.run_missing:
-        check_replaceable(seed_folder(store.folder_of(work), work.seed))
+        check_replaceable(place)
         return None
     try:
         found = store.find(work)
@@ -159,6 +160,7 @@ def look(work: Work, options: SweepOptions) -> Outcome | None:
         if not options.run_missing:
             return Outcome(work, None, f"not used: {error}")
         if options.replace:
+            check_replaceable(place)
             return None
     # Another process may be replacing it at this moment.
     with store.alone(work) as mine:

@@ -42,11 +42,18 @@ class Classifier(nn.Module):
                 f"{name_of(net)} is on the device 'meta', where tensors have no numbers; load its "
                 "weights first"
             )
+        if any(p.is_inference() for p in net.parameters()):
+            raise UsageError(
+                f"{name_of(net)} was made under torch.inference_mode, so torch computes no "
+                "gradients of it; make or load it outside of that, or give a copy made outside: "
+                "copy.deepcopy(net)"
+            )
         casts = torch.is_autocast_enabled(kind)
         self._cast = torch.get_autocast_dtype(kind) if casts else None
 
     def forward(self, x: Inputs) -> Tensor:
         """Return logits, (n, classes)."""
+        x = _recordable(x)
         with self._casting():
             if self._logits is not None:
                 return as_logits(self._logits(self.net, x), self.net)
@@ -69,6 +76,15 @@ class Classifier(nn.Module):
         if self._cast is None:
             return nullcontext()
         return torch.autocast(self.device.type, self._cast, cache_enabled=False)
+
+
+def _recordable(x: Inputs) -> Any:
+    """Return inputs that a backward pass may keep: copies of those made under inference mode."""
+    if isinstance(x, Tensor):
+        return x.clone() if x.is_inference() else x
+    if isinstance(x, Mapping):
+        return {name: _recordable(part) for name, part in x.items()}
+    return tuple(_recordable(part) for part in x)
 
 
 def as_logits(output: object, net: nn.Module) -> Tensor:

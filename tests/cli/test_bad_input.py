@@ -133,6 +133,12 @@ def test_a_net_that_does_not_fit_is_refused_before_it_is_made(cli: Cli) -> None:
     assert "with --set, choose fewer or narrower hidden layers" in outcome.err
 
 
+def test_a_name_that_is_no_text(cli: Cli) -> None:
+    outcome = cli(*TOY, "--out", "runs/\udcff")
+    assert outcome.code == 2
+    assert "'runs/\\udcff' has bytes that are no text in" in outcome.err
+
+
 def test_a_name_that_is_too_long(cli: Cli) -> None:
     outcome = cli(*TOY, "--out", "x" * 300)
     assert outcome.code == 1

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from faircil.data.own import OwnData
 from faircil.errors import DataError, FaircilError, StorageError, UsageError
 from faircil.model.model import LEARNED_TWICE, Floats32, Model
-from faircil.model.saved import CONTENT, TENSORS, load_model, save_model
+from faircil.model.saved import CONTENT, TENSORS, card_notes, load_model, save_model
 from faircil.runs.config import resolve
 
 OWN = OwnData(path="", label="class", sensitive=("sex",))
@@ -61,6 +61,14 @@ def test_a_saved_model_predicts_the_same_bits_and_goes_on(method: str, tmp_path:
     np.testing.assert_array_equal(again.probabilities(x), model.probabilities(x))
     save_model(again, tmp_path / "model")  # a model is replaced
     assert len(load_model(tmp_path / "model").lessons) == 2
+
+
+def test_classes_that_are_no_text_are_saved(tmp_path: Path) -> None:
+    model = model_of()
+    model.learn(*rows("a", "\udcff"))
+    save_model(model, tmp_path)
+    assert load_model(tmp_path).labels == ["a", "\udcff"]
+    assert not card_notes(tmp_path)
 
 
 def test_forgotten_rows_leave_no_trace() -> None:

@@ -9,8 +9,16 @@ import pytest
 
 from faircil.errors import DataError, FaircilError, StorageError
 from faircil.files import claim
+from faircil.model.saved import keep_model
 from faircil.results.folder import remove_run, restore_run, seed_folder, write_run
-from faircil.sweep.store import Store, check_folder, check_place, default_folder, remove_others
+from faircil.sweep.store import (
+    Store,
+    check_folder,
+    check_others,
+    check_place,
+    default_folder,
+    remove_others,
+)
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Work
 from run_results import CONFIG, make_result
@@ -131,6 +139,44 @@ def test_a_folder_that_was_never_a_run_is_not_replaced(
         write_run(tmp_path / "seed-0", make_result(), {})
     remove_run(tmp_path / "seed-0")
     assert [path.name for path in (tmp_path / "seed-0").iterdir()] == [content]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("notes.txt", "notes.txt"), ("plots/a.png", "plots,"), ("model/w.bin", "model/w.bin")],
+)
+def test_files_that_somebody_put_into_a_run_are_not_lost(
+    folder: Path, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = folder / "seed-0" / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    found = finish([small_work()], SweepOptions(folder=folder))
+    assert found[0].run is not None
+    message = f"seed-0 also has what faircil did not write, such as {shown}"
+    trained: list[object] = []
+    monkeypatch.setattr("faircil.sweep.work.run", trained.append)
+    with pytest.raises(StorageError, match=message):
+        finish([small_work()], SweepOptions(folder=folder, again=True))
+    with pytest.raises(StorageError, match=message):
+        check_others(folder, small_work(**OTHER))
+    with pytest.raises(StorageError, match=message):
+        remove_others(folder, small_work(**OTHER))
+    with pytest.raises(StorageError, match=message):
+        write_run(folder / "seed-0", make_result(), {})
+    (folder / "seed-0" / "config.json").write_text("{")
+    with pytest.raises(StorageError, match=message):
+        finish([small_work()], SweepOptions(folder=folder))
+    assert mine.read_text() == "mine"
+    assert not trained
+
+
+def test_marks_of_file_managers_and_the_model_go_with_a_run(folder: Path) -> None:
+    options = SweepOptions(folder=folder, again=True, keep=keep_model)
+    for _ in range(2):
+        assert finish([small_work()], options)[0].run is not None
+        assert (folder / "seed-0" / "model" / "card.md").exists()
+        (folder / "seed-0" / ".DS_Store").touch()
 
 
 def test_a_file_in_the_place_of_a_run_is_not_replaced(tmp_path: Path) -> None:

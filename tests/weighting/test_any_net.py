@@ -254,6 +254,21 @@ def test_an_activation_in_place_after_the_last_layer_is_noticed(
     assert torch.equal(found.weights, expected.weights)
 
 
+@pytest.mark.parametrize("gradient", ["last", "all"])
+@pytest.mark.parametrize("name", NETS)
+def test_samples_made_under_inference_mode_are_weighed(name: str, gradient: str) -> None:
+    with torch.inference_mode():
+        current, memory = (Samples(s.x.clone(), s.y.clone(), s.z) for s in (CURRENT, MEMORY))
+    weigh, net = FairSampleWeights(alpha=0.05, gradient=gradient), seeded(NETS[name]).float()
+    found, expected = weigh(net, current, memory), weigh(net, CURRENT, MEMORY)
+    assert torch.equal(found.weights, expected.weights)
+
+
+def untrainable() -> nn.Module:
+    with torch.inference_mode():
+        return MLP(6, 4, (8,))
+
+
 def mixing() -> nn.Module:
     norm = nn.BatchNorm1d(8, track_running_stats=False)
     return nn.Sequential(nn.Linear(6, 8), norm, nn.Linear(8, 4))
@@ -270,6 +285,7 @@ def mixing() -> nn.Module:
         (NETS["mlp"], torch.Tensor.float, 3, "has class -1; classes count from 0"),
         (lambda: MLP(6, 4, (8,)).to("meta"), torch.Tensor.float, 0, "on the device 'meta'"),
         (mixing, torch.Tensor.float, 0, "keeps no statistics"),
+        (untrainable, torch.Tensor.float, 0, "was made under torch.inference_mode"),
     ],
 )  # fmt: skip
 def test_what_a_net_cannot_take_is_told(
