@@ -272,7 +272,8 @@ def _report(
         say(f"{-lesson.rows:,} rows forgotten: its sums are as if it had never seen them")
         return
     now = model.lessons if fitted else [lesson]
-    names = [f"'{name}'" for one in now for name in one.new_classes]
+    # Of merged sites, several may have met the same class first.
+    names = list(dict.fromkeys(f"'{name}'" for one in now for name in one.new_classes))
     new = f", new classes: {shortened(names, MOST_NAMES)}" if names else ""
     say(
         f"{model.config.label} learned {sum(one.rows for one in now):,} rows in "

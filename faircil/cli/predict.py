@@ -71,7 +71,10 @@ class CsvWriter:
 
     def write(self, table: pd.DataFrame) -> None:
         """Append rows."""
-        table.to_csv(self.file, index=False, header=not self._begun, float_format=DIGITS)
+        # Probabilities come last; kept columns, such as an id that is a number, keep all digits.
+        last = table.columns[table.columns.get_loc("prediction") + 1 :]
+        short = {name: table[name].map(DIGITS.__mod__) for name in last}
+        table.assign(**short).to_csv(self.file, index=False, header=not self._begun)
         self._begun = True
 
     def close(self) -> None:
@@ -88,11 +91,14 @@ class ParquetWriter:
 
     def write(self, table: pd.DataFrame) -> None:
         """Append rows."""
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-        schema = None if self._writer is None else self._writer.schema
-        rows = pyarrow.Table.from_pandas(table, schema=schema, preserve_index=False)
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         if self._writer is None:
-            self._writer = parquet.ParquetWriter(self.file, rows.schema)
+            found = arrow.Schema.from_pandas(table, preserve_index=False)
+            # A kept text may have no value in the first rows.
+            types = [arrow.string() if arrow.types.is_null(each) else each for each in found.types]
+            schema = arrow.schema(list(zip(found.names, types, strict=True)))
+            self._writer = parquet.ParquetWriter(self.file, schema)
+        rows = arrow.Table.from_pandas(table, schema=self._writer.schema, preserve_index=False)
         self._writer.write_table(rows)
 
     def close(self) -> None:

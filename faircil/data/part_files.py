@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,19 @@ ARROW = (".arrow", ".feather")
 EMPTY = "null"  # type of a column without a value in a whole file, as pandas writes it
 
 
+@dataclass(frozen=True)
 class ArrowTable(PartedTable):
-    """A table of Parquet or Arrow files."""
+    """A table of Parquet or Arrow files.
+
+    Parameters
+    ----------
+    path, names, parts
+        See :class:`~faircil.data.parts.PartedTable`.
+    kinds : tuple of str
+        Of the columns.
+    """
+
+    kinds: tuple[str, ...]
 
     def batches(
         self, part: TablePart, columns: list[str], labels: list[str]
@@ -64,13 +76,13 @@ class ArrowTable(PartedTable):
                     for piece in part.pieces
                     for start, stop in _runs(len(every[piece]), parts_.BATCH_ROWS)
                 )
-        tables = _even(batches, arrow)
+        tables, kinds = _even(batches, arrow), dict(zip(self.names, self.kinds, strict=True))
         while True:
             with readable(file, arrow):
                 batch = next(tables, None)
             if batch is None:
                 return
-            taken = {name: batch.column(name) for name in columns}
+            taken = {name: _of_kind(batch.column(name), kinds[name], arrow) for name in columns}
             frame = frame_of(file, taken, coded=labels)
             yield pd.DataFrame(
                 {name: without_missing_words(frame[name]) for name in frame}, copy=False
@@ -209,7 +221,7 @@ def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
     raise_all(list(dict.fromkeys(mistakes)), DataError)
     if not first:
         raise DataError(f"{path} has columns but no rows; add samples")
-    return ArrowTable(str(path), tuple(known), tuple(parts))
+    return ArrowTable(str(path), tuple(known), tuple(parts), tuple(known.values()))
 
 
 def _sizes_of(file: Path) -> tuple[Any, list[int]]:
@@ -262,6 +274,14 @@ def _kind(type_: Any, arrow: Any) -> str:
         return "text"
     numeric = (is_.is_integer, is_.is_floating, is_.is_decimal)
     return "numbers" if any(test(type_) for test in numeric) else str(type_)
+
+
+def _of_kind(column: Any, kind: str, arrow: Any) -> Any:
+    """Return a column; one without a value in its file is of the kind that it is in others."""
+    if _kind(column.type, arrow) != EMPTY:
+        return column
+    types = {"booleans": arrow.bool_(), "numbers": arrow.float64(), EMPTY: arrow.float64()}
+    return arrow.nulls(len(column), types.get(kind, arrow.string()))
 
 
 def _is_text(type_: Any) -> bool:

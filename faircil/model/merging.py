@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from os.path import commonprefix
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -98,9 +99,15 @@ def merge_models(models: Sequence[Model]) -> Model:
     if not any(model.seen for model in models):
         raise DataError("none of the models has learned a row; a plan is no sum")
     least = max(model.learner.settings.min_cell for model in models)
-    merged = planned_for(first, least)
-    for model in models:
-        merged = merged.with_names(model.labels, model.values)
+    # Names of the plan, then all others in the order in which one site with every row has them.
+    merged = replace(
+        planned_for(first, least),
+        labels=commonprefix([model.labels for model in models]),
+        values=commonprefix([model.values for model in models]),
+    ).with_names(
+        [label for model in models for label in model.labels],
+        [value for model in models for value in model.values],
+    )
     state, learner = merged.state, merged.learner
     assert state is not None
     assert isinstance(learner, Moments)

@@ -58,6 +58,10 @@ class LastLayer:
     features: Tensor
     bias: bool
 
+    def at(self, rows: slice) -> LastLayer:
+        """Return the factors of some of the samples, without a copy."""
+        return LastLayer(self.losses[rows], self.delta[rows], self.features[rows], self.bias)
+
 
 def last_layer(
     net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: LossFunction = cross_entropy
@@ -82,7 +86,7 @@ def last_layers(
     sets : sequence of (x, y), shapes (n, ...) and (n,)
         The samples.
     visit : callable
-        Called with the index of a set, its factors, and the rows of the chunk just computed, which
+        Called with the index of a set, and the factors and rows of the chunk just computed, which
         is still in cache. Chunks arrive in any order, on any thread.
     loss : callable
     """
@@ -95,7 +99,7 @@ def last_layers(
             number, rows = task
             (x, y), result = sets[number], results[number]
             measure(result, Part(rows, x[rows], y[rows]))
-            visit(number, result, rows)
+            visit(number, result.at(rows), rows)
 
         map_tasks(work, tasks, threads=thread_safe(net))
     return results
@@ -227,11 +231,11 @@ class GroupSums:
         self._done, self._lock = 0, Lock()
 
     def add(self, factors: LastLayer, rows: slice) -> None:
-        """Accumulate the gradients of one chunk."""
+        """Accumulate the gradients of one chunk, whose factors and rows are given."""
         # After sorting the chunk, which fits in cache, every group is one slice.
         part, order = torch.sort(self._group[rows], stable=True)
-        delta = factors.delta[rows].index_select(0, order)
-        features = factors.features[rows].index_select(0, order)
+        delta = factors.delta.index_select(0, order)
+        features = factors.features.index_select(0, order)
         present, sizes = torch.unique_consecutive(part, return_counts=True)
         sums, end = [], 0
         for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
@@ -245,6 +249,16 @@ class GroupSums:
             self._early[rows.start] = rows, sums
             while self._done in self._early:
                 self._add_in_order(*self._early.pop(self._done), factors)
+
+    def add_chunks(self, factors: LastLayer, first: int = 0) -> None:
+        """Accumulate the gradients of the samples from row ``first`` on."""
+
+        def add(rows: slice) -> None:
+            self.add(factors.at(rows), slice(first + rows.start, first + rows.stop))
+
+        device = self._group.device
+        on_cpu = device.type == "cpu"
+        map_chunks(add, len(factors.losses), chunk_size(device), threads=on_cpu)
 
     def _add_in_order(
         self, rows: slice, sums: Sequence[tuple[int, Tensor]], factors: LastLayer
@@ -279,9 +293,8 @@ class GroupSums:
 
 def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     """Sum gradients and losses of n samples within G groups; see :class:`GroupSums`."""
-    sums, device = GroupSums(group, groups), group.device
-    size, on_cpu = chunk_size(device), device.type == "cpu"
-    map_chunks(lambda rows: sums.add(factors, rows), len(group), size, threads=on_cpu)
+    sums = GroupSums(group, groups)
+    sums.add_chunks(factors)
     return sums.total(factors)
 
 

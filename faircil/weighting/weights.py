@@ -33,6 +33,7 @@ from faircil.weighting.any_net import Classifier, plain_head, precise, unchanged
 from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
 from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
+from faircil.weighting.in_blocks import block_statistics, too_large
 from faircil.weighting.last_layer import (
     GroupStatistics,
     LastLayerStatistics,
@@ -344,12 +345,15 @@ class FairSampleWeights:
         seen: Seen | None,
     ) -> ProgramInputs:
         """Compute groups and statistics of the last layer, of streams in one pass."""
+        statistics: GroupStatistics
         loss, head = find_loss(self.loss), self.head
         head = layer_named(net.net, head) if isinstance(head, str) else head
         if isinstance(current, Samples):
             assert not isinstance(memory, Stream)  # both are opened in the same way
             membership, disparity = self._grouped(current, memory, measure, seen)
-            statistics = group_statistics(net, current, memory, membership, head, loss)
+            in_blocks = self._in_blocks(net, current, head)
+            measure_all = block_statistics if in_blocks else group_statistics
+            statistics = measure_all(net, current, memory, membership, head, loss)
         else:
             head = plain_head(net, current.first(), head)
             streams = [part for part in (current, memory) if isinstance(part, Stream)]
@@ -432,6 +436,11 @@ class FairSampleWeights:
             gradient_seconds=seconds[0],
             lp_seconds=seconds[1],
         )
+
+    def _in_blocks(self, net: Classifier, current: Samples, head: nn.Linear | None) -> bool:
+        """Whether factors are too large to be kept, and nothing needs them later."""
+        plain = self.granularity in ("sample", "group") and not current.y.is_cuda
+        return plain and too_large(net, current, head)
 
     def _on_device(self, membership: Membership) -> bool:
         """Whether the program is solved on the GPU, without its matrix."""

@@ -95,6 +95,28 @@ def test_workers_change_no_byte(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     assert cli("update", "m2", "--data", "people", "--jobs", "2").code == 0
 
 
+@pytest.mark.parametrize("workers", [(), ("--jobs", "2")], ids=["in memory", "in parts"])
+def test_kept_columns_are_as_in_the_file(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(parts_module, "PART_ROWS", 150)
+    ids = pd.Series(range(10**15, 10**15 + 1200), dtype="Int64").mask(lambda each: each % 7 == 0)
+    table = people().assign(id=ids, income=ids.astype(float) / 100, note=None)
+    table.loc[900:, "note"] = "late"  # no row of the first file has one
+    stored(table, tmp_path / "people")
+    assert cli("fit", *ROLES, *MOMENTS, "--data", "people", "--ignore", "id", "income", "note",
+               "-o", "m").code == 0  # fmt: skip
+    for out in ("p.csv", "p.parquet"):
+        predict = ("predict", "m", "--data", "people", "-o", out, *workers)
+        kept = cli(*predict, "--keep", "id", "income", "note")
+        assert kept.code == 0, kept.err
+        found = (pd.read_csv if out == "p.csv" else pd.read_parquet)(out)
+        assert found["id"].astype("Int64").equals(ids)
+        assert found["income"].tolist() == pytest.approx(table["income"].tolist(), 1e-15, nan_ok=True)
+        assert found["note"].dropna().tolist() == ["late"] * 300
+    assert max(map(len, pd.read_csv("p.csv", dtype=str)["probability"])) <= len("0.123456")
+
+
 def test_ranks_of_torchrun_write_the_same_model(cli: Cli, tmp_path: Path) -> None:
     stored(people(), tmp_path / "people")
     fit = ["fit", *ROLES, *MOMENTS, "--data", "people"]

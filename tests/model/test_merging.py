@@ -85,6 +85,21 @@ def test_sites_may_lack_classes_and_values(
     assert right.mean() > 0.4
 
 
+def test_the_order_of_sites_changes_no_prediction(
+    tmp_path: Path, plan: Model, table: pd.DataFrame
+) -> None:
+    one = table[:900].assign(job=table["job"].replace("cook", "poet"))
+    other = table[900:].assign(job=table["job"].replace("cook", "actor"))
+    sites = [site(plan, part, tmp_path) for part in (one, other)]
+    whole = site(plan, pd.concat([one, other]), tmp_path, solve=True)
+    x = whole.encoder.inputs(table)  # type: ignore[union-attr]
+    for order in (sites, sites[::-1]):
+        merged = merge_models(order)
+        assert merged.labels == whole.labels
+        difference = merged.probabilities(x) - whole.probabilities(x)
+        assert np.abs(difference).max() < 1e-6
+
+
 def test_a_plan_has_learned_nothing(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
     assert not plan.seen
     assert not plan.lessons

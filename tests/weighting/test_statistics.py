@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP
 from faircil.samples import Samples
-from faircil.weighting import last_layer
+from faircil.weighting import FairSampleWeights, in_blocks, last_layer
 from faircil.weighting.groups import find_groups
 from faircil.weighting.last_layer import GroupSums, LastLayer, group_statistics
 from faircil.weighting.losses import LOSSES
@@ -90,7 +92,7 @@ def test_sums_are_in_the_order_of_rows_whatever_chunk_comes_first() -> None:
     def summed(order: list[int]) -> GroupSums:
         sums = GroupSums(group, 5)
         for place in order:
-            sums.add(factors, chunks[place])
+            sums.add(factors.at(chunks[place]), chunks[place])
         return sums
 
     straight, mixed = summed([*range(9)]), summed([3, 1, 0, 8, 2, 7, 4, 6, 5])
@@ -98,3 +100,36 @@ def test_sums_are_in_the_order_of_rows_whatever_chunk_comes_first() -> None:
         assert torch.equal(one, other)
     with pytest.raises(ValueError, match="chunks of rows are missing"):
         summed([0, 2]).total(factors)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_statistics_in_blocks_are_those_of_one_pass_and_keep_no_factors(
+    monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    monkeypatch.setattr(in_blocks, "KEPT", 4 * 20_000)
+    monkeypatch.setattr(in_blocks, "BLOCK", 2048)
+    rng = np.random.default_rng(0)
+    current, memory = (
+        make_samples(rng.integers(low, 4, rows).tolist(), rng.integers(0, 2, rows).tolist())
+        for low, rows in ((2, 7000), (0, 2500))
+    )
+    net = seeded(lambda: MLP(6, 4, (5,)))
+    sizes = list[int]()
+    real = last_layer.last_layers
+
+    def counted(*given: Any, **more: Any) -> list[LastLayer]:
+        found = real(*given, **more)
+        sizes.extend(len(each.losses) for each in found)
+        return found
+
+    monkeypatch.setattr(in_blocks, "last_layers", counted)
+    weigh = FairSampleWeights(measure="eo", loss=loss)
+    found = weigh(net, current, memory)
+    assert len(sizes) == 10  # two passes over the task, one over the memory
+    assert max(sizes) == 2048
+    monkeypatch.setattr(in_blocks, "KEPT", 2**30)
+    whole = weigh(net, current, memory)
+    assert len(sizes) == 10
+    assert torch.equal(found.weights, whole.weights)
+    assert found.bound == whole.bound
+    assert np.array_equal(found.groups.losses, whole.groups.losses)
