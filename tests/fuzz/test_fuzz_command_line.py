@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from functools import cache
 from pathlib import Path
 from unittest import mock
@@ -51,22 +52,22 @@ def option(action: argparse.Action) -> st.SearchStrategy[list[str]]:
     return st.one_of(usual, usual, usual, st.lists(values, max_size=2)).map(lambda w: [*flag, *w])
 
 
-FIT = "--data t.csv --label job --sensitive sex --ignore guess --set width=8 --force"
+RUN = "--data t.csv --label job --sensitive sex --ignore guess --set width=8"
 # Lines that are right, of which words are left out, doubled and replaced.
 RIGHT = {
     "audit": ["t.csv --truth job --prediction guess --sensitive sex --draws 100"],
     "fit": [
-        f"{FIT} --method moments --out model",
-        f"{FIT} --plan-only --out plan",
+        f"{RUN} --force --method moments --out model",
+        f"{RUN} --force --plan-only --out plan",
         "--like plan --data t.csv --moments-only --out site --force",
     ],
     "update": ["model --data t.csv"],
     "predict": ["model --data t.csv --out out.csv --force"],
     "forget": ["model --data t.csv"],
-    "merge": ["site --out merged --force", "site model --out merged --force"],
+    "merge": ["site --out merged --force", "site other --out merged --force"],
     "show": ["model", "plan", "merged"],
     "diagnose": ["--data t.csv --label job --sensitive sex --ignore guess"],
-    "run": ["--data t.csv --label job --ignore guess --method moments --set width=8 --out out"],
+    "run": [f"{RUN} --method moments --held-out 1 --out out"],
     "compare": ["out"],
     "report": ["out --out page.html"],
     "postprocess": ["out"],
@@ -124,11 +125,31 @@ def slow(words: list[str]) -> bool:
     return words[0] in ("tune", "demo") or (words[0] == "run" and others)
 
 
-def check_line(words: list[str]) -> None:
-    folder = HOME
-    before = write_tables(folder) if not (folder / "t.csv").exists() else tables_in(folder)
-    if slow(words):
-        words = [*words, *MISTAKES[words[0]]]
+# Makes what other lines begin with.
+MADE = [
+    "fit --data t.csv --label job --sensitive sex --ignore guess --set width=8 --out model",
+    "fit --data t.csv --label job --sensitive sex --set width=8 --plan-only --out plan",
+    "update model --data t.csv",
+    "fit --like plan --data t.csv --moments-only --out site",
+    "fit --like plan --data t.tsv --moments-only --out other",
+    "merge site --out merged",
+    f"run {RIGHT['run'][0]}",
+]
+
+
+@cache
+def beginning() -> tuple[Path, dict[str, bytes]]:
+    """Return a folder of tables, models and a run, and the bytes of the tables by name."""
+    folder = scratch_folder()
+    before = write_tables(folder)
+    for line in MADE:
+        code, said = ended_with(line.split(), folder)
+        assert code == 0, (line, said)
+    return folder, before
+
+
+def ended_with(words: list[str], folder: Path) -> tuple[int, str]:
+    """Return the exit code of a line in a folder, and what it printed."""
     here = Path.cwd()
     os.chdir(folder)
     try:
@@ -139,13 +160,19 @@ def check_line(words: list[str]) -> None:
                 code = int(end.code or 0)
     finally:
         os.chdir(here)
+    return code, printed.getvalue()
+
+
+def check_line(words: list[str]) -> None:
+    made, before = beginning()
+    shutil.rmtree(HOME)
+    shutil.copytree(made, HOME)  # so that a case does not depend on those before
+    if slow(words):
+        words = [*words, *MISTAKES[words[0]]]
+    code, printed = ended_with(words, HOME)
     assert code in (0, 1, 2, 3, 4), code
-    assert code == 0 or printed.getvalue().strip()
-    assert tables_in(folder) == before
-
-
-def tables_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("t.*"))}
+    assert code == 0 or printed.strip()
+    assert {name: (HOME / name).read_bytes() for name in before} == before
 
 
 HARNESSES = {

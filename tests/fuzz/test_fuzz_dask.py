@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from faircil import FairIncrementalClassifier, audit_dask
 from faircil.auditing.reading import audit_file
 from faircil.data.own import OwnData
-from faircil.model.choosing import Wish
 from faircil.model.tables import fit_table, update_table
-from fuzzing import WORDS, Harness, maybe, refused, scratch_folder, usually
+from fuzzing import WAYS, WORDS, Harness, maybe, refused, scratch_folder, usually, wish_for
 from same_models import assert_alike, assert_same_sums
 
 distributed = pytest.importorskip("distributed")
 dask_frames = pytest.importorskip("dask.dataframe")
 HOME = scratch_folder()
 NUMBERS = st.floats(-3, 3, width=32)
-OVERRIDES = {"width": 8, "arithmetic": "float64"}
 
 
 @cache
@@ -48,10 +46,11 @@ def frames(draw: st.DrawFn) -> dict[str, Any]:
     )
     return {
         "table": table,
-        "cuts": sorted(draw(st.lists(st.integers(0, n), max_size=3))),
+        "cuts": sorted(draw(st.lists(st.integers(0, n), max_size=2))),
         "label": draw(usually(st.just("job"), st.sampled_from(["nowhere", "guess", "a"]))),
         "sensitive": draw(st.sampled_from([["sex"], ["sex"], "sex", [], ["sex", "town"], ["x"]])),
         "later": draw(maybe(st.integers(1, n))),
+        "settings": draw(WAYS),
     }
 
 
@@ -80,14 +79,13 @@ def check_fit(case: dict[str, Any]) -> None:
     names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     paths = [HOME / f"{name}.parquet" for name in ("first", "later")]
     given = {"sensitive_features": sensitive, "client": client()}
-    made = FairIncrementalClassifier("moments", settings=OVERRIDES, random_state=0)
+    made = FairIncrementalClassifier("moments", settings=case["settings"], random_state=0)
     first, later = partitions(table, case["cuts"]), partitions(table[: case["later"]], [])
     with refused(ValueError):
         made.fit_dask(first, label, ignore=["guess"], **given)
         table.to_parquet(paths[0])
         own = OwnData(str(paths[0]), label, names, ignore=("guess",), unknown_group=True)
-        wish = Wish("moments", overrides=tuple(f"{k}={v}" for k, v in OVERRIDES.items()))
-        whole = fit_table(own, wish, seed=made.model_.seed)
+        whole = fit_table(own, wish_for(case["settings"]), seed=made.model_.seed)
         if case["later"] is not None:
             made.partial_fit_dask(later, label, **given)
             table[: case["later"]].to_parquet(paths[1])

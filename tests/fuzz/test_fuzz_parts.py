@@ -23,13 +23,13 @@ from faircil.data.parts import PartedTable
 from faircil.data.tables import read_table
 from faircil.errors import FaircilError
 from faircil.model import in_parts
-from faircil.model.choosing import Wish
 from faircil.model.in_parts import fit_parts
 from faircil.model.model import Model
 from faircil.model.tables import fit_table, predict_table
 from fuzzing import (
     FLOATS,
     SMALL,
+    WAYS,
     WORDS,
     Harness,
     few_and_thousands,
@@ -37,6 +37,7 @@ from fuzzing import (
     refused,
     scratch_folder,
     usually,
+    wish_for,
 )
 from same_models import assert_alike, assert_same_sums
 from spoilt_files import people, spoilings, spoilt
@@ -45,7 +46,6 @@ pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
 parquet = pytest.importorskip("pyarrow.parquet")
 HOME = scratch_folder()
-WISH = Wish("moments", overrides=("width=8", "arithmetic=float64"))
 NEAR = 1e-4  # probabilities of one model
 PLAIN_FLOATS = st.floats(-3, 3, width=32)
 WORD = st.sampled_from("xyz")
@@ -137,6 +137,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         "unknown_group": draw(st.booleans()),
         "drop_missing": draw(st.booleans()),
         "spoilt": draw(usually(st.just([]), spoilings)),
+        "settings": draw(WAYS),
     }
 
 
@@ -262,11 +263,12 @@ def roles(case: dict[str, Any], path: Path) -> OwnData:
 
 def check_fit(case: dict[str, Any]) -> None:
     folder, one = written(case)
+    wish = wish_for(case["settings"])
     with small(case):
-        mine = outcome(lambda: fit_parts(parted(folder), roles(case, folder), WISH))
+        mine = outcome(lambda: fit_parts(parted(folder), roles(case, folder), wish))
         if case["spoilt"]:
             return
-        theirs = outcome(lambda: fit_table(roles(case, one), WISH))
+        theirs = outcome(lambda: fit_table(roles(case, one), wish))
         if isinstance(theirs, FaircilError) and "'guess'" in str(theirs):
             return  # of a folder, a column that is ignored is not read
         if refuses_bools(case, mine) or not both(mine, theirs):
@@ -339,6 +341,7 @@ def kept_case(**changed: Any) -> dict[str, Any]:
     }
     case = {"kind": "parquet", "cuts": [3], "group": 2, "part": 2, "batch": 2, "other": False}
     more = {"sensitive": ("sex",), "unknown_group": False, "drop_missing": False, "spoilt": []}
+    case["settings"] = {"width": 8, "arithmetic": "float64"}
     return case | more | {"columns": columns | changed.pop("columns", {})} | changed
 
 

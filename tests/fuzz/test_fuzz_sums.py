@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from faircil import FairIncrementalClassifier
 from faircil.data.features import TableEncoder
 from faircil.data.own import OwnData
-from faircil.model.choosing import Wish
 from faircil.model.merging import merge_models, plan_of, planned_for
 from faircil.model.model import Model
 from faircil.model.saved import load_model, save_model
 from faircil.model.tables import Gaps, fit_table, update_table
 from fuzzing import (
     FLOATS,
+    WAYS,
     WORDS,
     Harness,
     columns,
@@ -28,13 +28,13 @@ from fuzzing import (
     refused,
     scratch_folder,
     usually,
+    wish_for,
 )
 from same_models import assert_alike, assert_same_sums
 
 HOME = scratch_folder()
 NUMBERS = st.floats(-3, 3, width=32)
 PLAN_ROWS = 8
-SETTINGS = {"width": 8, "arithmetic": "float64"}
 
 
 @st.composite
@@ -61,7 +61,7 @@ def some(classes: str) -> st.SearchStrategy[pd.DataFrame]:
 
 @st.composite
 def sites(draw: st.DrawFn) -> dict[str, Any]:
-    several = st.lists(st.sampled_from(["x", "xyz", "wz"]).flatmap(some), min_size=1, max_size=4)
+    several = st.lists(st.sampled_from(["x", "xyz", "wz"]).flatmap(some), min_size=1, max_size=3)
     return {
         "plan": draw(rows(PLAN_ROWS)),
         "sites": draw(usually(several, st.just([]))),
@@ -69,6 +69,7 @@ def sites(draw: st.DrawFn) -> dict[str, Any]:
         "gaps": draw(st.booleans()),
         "again": draw(usually(st.just(False), st.just(True), 8)),
         "sensitive": draw(usually(st.just(("sex",)), st.just(()), 4)),
+        "settings": draw(WAYS),
     }
 
 
@@ -90,7 +91,7 @@ def check_merge(case: dict[str, Any]) -> None:
         spec = OwnData(
             str(path), "job", case["sensitive"], drop_missing=case["gaps"], unknown_group=True
         )
-        wish = Wish("moments", overrides=("width=8", "arithmetic=float64"))
+        wish = wish_for(case["settings"])
         plan = planned_for(plan_of(fit_table(spec, wish)), case["min_cell"])
         assert not plan.seen
         assert not len(plan.learner.moments)
@@ -133,11 +134,14 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
         "batches": made,
         "odd": draw(usually(st.just([]), odd.map(lambda one: [one]))),
         "split": draw(maybe(st.integers(1, 3))),
+        "settings": draw(WAYS),
     }
 
 
-def learned(batches: Sequence[Any], *, one_by_one: bool = False) -> FairIncrementalClassifier:
-    made = FairIncrementalClassifier("moments", settings=SETTINGS, random_state=0)
+def learned(
+    batches: Sequence[Any], settings: dict[str, Any], *, one_by_one: bool = False
+) -> FairIncrementalClassifier:
+    made = FairIncrementalClassifier("moments", settings=settings, random_state=0)
     if not one_by_one:
         return made.fit_batches(iter(batches))
     for number, (x, y, *z) in enumerate(batches):
@@ -151,17 +155,17 @@ def check_batches(case: dict[str, Any]) -> None:
     with refused(ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's, and notes on columns
         given = [*case["batches"], *case["odd"]]
-        made = learned(given)
+        made = learned(given, case["settings"])
         assert not case["odd"]
         x = case["batches"][0][0]
         assert np.allclose(made.predict_proba(x).sum(axis=1), 1)
         classes = {str(one) for _, y, *_ in case["batches"] for one in np.asarray(y).tolist()}
         assert set(map(str, made.classes_.tolist())) == classes
         assert made.model_.lessons[0].rows == sum(len(batch[0]) for batch in case["batches"])
-        again = learned(case["batches"], one_by_one=True)
+        again = learned(case["batches"], case["settings"], one_by_one=True)
         assert_same_sums(made.model_, again.model_)
         if case["split"] is not None and len(given) > case["split"]:
-            later = learned(given[: case["split"]])
+            later = learned(given[: case["split"]], case["settings"])
             later.partial_fit_batches(given[case["split"] :])
             assert_same_sums(later.model_, made.model_)
         if len(given) == 1:

@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 
+from faircil import cli
 from faircil.errors import FaircilError
+from faircil.model.choosing import Wish
 from faircil.samples import Samples
 
 # Cases: in every test run, and with `pytest -m soak`.
@@ -167,11 +171,16 @@ def refused(*also: type[Exception]) -> Iterator[None]:
         REFUSALS.number += 1
 
 
+# Packages that add commands are looked up once: that takes longer than most lines.
+COMMANDS = cache(cli.all_commands)
+
+
 @contextmanager
 def silent() -> Iterator[StringIO]:
     """Keep what a command prints; no traceback may be in it."""
     printed = StringIO()
-    with redirect_stdout(printed), redirect_stderr(printed):
+    added = mock.patch.object(cli, "all_commands", COMMANDS)
+    with added, redirect_stdout(printed), redirect_stderr(printed):
         yield printed
     assert "Traceback" not in printed.getvalue()
 
@@ -275,11 +284,27 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 INPUTS = 3  # of a sample
+# Settings of `moments`. A search for weights of groups takes longer than all else of a case with a
+# few rows, so that most are solved without.
+WAYS = st.sampled_from(
+    [
+        {},
+        {"group_weights": "class", "ridge": 1.0},
+        {"group_weights": "samples", "ridge": 0.1},
+        {"classifier": "nearest-mean"},
+        {"classifier": "lda", "ridge": 0.1},
+    ]
+).map(lambda chosen: {"width": 8, "arithmetic": "float64", **chosen})
 NUMBERS = st.one_of(
     st.floats(-3, 3, width=32),
     st.sampled_from([0.0, 0.0, 1.0, 1e-30, 1e30, 1e38, float("nan"), float("inf")]),
 )
 PLAIN = st.floats(-3, 3, width=32)
+
+
+def wish_for(settings: dict[str, Any]) -> Wish:
+    """Return the wish for a model of ``moments`` with these settings."""
+    return Wish("moments", overrides=tuple(f"{name}={value}" for name, value in settings.items()))
 
 
 @st.composite
