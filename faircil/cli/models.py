@@ -110,7 +110,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         check_place(arguments.out)
     if (arguments.out / CONTENT).exists() and not arguments.force:
         mistakes.append(
-            f"{arguments.out} has a model already; go on with `faircil update {arguments.out}`, "
+            f"{arguments.out} already has a model; continue with `faircil update {arguments.out}`, "
             "choose another folder, or replace the model with --force"
         )
     mistakes += whole_mistakes(seed=arguments.seed)
@@ -373,7 +373,7 @@ def _merge(arguments: argparse.Namespace) -> None:
         check_place(arguments.out)
     if (arguments.out / CONTENT).exists() and not arguments.force:
         mistakes.append(
-            f"{arguments.out} has a model already; choose another folder, or use --force"
+            f"{arguments.out} already has a model; choose another folder, or use --force"
         )
     folders = [path.resolve() for path in arguments.models]
     twice = [str(path) for path in dict.fromkeys(folders) if folders.count(path) > 1]

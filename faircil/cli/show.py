@@ -67,7 +67,7 @@ def command(arguments: argparse.Namespace) -> None:
         say(sentence)
     say(
         f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
-        f"rows of people that it holds: {model.rows_kept}"
+        f"stored rows of people: {model.rows_kept}"
     )
 
 

@@ -115,7 +115,7 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
             raise
         except KeyboardInterrupt as stop:
             stop.add_note(f"{tally.standing} in {options.root}, and what was begun is saved")
-            stop.add_note("the same command goes on from there")
+            stop.add_note("the same command continues from there")
             raise
     if not quiet:
         _say_problems(outcomes)
