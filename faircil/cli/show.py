@@ -16,7 +16,7 @@ EPILOG = """examples:
   faircil show model
   faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
 
-What it learned, from whom, and how fair it was on the rows that it was measured on.
+Fairness is shown as it was on the rows that the model was last measured on.
 """
 
 

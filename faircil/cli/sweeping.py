@@ -60,7 +60,7 @@ def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="Dask cluster that makes the runs instead, in folders that its workers share: "
+        help="run on a Dask cluster instead, in folders that its workers share: "
         "dask://HOST:PORT, or local:N for N workers on this machine",
     )
 
