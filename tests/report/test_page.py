@@ -147,7 +147,7 @@ def test_fifty_runs_are_a_small_page(tmp_path: Path) -> None:
     assert 'class="band' not in page  # bands of so many would hide the lines
     said = Checker(page).said
     assert "; 44 more are in the data. " in said
-    assert "There are no weights of groups with " in said
+    assert "Without group weights: " in said
     assert " and 28 more." in said
 
 
@@ -156,7 +156,7 @@ def test_one_run_without_attribute_tells_what_it_can(tmp_path: Path) -> None:
     page = report_page(studies_of([read_run(tmp_path / "seed-0")], {"eo": "eer"}))
     said = Checker(page).said
     assert "The data has no sensitive attribute: classes are compared." in said
-    assert "Plain replay is not among these runs" in said
+    assert "There is no plain replay (er) to compare with" in said
     assert "no group of an earlier task has the 10 test samples that a judgement takes" in said
     assert "Bias from one task to the next" not in said
 

@@ -171,8 +171,8 @@ def test_weights_are_means_over_epochs_of_a_task() -> None:
     ("matrix", "text"),
     [
         ([[0.1, np.nan], [0.3, 0.2]], "an earlier task is worse by 20.0\xa0points (fairness"),
-        ([[0.3, np.nan], [0.1, 0.2]], "have become better since, by 20.0\xa0points"),
-        ([[0.1, np.nan], [0.1, 0.2]], "as they were at their best"),
+        ([[0.3, np.nan], [0.1, 0.2]], "have improved by 20.0\xa0points"),
+        ([[0.1, np.nan], [0.1, 0.2]], "as good as at their best"),
         ([[np.nan, np.nan], [np.nan, 0.2]], "is unknown"),
     ],
 )
