@@ -58,7 +58,7 @@ reports: setup
 		--no-model --out runs/reports/$$run || exit 1; done
 	for data in biased-digits digits obesity; do \
 		$(BIN)/faircil report runs/reports/$$data -o docs/reports/$$data.html || exit 1; done
-	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,900 \
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1100,800 --force-device-scale-factor=1.3 \
 		--screenshot=docs/images/report.png file://$(CURDIR)/docs/reports/biased-digits.html
 
 clean:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,19 @@ def test_every_public_name_and_every_command_has_a_page(sources: Path) -> None:
     assert commands == set(all_commands())
     assert "--holdout" in (sources / "pages/commands/fit.md").read_text("utf-8")
     assert "## data fetch" in (sources / "pages/commands/data.md").read_text("utf-8")
+
+
+def test_the_search_knows_every_page_and_ranks_every_section(sources: Path) -> None:
+    script = (sources / "search.js").read_text("utf-8")
+    found = json.loads(script.partition("const PAGES = ")[2].partition(";\n")[0])
+    pages = {page.relative_to(sources / "pages") for page in (sources / "pages").rglob("*.md")}
+    assert set(found) == {page.with_suffix("").as_posix() for page in pages} - {"index"}
+    assert found["metrics"][0] == found["api/audit"][0] == "Reference"
+    assert "equalized odds" in found["metrics"][1]
+    assert found["commands/forget"][1].startswith("remove rows from a model")
+    assert [text for _, text in found.values() if "`" in text and ":" in text] == []
+    ranked = set(re.findall(r"\b([A-Z][a-z ]+)\"?: -?\d", script.partition("BONUS")[2]))
+    assert ranked == {section for section, _ in found.values()}
 
 
 def test_links_of_the_sources_stay_inside(sources: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_kill_at_any_moment_changes_no_byte(case: int, place: Path, wholes: Wh
     done = Command(place, *RUNS[name], "--out", out).end()
     assert done.code == 0, done.err
     assert bytes_of(place / out / "seed-0") == whole
-    went_on = [line for line in done.err.splitlines() if " goes on " in line]
+    went_on = [line for line in done.err.splitlines() if " continues " in line]
     print(f"{name}: killed after {moment:.2f} s; {(went_on or ['began again'])[0]}")
 
 
@@ -141,7 +141,7 @@ def test_several_processes_stop_and_go_on(place: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         command = Command(place, *words)
         if list((place / "stopped").glob(".seed-*.state/*-*")):
-            assert command.has_said(" goes on in task")
+            assert command.has_said(" continues in task")
         wait_for_a_state(command, place / "stopped")
         command.send(number)
         done = command.end()
@@ -151,7 +151,7 @@ def test_several_processes_stop_and_go_on(place: Path) -> None:
         print(done.err.splitlines()[-1])
     done = Command(place, *words).end()
     assert done.code == 0, done.err
-    assert " goes on in task" in done.err
+    assert " continues in task" in done.err
     assert Command(place, *long, "--seeds", "0-1", "--out", "whole-seeds").end().code == 0
     for seed in ("seed-0", "seed-1"):
         assert bytes_of(place / "stopped" / seed) == bytes_of(place / "whole-seeds" / seed)

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import io
+import json
 import os
 import re
 import shutil
@@ -37,6 +39,7 @@ JOINT = re.compile(r"(?<=[\d)–]) (…|/|±) (?=[−–.\d(])")  # of an interv
 LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
 ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
+SCORER = Path(__file__).parent / "static/search.js"
 WIDTH = 84  # of what is printed, in characters: fits the column of a page
 
 
@@ -83,7 +86,7 @@ def write_sources(folder: Path) -> None:
         entries = [entry_of(page, placed) for page in below.get(source, [])]
         if source == INDEX:
             entries = [entry_of(section, placed) for section in sections]
-        write(pages / place, text + toctree(entries + generated.get(source, [])))
+        write(pages / place, text + toctree([*entries, *generated.get(source, {})]))
     for section in sections:
         if section.path is None:
             place = pages / f"{slug(section.title)}.md"
@@ -97,6 +100,23 @@ def write_sources(folder: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(picture, place)
     files.mkdir(exist_ok=True)
+    found = json.dumps(search_pages(sections, placed, generated))
+    write(folder / "search.js", f"const PAGES = {found};\n{SCORER.read_text('utf-8')}")
+
+
+def search_pages(
+    sections: list[Page], placed: dict[Path, Path], generated: dict[Path, dict[str, str]]
+) -> dict[str, tuple[str, str]]:
+    """Return, for each page, its section and a line about it: a search ranks by one, shows one."""
+    found = {}
+    for section in sections:
+        for page in section.walk():
+            entries = {entry_of(page, placed): page.summary}
+            if page.path:
+                entries |= generated.get(page.path, {})
+            for entry, summary in entries.items():
+                found[entry.rpartition("</")[2].rstrip(">")] = (section.title, summary)
+    return found
 
 
 def write(path: Path, text: str) -> None:
@@ -206,10 +226,11 @@ def wrapped(code: str) -> str:
     return "\n".join(lines)
 
 
-def write_api(pages: Path) -> list[str]:
-    """Write a page for each public name; return their lines in the table of contents."""
+def write_api(pages: Path) -> dict[str, str]:
+    """Write a page for each public name; return their lines for the contents, with summaries."""
     import faircil
 
+    entries = {}
     for name in faircil._PUBLIC:
         thing = getattr(faircil, name)
         directive = "autofunction"
@@ -225,11 +246,13 @@ def write_api(pages: Path) -> list[str]:
             directive = "autodata"
         rst = f".. currentmodule:: faircil\n\n.. {directive}:: {name}{options}"
         write(pages / f"api/{name}.md", f"# {name}\n\n```{{eval-rst}}\n{rst}\n```\n")
-    return [f"{name} </api/{name}>" for name in faircil._PUBLIC]
+        summary = (inspect.getdoc(thing) or "").partition("\n")[0]
+        entries[f"{name} </api/{name}>"] = re.sub(r"(:\w+:)?`+", "", summary)
+    return entries
 
 
-def write_commands(pages: Path) -> list[str]:
-    """Write what ``--help`` says of each command; return their lines in the table of contents."""
+def write_commands(pages: Path) -> dict[str, str]:
+    """Write what ``--help`` says of each command; return their lines as :func:`write_api` does."""
     from faircil.cli import all_commands
 
     commands = all_commands()
@@ -239,7 +262,7 @@ def write_commands(pages: Path) -> list[str]:
         for action in ACTION.findall(text.partition("\n  action\n")[2].partition("\n\n")[0]):
             parts.append(f"## {name} {action}\n\n```text\n{help_of(name, action)}\n```\n")
         write(pages / f"commands/{name}.md", "\n".join(parts))
-    return [f"faircil {name} </commands/{name}>" for name in commands]
+    return {f"faircil {name} </commands/{name}>": made.help for name, made in commands.items()}
 
 
 def help_of(*command: str) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from sphinx import addnodes
+from sphinx.application import Sphinx
 
 from faircil import __version__
 
@@ -30,6 +34,8 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # a list, like that of parameters
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "faircil"
@@ -37,6 +43,7 @@ html_static_path = [str(HERE / "static")]
 html_css_files = ["faircil.css"]
 html_favicon = str(HERE / "static/logo.svg")
 html_extra_path = [str(HERE.parents[1] / "build/site/files")]
+html_search_scorer = str(HERE.parents[1] / "build/site/search.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is set
@@ -60,3 +67,15 @@ html_theme_options = {
 # Of examples in docstrings, copy neither prompts nor what is printed; offer no copy of output.
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_selector = "div:not(.highlight-text) > div.highlight pre"
+
+
+def unlink_shapes(_app: Sphinx, doctree: Any) -> None:
+    """Keep words of types, as in ``shape (n,)``, from being linked to an attribute of that name."""
+    for reference in list(doctree.findall(addnodes.pending_xref)):
+        if reference.get("refspecific") and reference["reftarget"].islower():
+            reference.replace_self(reference.children)
+
+
+def setup(app: Sphinx) -> None:
+    """Register what Sphinx calls."""
+    app.connect("doctree-read", unlink_shapes)

@@ -37,12 +37,12 @@ KINDS = {Decision.PASSES: "good", Decision.FAILS: "bad", Decision.CANNOT_TELL: "
 CARD = ("accuracy", "worst_group", "eo_gap", "accuracy_gap", "eopp_gap", "dp_worst", "eer")
 TERMS = {
     "observed": "What the samples show.",
-    "interval": "Where the true value is, that of infinitely many samples from the same source: 95 "
-    "of 100 such intervals contain it.",
-    "by chance alone": "A system that makes no difference at all still shows a gap, as groups are "
-    "finite: this much on average.",
-    "treated differently": "More than chance explains: of the permutation test of no difference, p "
-    "is at most .05 after Holm's correction over all tests of the audit.",
+    "interval": "The range of the true value, that of infinitely many samples of the same source: "
+    "95 of 100 such intervals contain it.",
+    "by chance alone": "The gap that a system without any difference would show on average, since "
+    "groups are finite.",
+    "treated differently": "More than chance explains: in a permutation test, p is at most .05 "
+    "after Holm's correction over all tests of the audit.",
     "cannot tell": "There are too few samples: fewer than 10 in a group, or an interval that "
     "contains the limit of a gate.",
 }
@@ -90,8 +90,8 @@ def audit_part(kept: KeptAudit, number: int = 1, *, alone: bool = True) -> Part:
         "measured": ("What was measured", findings(audit_rows(kept.report))),
         "before": ("Before and after", _before(kept)),
         "gate": ("The gate", _gate(kept.gate)),
-        "sure": ("How sure this is", _sure(kept)),
-        "again": ("How to make it again", _again(kept)),
+        "sure": ("How certain this is", _sure(kept)),
+        "again": ("How to repeat it", _again(kept)),
     }
     title = Path(kept.file).name
     sections = [
@@ -178,7 +178,7 @@ def _group_name(one: Rate) -> str:
 def _worst_and_best(rates: Sequence[Rate]) -> str:
     judged = [one for one in rates if one.low is not None]
     if not judged:
-        return "No group has 10 samples or more, so nothing can be told."
+        return "No group has 10 samples or more, so none can be judged."
     worst, best = judged[0], judged[-1]
     return (
         f"Worst off is {named(_group_name(worst))} with {percent(worst.accuracy)}, best off "
@@ -220,7 +220,7 @@ def _gate(gate: KeptGate | None) -> str:
         )
         for one in gate.checks
     ]
-    header = ("what must not be", "groups", "observed", "interval", "verdict")
+    header = ("condition to fail on", "groups", "observed", "interval", "verdict")
     told = (
         f"The gate <strong>{escaped(gate.decision)}</strong>. A condition fails only if the whole "
         "interval is beyond the limit, and passes only if the whole interval is on the good side."
@@ -230,11 +230,10 @@ def _gate(gate: KeptGate | None) -> str:
 
 def _sure(kept: KeptAudit) -> str:
     told = (
-        f"Intervals and tests come from {kept.draws:,} drawn tables. They are about samples: rows "
-        "that are independent of each other, from the source that one wants to know about. They "
-        "know nothing of wrong labels, or of test data that is not like the world. That no "
-        "difference is shown is no proof that there is none: the upper end of an interval says how "
-        "large a difference these samples leave possible."
+        f"Intervals and tests come from {kept.draws:,} random tables. They cover sampling "
+        "error, assuming independent rows from the population of interest. They do not account for "
+        "wrong labels or unrepresentative test data. If no difference is shown, there may still be "
+        "one: the upper end of an interval says how large a difference remains possible."
     )
     notes = "".join(f"<li>{escaped(note)}</li>" for note in kept.notes)
     return paragraph(told) + (f"<ul>{notes}</ul>" if notes else "")
@@ -242,4 +241,4 @@ def _sure(kept: KeptAudit) -> str:
 
 def _again(kept: KeptAudit) -> str:
     command = f"<pre>{escaped(kept.command)}</pre>" if kept.command else ""
-    return paragraph(f"Audited was {named(kept.file)}.") + command
+    return paragraph(f"The audited file is {named(kept.file)}.") + command

@@ -93,7 +93,7 @@ class Check:
         one, asked = self.finding, self.condition.text
         what = one.measure + (f" of {CROSSED.join(one.scope)}" if one.scope else "")
         if one.value is None or one.low is None or one.high is None:
-            return f"{what} cannot be told from so few samples; the condition is {asked}"
+            return f"{what} is unknown with so few samples; the condition is {asked}"
         return (
             f"{what} is {one.value:.3f}, with an interval from {one.low:.3f} to {one.high:.3f}; "
             f"the condition is {asked}"

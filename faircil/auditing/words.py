@@ -18,10 +18,10 @@ LEAST_P = 0.001  # smaller ones are written as such
 LEVELLED = "levelled down"
 UNSURE = 0.05  # p-values above leave it open
 EXPLAINED = (
-    "Interval: of 95 %, for the true value. By chance: what no difference at all would show at "
-    "these sizes, on average and, in brackets, at most in 95 % of cases. Beyond chance: observed "
-    "less by chance, which corrects for the number and the sizes of groups. p: of the permutation "
-    "test of no difference, after Holm over all tests of this audit."
+    "Interval: 95 % confidence interval of the true value. By chance: the gap to expect at these "
+    "sizes without any difference, on average and, in brackets, its 95 % quantile. Beyond chance: "
+    "observed minus by chance, which corrects for the number and sizes of groups. p: of a "
+    "permutation test of no difference, after Holm's correction over all tests."
 )
 HEADER = ("measure", "observed", "95 % interval", "by chance", "beyond chance", "p", "widest gap")
 
@@ -111,8 +111,8 @@ def audit_sentences(report: Report) -> list[str]:
             )
         else:
             told.append(
-                f"{about}: no difference is shown that chance would not explain; that is "
-                "no proof of fairness, see how wide the intervals are"
+                f"{about}: no difference is shown that chance would not explain; this does "
+                "not prove fairness, see how wide the intervals are"
             )
         small = [rate for rate in report.rates if rate.scope == scope and rate.low is None]
         if small:

@@ -53,13 +53,13 @@ COMMANDS = {
         "train a method over a stream of tasks and measure accuracy and fairness",
         "faircil.cli.run",
     ),
-    "fit": Command("learn a table, and keep the model", "faircil.cli.models:fit"),
+    "fit": Command("fit a model to a table, and save it", "faircil.cli.models:fit"),
     "update": Command(
-        "let a model learn further rows; new classes are welcome", "faircil.cli.models:update"
+        "let a model learn more rows, which may bring new classes", "faircil.cli.models:update"
     ),
     "predict": Command("predict the rows of a table with a model", "faircil.cli.predict"),
     "merge": Command(
-        "make one model of the sums of several sites, none of which shows its rows",
+        "merge the sums of several sites into one model; no site shares its rows",
         "faircil.cli.models:merge",
     ),
     "forget": Command(
@@ -69,18 +69,18 @@ COMMANDS = {
         "show what a model has learned, from whom, and how fair it was", "faircil.cli.show"
     ),
     "audit": Command(
-        "audit a table of predictions: accuracy, fairness, how sure that is; and a gate for CI",
+        "audit a table of predictions: accuracy and fairness with intervals, and a gate for CI",
         "faircil.cli.audit",
     ),
     "diagnose": Command(
-        "look at data before training, or forecast whom new rows of a model would hurt",
+        "inspect data before training, or forecast whom new rows would hurt",
         "faircil.cli.diagnose",
     ),
     "compare": Command(
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare:table"
     ),
     "report": Command(
-        "write one page about runs: what was learned, who was forgotten, how sure that is",
+        "write one page about runs: what was learned, who was forgotten, how certain that is",
         "faircil.cli.compare:report",
     ),
     "postprocess": Command(

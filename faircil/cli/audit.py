@@ -33,11 +33,11 @@ EPILOG = """examples:
   faircil audit model --data test.csv --remember
 
 The folder of a run needs no columns: its predictions after the last task are audited. Nor does a
-model: it predicts the rows of a table that it has not learned. Intervals are of 95 %.
+model: it predicts the rows of a table that it has not learned. Intervals have a confidence of 95 %.
 "By chance" is what a system without any difference would show at these sizes. A gate fails only if
 the whole interval is beyond the limit. Exit codes of a gate: 0 passes, 3 fails, 4 cannot tell
-(--cannot-tell pass or fail decides otherwise). Files after --out are for you alone; those after
---markdown and --junit are for others, and follow your umask.
+(unless --cannot-tell is pass or fail). Only you can read the files of --out; those of --markdown
+and --junit follow your umask.
 """
 
 KNOWN_TO_MODELS = ("truth", "prediction", "sensitive", "task", "favoured")
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="table of predictions or folder of such, the folder of a run, or that of a model",
+        help="table of predictions, folder of such tables, run folder or model folder",
     )
     parser.add_argument(
         "--data", type=Path, metavar="FILE", help="if FILE is a model: rows that it has not learned"
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remember",
         action="store_true",
-        help="keep what is measured in the model, and in its card",
+        help="store the result in the model and its card",
     )
     parser.add_argument("--truth", metavar="COLUMN", help="the true class")
     parser.add_argument(
@@ -103,13 +103,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="CONDITION",
-        help='what must not be, such as "eo_gap>0.10" or "eo_gap[sex]>0.10"',
+        help='results that are not acceptable, such as "eo_gap>0.10" or "eo_gap[sex]>0.10"',
     )
     gate.add_argument(
         "--cannot-tell",
         choices=["report", "pass", "fail"],
         default="report",
-        help="what an interval that contains the limit counts as (default: report, exit code 4)",
+        help="verdict if the interval contains the limit (default: report, exit code 4)",
     )
     gate.add_argument("--junit", type=Path, metavar="FILE", help="write the gate as JUnit XML")
     output = parser.add_argument_group("output")

@@ -27,8 +27,8 @@ EPILOG = """examples:
   faircil diagnose model --data new.csv
 
 Without a model: counts of classes, groups and tasks, an attribute that is constant or can be read
-from the inputs, a buffer that is too small, and the smallest gap that can be told. With a model of
-a replay method: which groups it would hurt by learning the new rows. Nothing is changed.
+from the inputs, a buffer that is too small, and the smallest gap that can be detected. With a model
+of a replay method: which groups would be hurt by learning the new rows. Nothing is changed.
 """
 # Options that a model knows the answer to.
 OF_DATA = (
@@ -44,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="MODEL",
-        help="folder of a model; --data is then what it would learn next",
+        help="folder of a model; --data then has the rows that it would learn next",
     )
     add_own_arguments(parser.add_argument_group("a table"))
-    what = parser.add_argument_group("or a dataset, and the run that is meant")
+    what = parser.add_argument_group("or a dataset, and settings of the planned run")
     what.add_argument("--dataset", metavar="NAME", help=names_of("dataset"))
     what.add_argument(
-        "--method", metavar="NAME", help="method whose buffer is looked at (default: er)"
+        "--method", metavar="NAME", help="method whose buffer is checked (default: er)"
     )
     what.add_argument("--set", nargs="+", action="extend", metavar="NAME=VALUE", help="settings")
     what.add_argument("--seed", type=int, metavar="N", help="seed of splits (default: 0)")

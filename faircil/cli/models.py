@@ -73,18 +73,18 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     sites.add_argument(
         "--plan-only",
         action="store_true",
-        help="keep columns and features alone, for all sites to begin with; no sums of rows",
+        help="save only columns and features, for all sites to start from, and no sums of rows",
     )
     sites.add_argument(
         "--moments-only",
         action="store_true",
-        help="keep the sums of the rows, and solve nothing: for `faircil merge`",
+        help="save the sums of the rows without solving, for `faircil merge`",
     )
     sites.add_argument(
         "--like",
         type=Path,
         metavar="MODEL",
-        help="take columns, features, roles and settings of a plan or a model, not its sums",
+        help="use the columns, features, roles and settings of a plan or model, but not its sums",
     )
 
 
@@ -110,7 +110,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         check_place(arguments.out)
     if (arguments.out / CONTENT).exists() and not arguments.force:
         mistakes.append(
-            f"{arguments.out} has a model already; go on with `faircil update {arguments.out}`, "
+            f"{arguments.out} already has a model; continue with `faircil update {arguments.out}`, "
             "choose another folder, or replace the model with --force"
         )
     mistakes += whole_mistakes(seed=arguments.seed)
@@ -323,7 +323,7 @@ def _add_update(parser: argparse.ArgumentParser) -> None:
     add_rows(parser, "a table")
     add_gap_arguments(parser)
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="DIR", help="another folder (default: the same)"
+        "-o", "--out", type=Path, metavar="DIR", help="folder to save to (default: that of MODEL)"
     )
     add_output(parser)
 
@@ -374,7 +374,7 @@ def _merge(arguments: argparse.Namespace) -> None:
         check_place(arguments.out)
     if (arguments.out / CONTENT).exists() and not arguments.force:
         mistakes.append(
-            f"{arguments.out} has a model already; choose another folder, or use --force"
+            f"{arguments.out} already has a model; choose another folder, or use --force"
         )
     folders = [path.resolve() for path in arguments.models]
     twice = [str(path) for path in dict.fromkeys(folders) if folders.count(path) > 1]
@@ -450,10 +450,10 @@ fit = Parts(
   faircil fit --images photos -o model
   faircil fit --data big/ --label job --sensitive sex --method moments --jobs 4 -o model
 
-A folder of Parquet files is one table. From a million rows on it is not read into memory. All rows
+A folder of Parquet files is one table. From a million rows on, it is not read into memory. All rows
 are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
---test-column, the model is measured on rows that it does not learn. Files of the model are for you
-alone. Before others may read it, see --min-cell: sums of small groups reveal people.
+--test-column, the model is measured on rows that it does not learn. Only you can read the files of
+the model. Before you share it, see --min-cell: sums of small groups reveal people.
 """,
     _add_fit,
     _fit,
@@ -462,7 +462,7 @@ update = Parts(
     """example:
   faircil update model --data new.csv
 
-The table has the columns of the first one; classes and attribute values may be new.
+The table needs the columns of the first one; classes and attribute values may be new.
 """,
     _add_shared_update,
     _update,
@@ -474,9 +474,9 @@ merge = Parts(
   faircil fit --like plan --data b.csv --moments-only -o b
   faircil merge a b -o model
 
-Each site has the plan and runs the second line on its own rows; then folders of sums are merged.
-The model is the one of all rows at one place, and no site shows its rows. Sums of small groups can
-reveal people: see --min-cell of `faircil fit`.
+Each site gets the plan and runs the second line on its own rows; then the folders of sums are
+merged. The result is the model of all rows in one place, but no site shares its rows. Sums of small
+groups can reveal people: see --min-cell of `faircil fit`.
 """,
     _add_merge,
     _merge,
@@ -485,7 +485,7 @@ forget = Parts(
     """example:
   faircil forget model --data rows.csv
 
-Only method `moments` can forget. The rows are given as they were learned, with their class.
+Only method `moments` can forget. Pass the rows as they were learned, with their class.
 """,
     _add_update,
     _forget,

@@ -15,10 +15,10 @@ EPILOG = """examples:
 
 The rule is the most accurate one whose share of every class differs by at most epsilon between a
 group and all samples, on the pool. It needs the sensitive attribute of every sample it predicts.
-For runs the pool is what `faircil run --held-out N` kept from training, else the buffer (of which
-the net is too sure: a small epsilon then does harm), weighted to stand for all that was seen, with
-one fit over all seen classes after each task. The attribute of biased-mnist and
-biased-digits is made from the true label: what is gained there may be the label, which leaks.
+For runs the pool is what `faircil run --held-out N` kept from training, else the buffer (on which
+the net is overconfident: a small epsilon then does harm), weighted to represent all rows seen, with
+one fit over all seen classes after each task. The attribute of biased-mnist and biased-digits is
+derived from the true label: gains there may come from the label that it leaks.
 """
 MOST_NOTES = 10
 DEFAULT = (0.0, 0.01, 0.02, 0.05, 0.1)
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="PATH",
-        help="folder of figures and CSV; a file for --pool; both for you alone",
+        help="folder for figures and CSV; with --pool, a file; readable only by you",
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     files = parser.add_argument_group("probabilities in files, instead of RUNS")

@@ -25,7 +25,7 @@ EPILOG = """examples:
   faircil predict model --data big/ --jobs 4 -o predictions.parquet
   faircil predict model --images new-photos -o predictions.csv
 
-Of images, the path is kept. The file is for you alone.
+For images, the output includes the path. Only you can read the file.
 """
 
 
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_rows(
         parser,
-        "a table with the columns that the model was fitted with, of which the class and sensitive "
-        "attributes are not needed",
+        "a table with the columns that the model was fitted on, where the class and sensitive "
+        "attributes may be missing",
     )
     parser.add_argument(
         *("-o", "--out"),

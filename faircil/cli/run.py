@@ -41,8 +41,8 @@ EPILOG = """examples:
   faircil run --images photos
 
 `faircil list` shows datasets, methods, measures, weightings, settings and what the metrics mean.
-Seeds that the folder holds already are not run again. Two commands may fill one folder at the same
-time: a seed is run by the one that comes first.
+Finished seeds are not run again. Two commands may fill one folder at the same time: each seed is
+run by one of them.
 """
 
 
@@ -95,8 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--baseline",
         metavar="NAME",
-        help="method to run beside, for comparison, or none (default: er, plain replay, with own "
-        "data; else none)",
+        help="method to run for comparison, or none (default: er, plain replay, with your own "
+        "data; otherwise none)",
     )
     what.add_argument(
         "--target",
@@ -154,7 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder for the runs, for you alone (default: in runs/)",
+        help="folder for the runs, readable only by you (default: in runs/)",
     )
     how.add_argument(
         "--force",
@@ -165,21 +165,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--no-model",
         action="store_true",
-        help="do not keep the final models, to save room (kept: seed-N/model in the folder)",
+        help="do not save the final models (default: saved in seed-N/model of the folder)",
     )
     how.add_argument(
         "--abstain",
         type=float,
         metavar="SHARE",
-        help="show what is left of each group without this share of the final predictions, the "
-        "least certain ones, e.g. 0.1",
+        help="show what remains of each group if this share of the final predictions, the least "
+        "certain ones, is withheld, e.g. 0.1",
     )
     how.add_argument(
         "--track",
         nargs="+",
         default=[],
         metavar="NAME[=PLACE]",
-        help="log metrics as they come to tensorboard[=FOLDER], mlflow[=EXPERIMENT] or "
+        help="log metrics during the run to tensorboard[=FOLDER], mlflow[=EXPERIMENT] or "
         "wandb[=PROJECT]",
     )
     how.add_argument("--json", action="store_true", help="print one JSON document on stdout")

@@ -109,7 +109,7 @@ def _standing(
         yield f"finished: {_seeds(finished)} in {folder}"
     if saved := sorted({*begun} - {*finished}):
         yield f"begun and saved: {_seeds(saved)} in {folder}"
-    yield f"the same command{' without --force' * again} goes on from there"
+    yield f"the same command{' without --force' * again} continues from there"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ EPILOG = """examples:
   faircil show model
   faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
 
-What it learned, from whom, and how fair it was on the rows that it was measured on.
+Fairness is shown as it was on the rows that the model was last measured on.
 """
 
 
@@ -67,7 +67,7 @@ def command(arguments: argparse.Namespace) -> None:
         say(sentence)
     say(
         f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
-        f"rows of people that it holds: {model.rows_kept}"
+        f"stored rows of people: {model.rows_kept}"
     )
 
 

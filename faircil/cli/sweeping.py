@@ -60,7 +60,7 @@ def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="Dask cluster that makes the runs instead, in folders that its workers share: "
+        help="run on a Dask cluster instead, in folders that its workers share: "
         "dask://HOST:PORT, or local:N for N workers on this machine",
     )
 
@@ -115,7 +115,7 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
             raise
         except KeyboardInterrupt as stop:
             stop.add_note(f"{tally.standing} in {options.root}, and what was begun is saved")
-            stop.add_note("the same command goes on from there")
+            stop.add_note("the same command continues from there")
             raise
     if not quiet:
         _say_problems(outcomes)

@@ -199,7 +199,7 @@ def _write(tuned: Tuned | NotTuned, folder: Path, arguments: argparse.Namespace)
         show_columns(f"{title(tuned)}: {extent(tuned)}", *ranking(tuned))
         if (best := best_trial(tuned)) is not None:
             print(f"chosen: {' '.join(best.overrides)}")  # noqa: T201
-            print(f"go on with: {run_command(tuned.request, best.overrides)}\n")  # noqa: T201
+            print(f"continue with: {run_command(tuned.request, best.overrides)}\n")  # noqa: T201
     if isinstance(tuned, Tuned) and tuned.note:
         say(f"note: {title(tuned)}: {tuned.note}")
     if not arguments.quiet:

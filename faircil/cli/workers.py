@@ -21,12 +21,14 @@ def add_worker_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGro
         type=int,
         default=1,
         metavar="N",
-        help="processes that share a table of Parquet, Arrow or .npy files; the result is the same",
+        help="number of processes that divide a table of Parquet, Arrow or .npy files among them; "
+        "it does not change the result (default: 1)",
     )
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="workers of Dask that do so: dask://HOST:PORT, or local:N for N on this machine",
+        help="divide the table among Dask workers instead: dask://HOST:PORT, or local:N for N "
+        "workers on this machine",
     )
 
 

@@ -88,7 +88,7 @@ def last_measured(model: Model) -> Measured | None:
 
 def unmeasured(model: Model) -> list[str]:
     """Say what no measurement is about, and how to measure it."""
-    how = "`faircil audit` measures it on rows that it has not learned, and lets it remember that"
+    how = "`faircil audit --remember` measures it on rows that it has not learned"
     last = last_measured(model)
     if last is None:
         return [f"the model is not measured; {how}"]
@@ -140,17 +140,17 @@ def _by_size(groups: Sequence[GroupRows]) -> tuple[list[GroupRows], list[GroupRo
 def privacy(model: Model) -> list[str]:
     """Say what a model holds of people."""
     smallest = min((one.rows for one in model.seen if one.rows), default=0)
-    told = [f"rows of data that it holds: {model.rows_kept:,}"]
+    told = [f"stored rows of data: {model.rows_kept:,}"]
     if isinstance(model.learner, Moments) and (noise := model.learner.noise) is not None:
         told.append(
             f"it holds sums over the rows of each group, with noise for ε = {noise.epsilon:g} and "
             f"δ = {noise.delta:g}, for rows with features of a norm of at most {noise.norm:.4g}"
         )
     elif isinstance(model.learner, Moments):
-        told.append("it holds check sums, which tell whether a given row was learned")
+        told.append("it holds checksums, which reveal whether a given row was learned")
         told.append(
             "it holds sums over the rows of each group; the smallest group has "
-            f"{smallest:,} row(s), and the sums of very few rows tell about each of them"
+            f"{smallest:,} row(s), and the sums of very few rows reveal each of them"
         )
     return told
 
@@ -167,7 +167,7 @@ def _page(model: Model, measured: Measured | None, report: Report | None, why_no
         f" from {model.inputs:,} inputs a row, by method {config.label} with the fairness measure "
         f"{config.measure}.\n",
         "Written by faircil, and rewritten whenever the model changes. Only you know what the "
-        "model is meant for, and what it must not be used for: say so where you hand it on.\n",
+        "model is meant for, and what it must not be used for: say so when you share it.\n",
         "## What it learned\n",
         _markdown(
             ("at (UTC)", "rows", "new classes"),
@@ -188,7 +188,7 @@ def _page(model: Model, measured: Measured | None, report: Report | None, why_no
     if report is not None:
         parts += [table_markdown(table).replace("## ", "### ", 1) for table in audit_tables(report)]
         parts.append(EXPLAINED + "\n")
-    parts += ["## What it holds of people\n", _listed(privacy(model))]
+    parts += ["## What it holds about people\n", _listed(privacy(model))]
     if model.notes:
         parts += ["## Notes on its data\n", _listed(model.notes)]
     settings = _flat(config.model_dump(mode="json", exclude={"own"}))

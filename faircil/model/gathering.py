@@ -35,7 +35,7 @@ class RowSums:
     moments : GroupMoments
     rows : int
     check : int
-        Sum of the check sums of the rows, modulo 2⁶⁴: the same for the same rows in any order.
+        Sum of the checksums of the rows, modulo 2⁶⁴: the same for the same rows in any order.
     notes : dict
         On the rows, by what they begin with, the first of each.
     """

@@ -171,7 +171,7 @@ def _tiny_groups(own: OwnTable) -> list[str]:
         return []
     return [
         f"{few} of {len(sizes)} groups of class and attribute value have fewer than {ENOUGH} rows: "
-        "how fair a model is to them cannot be told; name other attributes, or wider ranges"
+        "fairness to them cannot be measured; use other attributes, or wider ranges"
     ]
 
 

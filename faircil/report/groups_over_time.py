@@ -116,8 +116,8 @@ def who_was_forgotten(study: Study) -> str:
         return ""
     lead = paragraph(
         "A group is a class with one attribute value; without an attribute, a class. The hollow "
-        "circle is its accuracy at its best moment, the full one is where it ended. The longer the "
-        "bar to the left, the more was forgotten."
+        "circle is its best accuracy, the full one its accuracy at the end. The longer the bar to "
+        "the left, the more was forgotten."
     )
     falls = some([_falls(one) for one in followed], "pair")
     return (
@@ -186,8 +186,8 @@ def how_fairness_moved(study: Study) -> str:
     if not followed or study.tasks < 2:
         return ""
     lead = paragraph(
-        "A row is a moment, a column a task: what the classes of that task look like at that "
-        "moment. Read a column downwards to see what later tasks did to it. Darker is worse."
+        "Each row is a point in time, each column a task. Read a column downwards to see what "
+        "later tasks did to its classes. Darker is worse."
     )
     tables = some([_matrix(one, study.disparity) for one in followed], "pair")
     every = "".join(
@@ -227,9 +227,9 @@ def _fairness_forgetting(methods: Sequence[Method]) -> str:
             rows.append((escaped(METRICS[name].title), *(number(value) for value in lost)))
     header = ("", *(named(one.name) for one in methods))
     lead = paragraph(
-        "How much worse an earlier task is at the end than at its best moment, on average. For a "
-        "disparity this is <em>fairness forgetting</em>: what was even has become uneven. Below "
-        "zero, it has become better. In points."
+        "How much worse, in points, earlier tasks are at the end than at their best moment, on "
+        "average. For a disparity this is <em>fairness forgetting</em>: what was even has become "
+        "uneven. Below zero, it has improved."
     )
     return f"<h3>What was forgotten, by every measure</h3>{lead}" + table(Cells(header, rows))
 
@@ -258,7 +258,7 @@ def _transfer(methods: Sequence[Method]) -> str:
         parts.append(figure(table(Cells(header, rows, named(one.name))), sentences.carried(one)))
     lead = paragraph(
         "Does bias carry over? Before a task is learned, one group is ahead in the old classes: "
-        "its lead is how far its accuracy is above the mean over groups, within a class. The table "
-        "has its lead in the old classes before and after, and in the new classes, in points."
+        "its lead is how far its accuracy is above the mean of the groups of a class. The table "
+        "shows its lead in the old classes before and after, and in the new classes, in points."
     )
     return f"<h3>Bias from one task to the next</h3>{lead}" + some(parts, "pair")

@@ -41,13 +41,13 @@ from faircil.report.svg import Point, front_chart, legend_mark
 from faircil.report.table import bound_note, format_value, heading, legend as explained, price_note
 
 ABOUT_RUNS = (
-    "How accurate is the model for everyone, who was forgotten when new classes were learned, and "
-    "what was done about it. Every number comes from finished runs whose files were checked when "
-    "this page was made."
+    "This page shows how accurate the models are for everyone, who was forgotten when new classes "
+    "were learned, and what was done about it. Every number comes from finished runs, whose files "
+    "were verified when the page was written."
 )
 ABOUT_PREDICTIONS = (
-    "How accurate is a system for everyone, who fares worst, and how sure that is. Every number "
-    "comes from counts of its predictions; how they were made does not matter."
+    "This page shows how accurate a system is for everyone, who fares worst, and how certain that "
+    "is. Every number comes from counts of its predictions, whatever system made them."
 )
 
 
@@ -124,10 +124,10 @@ def _study_sections(study: Study, prefix: str, several: bool) -> list[Section]:
         "short": ("In short", in_short),
         "learned": ("What was learned when", what_was_learned),
         "forgotten": ("Who was forgotten", who_was_forgotten),
-        "moved": ("How fairness moved from task to task", how_fairness_moved),
+        "moved": ("How fairness changed from task to task", how_fairness_moved),
         "done": ("What was done about it", what_was_done),
         "compared": ("The methods side by side", side_by_side),
-        "sure": ("How sure this is", how_sure),
+        "sure": ("How certain this is", how_sure),
         "again": ("How to run it again", run_again),
     }
     before = f"{named(study.title)}: " if several else ""
@@ -146,8 +146,8 @@ def in_short(study: Study) -> str:
         told += [*sentences.helped(study), sentences.few_seeds(study)]
     else:
         told.append(
-            "Plain replay is not among these runs next to another method, so whether fairness was "
-            "mended cannot be told; <code>faircil run --baseline er</code> runs it beside."
+            "There is no plain replay (er) to compare with, so these runs do not show whether a "
+            "method improved fairness; <code>faircil run --baseline er</code> also runs it."
         )
     cards = [_card(one, study) for one in study.methods]
     return f'<div class="lead">{paragraph(*told)}</div>' + some(cards, "cards")
@@ -174,7 +174,7 @@ def what_was_done(study: Study) -> str:
     """Show the weights of groups over tasks, what more evenness would cost, and notes."""
     weighted = [one for one in study.methods if one.weights]
     plainly = [named(one.name) for one in study.methods if not one.weights]
-    told = f"There are no weights of groups with {sentences.first_of(plainly)}." if plainly else ""
+    told = f"Without group weights: {sentences.first_of(plainly)}." if plainly else ""
     return paragraph(told) + some([_weights(one, study) for one in weighted], "pair")
 
 
@@ -258,11 +258,11 @@ def how_sure(study: Study) -> str:
         for one in study.methods
     ]
     told = (
-        f"An interval in brackets holds the mean over many random starts with {LEVEL:.0%} "
+        f"An interval in brackets contains the mean over many random starts with {LEVEL:.0%} "
         "confidence (Student's t over the seeds); a single run has none. It does not cover the "
         "choice of test samples: small groups are uncertain however many seeds there are. "
-        "<em>Better</em> and <em>worse</em> are said only where a paired t-test over at least 3 "
-        "common seeds, corrected for the number of comparisons (Holm), says so at 5 %."
+        "<em>Better</em> and <em>worse</em> mean that a paired t-test over 3 common seeds or more, "
+        "corrected for the number of comparisons (Holm), is significant at 5 %."
     )
     small = {g.name: g.n for one in study.methods for g in one.groups if g.too_small}
     few = [f"{named(name)} (n = {n})" for name, n in list(small.items())[:20]]
@@ -294,7 +294,7 @@ def findings(rows: Sequence[AuditRow]) -> str:
         "Findings",
     )
     told = (
-        "The interval holds the true value. <em>By chance alone</em> is what a perfectly fair "
+        "The interval contains the true value. <em>By chance alone</em> is what a perfectly fair "
         "model would show in samples of these sizes: a smaller observed value means nothing."
     )
     return figure(table(cells), told)
@@ -327,17 +327,17 @@ def glossary(studies: Sequence[Study], further: Mapping[str, str]) -> str:
     """Explain the words and metrics that the page uses."""
     learning = {
         "task": "A batch of new classes that the model learns at one time. Data of earlier tasks "
-        "is gone, but for a few kept samples or sums.",
+        "is gone, except for a few stored samples or sums.",
         "forgetting": "Learning something new changes the model, and it gets worse at what it "
         "knew. Here: accuracy at the best moment, minus accuracy at the end.",
         "fairness forgetting": "The same for a disparity: its value on the classes of a task at "
         "the end, minus its smallest value since they were learned.",
-        "lead of a group": "How far its accuracy is above the mean over groups, within a class, "
+        "lead of a group": "How far its accuracy is above the mean of the groups of a class, "
         "averaged over classes.",
-        "plain replay (er)": "The baseline: keeps a few samples of each group and trains on them "
-        "again, without anything for fairness.",
-        "seed": "The number that random choices start from. Runs that differ only in it show how "
-        "much is chance.",
+        "plain replay (er)": "The baseline: it stores a few samples of each group and trains on "
+        "them again, without regard to fairness.",
+        "seed": "The number that determines all random choices. Runs that differ only in their "
+        "seed show how much is due to chance.",
     }
     terms = {
         "group": "The test samples of a class with one attribute value; without an attribute, a "
@@ -345,7 +345,7 @@ def glossary(studies: Sequence[Study], further: Mapping[str, str]) -> str:
         **(learning if studies else {}),
         "levelling down": "A gap that is smaller only because the better group got worse, or "
         "nobody got better. That is not fairness.",
-        "point": "A difference of two percentages: from 60 % to 70 % are 10 points.",
+        "point": "A difference of two percentages: from 60 % to 70 % is 10 points.",
     }
     used = [n for n in METRICS if any(one.interval(n) for s in studies for one in s.methods)]
     metrics = {

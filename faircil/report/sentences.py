@@ -117,8 +117,8 @@ def few_seeds(study: Study) -> str:
         return ""
     runs = "one common run" if most == 1 else f"{most} common runs"
     return (
-        f"With {runs} a difference cannot be told from chance; run at least {FEWEST_SEEDS} seeds "
-        "(<code>--seeds 0-4</code>)."
+        f"{runs.capitalize()} cannot show whether a difference is due to chance; run "
+        f"{FEWEST_SEEDS} seeds or more (<code>--seeds 0-4</code>)."
     )
 
 
@@ -137,8 +137,8 @@ def helped(study: Study) -> list[str]:
     if untold and study.baseline is not None:
         is_are = "is" if len(untold) == 1 else "are"
         found.append(
-            f"Whether {first_of(untold)} {is_are} better or worse than plain replay "
-            f"({named(study.baseline.name)}) cannot be told."
+            f"These runs cannot tell whether {first_of(untold)} {is_are} better or worse than "
+            f"plain replay ({named(study.baseline.name)})."
         )
     return found
 
@@ -197,8 +197,8 @@ def forgotten(method: Method) -> str:
     judged = [one for one in method.groups if one.lost is not None and not one.too_small]
     if not judged:
         return (
-            f"For {named(method.name)} nothing can be told: no group of an earlier task has "
-            f"{ENOUGH} test samples or more."
+            f"With {named(method.name)}, no group of an earlier task has the {ENOUGH} test samples "
+            "that a judgement takes."
         )
     most = max(judged, key=lambda one: one.lost or 0.0)
     least = min(judged, key=lambda one: one.lost or 0.0)
@@ -222,13 +222,13 @@ def moved(matrix: Floats, metric: str) -> str:
     lost = lost_since_best(matrix, row.higher_is_better)
     known = lost[np.isfinite(lost)]
     if not len(known):
-        return "What later tasks did to it cannot be told: no earlier task can be compared."
+        return "The effect of later tasks is unknown: no earlier task can be compared."
     mean = float(known.mean())
     what = "accuracy lost" if row.higher_is_better else "fairness forgotten"
     if abs(mean) < SMALL:
-        return f"On average, earlier tasks are as they were at their best ({points(mean)})."
+        return f"On average, earlier tasks are as good as at their best moment ({points(mean)})."
     if mean < 0:
-        return f"On average, earlier tasks have become better since, by {points(-mean)}."
+        return f"On average, earlier tasks have improved by {points(-mean)} since then."
     return (
         f"Since its best moment, an earlier task is worse by {points(mean)} ({what}), on average."
     )
@@ -242,9 +242,9 @@ def carried(method: Method) -> str:
     over = [name for name, one in steps if one.new > SMALL]
     deeper = [name for name, one in steps if one.old - one.before > SMALL]
     return (
-        f"With {named(method.name)}, the group that was ahead in the old classes was ahead in the "
-        f"new ones too in {len(over)} of {len(steps)} tasks, and learning a task widened its lead "
-        f"in the old classes in {len(deeper)}."
+        f"With {named(method.name)}, the group that was ahead in the old classes was also ahead in "
+        f"the new ones in {len(over)} of {len(steps)} tasks; learning the task widened its lead in "
+        f"the old classes in {len(deeper)}."
     )
 
 
@@ -263,7 +263,7 @@ def weighed(method: Method) -> str:
         pulled = f"{named(heavy[0])} counts most ({heavy[1]:.2f})"
         held = f"{named(light[0])} least ({light[1]:.2f})"
     else:
-        scale = "1 means that all samples of the group are used, 0 that none is"
+        scale = "1 means that all samples of the group are used, 0 that none are"
         pulled = f"of the last weighted epochs, {named(heavy[0])} is used most ({heavy[1]:.2f})"
         held = f"{named(light[0])} is held back most ({light[1]:.2f})"
     return f"With {named(method.name)} {pulled}, {held}; {scale}."
@@ -276,9 +276,9 @@ def traded(study: Study) -> str:
         return ""
     beaten = [named(one.name) for one in study.ranked if one.name not in study.front]
     text = (
-        f"By their means, no method is more accurate <em>and</em> fairer than {listed(best)} "
-        "(the line)."
+        f"Judging by the means, no method is more accurate <em>and</em> fairer than "
+        f"{listed(best)} (the line)."
     )
     if study.baseline and study.baseline.name in study.front:
-        text += " Plain replay is on the line: by the means, fairness costs accuracy here."
+        text += " Plain replay is on the line: judging by the means, fairness costs accuracy here."
     return text + (f" Others are better than {listed(beaten)} in both." if beaten else "")

@@ -353,15 +353,15 @@ def _too_few(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
             rows = "training" if part == "train" else "test"
             sentences.append(
                 f"fewer than {ENOUGH} {rows} rows, too few to be {what}: "
-                f"{shortened(few, MOST_NAMED)}; collect more, or join groups"
+                f"{shortened(few, MOST_NAMED)}; collect more, or merge groups"
             )
     return sentences
 
 
 def _constant_sentence(stream: TaskStream, one: Constant) -> str:
     return (
-        f"in {one.where} all training rows have {stream.attribute} '{one.value}': there, values "
-        "cannot be compared, and the attribute cannot be told apart from the class"
+        f"in {one.where} all training rows have {stream.attribute} '{one.value}': values cannot "
+        "be compared there, and the attribute cannot be distinguished from the class"
     )
 
 
@@ -369,8 +369,8 @@ def _buffer_sentences(plan: BufferPlan) -> list[str]:
     sentences = []
     if plan.per_group < ENOUGH:
         sentences.append(
-            f"the buffer keeps {plan.per_group} rows of each group, and fewer than {ENOUGH} stand "
-            f"badly for a group; keep more with `buffer_size={2 * ENOUGH}`"
+            f"the buffer keeps {plan.per_group} rows of each group, and fewer than {ENOUGH} "
+            f"represent a group poorly; keep more with `buffer_size={2 * ENOUGH}`"
         )
     if plan.batch < plan.groups:
         sentences.append(
@@ -390,8 +390,8 @@ def _gap_sentence(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
     worst, least = max(told, key=lambda pair: pair[0])
     others = "other rows of its class" if stream.attribute else "other classes"
     return [
-        f"smallest gap of accuracy that can be told (two-sided 5 % level, 80 % power, accuracy "
-        f"about one half): {gaps[0]:.2f} to {gaps[-1]:.2f}, median {gaps[len(gaps) // 2]:.2f}; "
+        f"smallest detectable gap in accuracy (two-sided 5 % level, 80 % power, accuracy about "
+        f"one half): {gaps[0]:.2f} to {gaps[-1]:.2f}, median {gaps[len(gaps) // 2]:.2f}; "
         f"the largest is {_named(stream, least)}, n = {least.test}, against the {others}"
-        + (", where no gap can be told at all" if worst > 1 else "")
+        + (", where no gap can be detected at all" if worst > 1 else "")
     ]

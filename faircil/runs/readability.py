@@ -51,7 +51,7 @@ class Readability:
 
 def read_attribute(stream: TaskStream, seed: int) -> tuple[Readability | None, list[str]]:
     """Read the attribute from the inputs by a linear classifier; or say why that cannot be."""
-    unread = f"whether {stream.attribute} can be read from the inputs cannot be told: "
+    unread = f"unknown whether {stream.attribute} can be read from the inputs: "
     if not all(task.train.x.is_floating_point() for task in stream.tasks):
         return None, [f"{unread}the encoder of the texts is trained, so there are no inputs yet"]
     try:
@@ -122,7 +122,7 @@ def readable_sentence(attribute: str, one: Readability) -> str:
         f"{one.majority:.0%}, the most frequent of each class on {one.by_class:.0%}"
     )
     if one.low <= one.majority:
-        return f"{attribute} cannot be read from the inputs, as far as this can tell: {told}"
+        return f"{attribute} cannot be read from the inputs, as far as this test shows: {told}"
     if one.low <= one.by_class:
         return f"{attribute} can be read from the inputs, but no better than from the class: {told}"
     return (

@@ -296,7 +296,7 @@ def _ordered(team: Team, do: str, message: bytes) -> Iterator[None]:
         team.order += 1
 
 
-GO_ON = "the same command goes on from the last saved state, if there is one"
+GO_ON = "the same command continues from the last saved state, if there is one"
 
 
 def _hand_out(

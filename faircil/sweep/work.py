@@ -289,7 +289,7 @@ def make_run(
         if state is None:
             state = start_run(config, seed, stream, device)
         else:
-            tell(f"seed {seed} goes on {state.place}")
+            tell(f"seed {seed} continues {state.place}")
             for event in state.history():
                 watcher(event)
         if keep is not None:

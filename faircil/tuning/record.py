@@ -197,7 +197,7 @@ def as_page(tuned: Tuned | NotTuned) -> str:
     if best is None:
         lines += [f"Nothing was chosen. {tuned.problem}" if isinstance(tuned, NotTuned) else ""]
     else:
-        lines += [f"Chosen: `{' '.join(best.overrides)}`. To go on:", ""]
+        lines += [f"Chosen: `{' '.join(best.overrides)}`. To continue:", ""]
         lines += ["```", run_command(request, best.overrides), "```"]
         lines += ["", f"Note: {tuned.note}."] if isinstance(tuned, Tuned) and tuned.note else []
     lines += [

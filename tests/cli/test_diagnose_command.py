@@ -32,7 +32,7 @@ def test_a_table_is_looked_at(cli: Cli, write_table: WriteTable) -> None:
     assert outcome.code == 0, outcome.err
     assert "in class 'z' all training rows have sex 'F'" in outcome.out
     assert "keeps 4 rows of each group" in outcome.out
-    assert "smallest gap of accuracy that can be told" in outcome.out
+    assert "smallest detectable gap in accuracy" in outcome.out
     document = json.loads(cli(*words, "--json").out)
     assert sum(one["train"] + one["test"] for one in document["groups"]) == 210
     assert document["readability"]["rows"] > 0

@@ -74,7 +74,7 @@ def test_a_signal_to_any_process_stops_all_and_saves(cli: Cli, tmp_path: Path) -
     assert "begun and saved: seed 0 in two; the same command goes on" in first.err
     again = cli(*words("two", "er", shards=2))  # here, in one process
     assert again.code == 0
-    assert "seed 0 goes on in task" in again.err
+    assert "seed 0 continues in task" in again.err
     assert cli(*words("one", "er", shards=2)).code == 0
     assert same_runs(tmp_path, "one", "two")
 

@@ -28,7 +28,7 @@ def test_finished_seeds_stay_and_the_same_command_goes_on(
     outcome = cli(*TOY)
     assert outcome.code == 130
     assert outcome.err.endswith(
-        "interrupted; finished: seed 0 in out; the same command goes on from there\n"
+        "interrupted; finished: seed 0 in out; the same command continues from there\n"
     )
     assert outcome.out == ""
     assert [path.name for path in (tmp_path / "out").glob("seed*")] == ["seed-0"]
@@ -41,7 +41,7 @@ def test_finished_seeds_stay_and_the_same_command_goes_on(
 
 def test_with_force_the_way_on_is_without_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_at(monkeypatch, 1)
-    assert "the same command without --force goes on from there" in cli(*TOY, "--force").err
+    assert "the same command without --force continues from there" in cli(*TOY, "--force").err
 
 
 def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

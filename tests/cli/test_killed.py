@@ -34,7 +34,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes(
         killed = Command(tmp_path, *words, prepare=dying_at(place, number)).end()
         assert killed.code == -signal.SIGKILL, killed.err
         first = (place, number) == KILLS[words][0]
-        assert ("seed 0 goes on in task" in killed.err) != first, killed.err
+        assert ("seed 0 continues in task" in killed.err) != first, killed.err
     outcome = cli(*words)
     assert outcome.code == 0, outcome.err
     assert cli(*words, "--out", "whole").code == 0
@@ -52,11 +52,11 @@ def test_a_signal_saves_the_run_and_says_how_to_go_on(
     assert stopped.out == ""
     assert stopped.err.endswith(
         "interrupted; finished: seed 0 in out; begun and saved: seed 1 in out; the same command "
-        "goes on from there\n"
+        "continues from there\n"
     )
     assert "Traceback" not in stopped.err
     if number == signal.SIGINT:
         outcome = cli(*FSW, "--seeds", "0-1")
-        assert "seed 1 goes on in task 2, after epoch 0 and 1 steps" in outcome.err
+        assert "seed 1 continues in task 2, after epoch 0 and 1 steps" in outcome.err
         cli(*FSW, "--seeds", "1", "--out", "whole")
         assert bytes_of(tmp_path / "out" / "seed-1") == bytes_of(tmp_path / "whole" / "seed-1")

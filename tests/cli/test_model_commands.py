@@ -60,7 +60,7 @@ def test_a_model_is_not_replaced_unless_that_is_wanted(
     fit = (*FIT, "--data", write_table("people.csv", seed=1), "-o", model)
     refused = cli(*fit)
     assert refused.code == 2
-    assert "has a model already; go on with `faircil update model`" in refused.err
+    assert "already has a model; continue with `faircil update model`" in refused.err
     assert len(json.loads(cli("show", model, "--json").out)["classes"]) == 3
     outcome = cli(*fit, "--force", "--classes-per-task", "1", "--ignore", "b")
     assert outcome.code == 1  # the first lesson would have a single class

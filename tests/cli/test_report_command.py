@@ -52,10 +52,11 @@ def test_own_data_has_plain_replay_beside(
 ) -> None:
     outcome = cli(*OWN, "--data", write_table(), "--method", "fsw", "-o", "o", "--no-model")
     assert outcome.code == 0
-    assert "note: Whether fsw is better or worse than plain replay (er) cannot be told." in (
-        " ".join(outcome.err.split())
+    assert (
+        "note: These runs cannot tell whether fsw is better or worse than plain replay (er)."
+        in (" ".join(outcome.err.split()))
     )
-    assert "With one common run a difference cannot be told from chance" in outcome.err
+    assert "One common run cannot show whether a difference is due to chance" in outcome.err
     assert "er beside it in o/baseline" in outcome.err
     assert "both as a page: faircil report o" in outcome.err
     assert "│ er " in outcome.out

@@ -98,7 +98,7 @@ def test_ctrl_c_with_several_processes(tmp_path: Path) -> None:
     assert done.out == ""
     assert "1 of 6 runs" in done.err
     assert "finished: seed " in done.err
-    assert "the same command goes on from there" in done.err
+    assert "the same command continues from there" in done.err
     assert "Traceback" not in done.err
     assert seeds_in(tmp_path / "out")
 

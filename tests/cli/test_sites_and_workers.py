@@ -52,7 +52,7 @@ def test_two_sites_make_the_model_of_all_rows(cli: Cli, sites: pd.DataFrame) -> 
     assert (found["prediction"] == wanted["prediction"]).all()
     assert cli("forget", "merged", "--data", "some.csv").code == 0
     assert cli("show", "merged").code == 0
-    assert "rows of people that it holds: 0" in cli("show", "a").err + cli("show", "a").out
+    assert "stored rows of people: 0" in cli("show", "a").err + cli("show", "a").out
 
 
 def test_mistakes_of_sites_are_told_at_once(cli: Cli, sites: pd.DataFrame) -> None:
@@ -65,7 +65,7 @@ def test_mistakes_of_sites_are_told_at_once(cli: Cli, sites: pd.DataFrame) -> No
     assert again.code == 2
     assert "named twice" in again.err
     assert "would be replaced" in again.err
-    assert "has a model already" in again.err
+    assert "already has a model" in again.err
     other = cli("fit", *ROLES, "--method", "er", "--data", "a.csv", "--moments-only", "-o", "er")
     assert "keeps no sums" in other.err
 

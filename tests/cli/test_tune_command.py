@@ -22,7 +22,7 @@ def test_ranking_choice_and_the_command_to_go_on_with(cli: Cli, tmp_path: Path) 
     (first,) = [line for line in lines if line.startswith("│ 1 ")]
     assert first.split("│")[2].strip() == " ".join(best)
     command = "faircil run --dataset toy --method er --measure eer --set epochs=1 hidden=8"
-    assert f"go on with: {command} {' '.join(best)} --seeds 0-4" in lines
+    assert f"continue with: {command} {' '.join(best)} --seeds 0-4" in lines
     assert (tmp_path / "record/tuning.md").exists()
     assert (tmp_path / "record/pareto.png").exists()
 
@@ -109,7 +109,7 @@ def test_settings_for_own_data(cli: Cli, tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "er (epochs=1) on mine, measure eo: 4 of 4 configurations" in outcome.out
     expected = "faircil run --data mine.csv --label y --sensitive sex --tasks 'a,b|c,d' --method er"
-    assert f"go on with: {expected} --measure eo --set epochs=1 " in outcome.out
+    assert f"continue with: {expected} --measure eo --set epochs=1 " in outcome.out
     assert len(list((tmp_path / "runs/tuning/mine").glob("er-eo-*/tuning.json"))) == 1
 
 

@@ -116,9 +116,9 @@ def test_colours_phone_print_and_keyboard_are_thought_of(hostile: str) -> None:
 
 def test_all_questions_are_answered(hostile: str) -> None:
     for title in (
-        "In short", "What was learned when", "Who was forgotten", "How fairness moved",
+        "In short", "What was learned when", "Who was forgotten", "How fairness changed",
         "Bias from one task to the next", "What was done about it", "The methods side by side",
-        "How sure this is", "How to run it again", "What the words mean",
+        "How certain this is", "How to run it again", "What the words mean",
     ):  # fmt: skip
         assert title in hostile
     assert "What fairness costs" in hostile
@@ -128,7 +128,7 @@ def test_all_questions_are_answered(hostile: str) -> None:
 def test_an_audit_answers_its_questions(audited: str) -> None:
     for title in (
         "In short", "How each group fares", "What was measured", "Before and after", "The gate",
-        "How sure this is", "How to make it again", "What the words mean",
+        "How certain this is", "How to repeat it", "What the words mean",
     ):  # fmt: skip
         assert f"<h2>{title}</h2>" in audited
     said = Checker(audited).said
@@ -147,7 +147,7 @@ def test_fifty_runs_are_a_small_page(tmp_path: Path) -> None:
     assert 'class="band' not in page  # bands of so many would hide the lines
     said = Checker(page).said
     assert "; 44 more are in the data. " in said
-    assert "There are no weights of groups with " in said
+    assert "Without group weights: " in said
     assert " and 28 more." in said
 
 
@@ -156,8 +156,8 @@ def test_one_run_without_attribute_tells_what_it_can(tmp_path: Path) -> None:
     page = report_page(studies_of([read_run(tmp_path / "seed-0")], {"eo": "eer"}))
     said = Checker(page).said
     assert "The data has no sensitive attribute: classes are compared." in said
-    assert "Plain replay is not among these runs" in said
-    assert "nothing can be told: no group of an earlier task has 10 test samples" in said
+    assert "There is no plain replay (er) to compare with" in said
+    assert "no group of an earlier task has the 10 test samples that a judgement takes" in said
     assert "Bias from one task to the next" not in said
 
 

@@ -324,7 +324,7 @@ def _long_texts(cost: GpuCost) -> tuple[str, ...]:
 ABOUT = """
 Normal clusters, {classes} classes of two groups each, measure `eo`, exact sums in float32. Rows are
 in the host's memory, pageable, and go to the GPU part by part while it computes. *Fitting* is one
-pass over them for mean and deviation of the inputs, *sums* one for check sums, features and sums
+pass over them for mean and deviation of the inputs, *sums* one for checksums, features and sums
 (and whether rows are copies), *weights* all solutions that choose penalty and weights; *solutions*
 is their number, without those for the penalty. Everything is timed from rows in memory to the
 fitted learner.

@@ -375,7 +375,7 @@ ACTIONS = {
         _sweep,
     ),
     "report": Action(
-        "measure how large the report of many runs is, and how soon a browser has it open",
+        "measure how large the report of many runs is, and how quickly a browser opens it",
         REPORT_EPILOG,
         _report_arguments,
         _report,

@@ -55,5 +55,5 @@ def _forecast(arguments: argparse.Namespace) -> None:
 
 
 FORECAST = Action(
-    "score forecasts of who is hurt by what then happens", EPILOG, _arguments, _forecast
+    "compare forecasts of who is hurt with what then happens", EPILOG, _arguments, _forecast
 )

@@ -246,13 +246,13 @@ OTHER_ACTIONS = {
         _gpu_moments,
     ),
     "models": Action(
-        "measure what models of tables cost, from CSV to predictions",
+        "measure the cost of table models, from CSV to predictions",
         MODELS_EPILOG,
         _models_arguments,
         _models,
     ),
     "audit": Action(
-        "measure how often the intervals of audits cover the truth, and gates err",
+        "measure how often intervals of audits cover the truth, and how often gates err",
         AUDIT_EPILOG,
         _audit_arguments,
         _audit,

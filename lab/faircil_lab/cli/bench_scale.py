@@ -56,7 +56,7 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 SCALE_ACTION = Action(
-    "measure large tables: rows a second and memory, by one process and several",
+    "measure large tables: rows per second and memory, with one process and several",
     EPILOG,
     _add_arguments,
     _command,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EPILOG = """Without --method and --predictions, the leaderboard of finished rows is shown. A method
 is a learner such as er, der++, er+fsw or fsw:lam=1, the class of a plug-in such as
 my_package:MyLearner, the name of a row of the leaderboard, or all of these: all. Finished runs are
-reused, and an interrupted command goes on where it stopped. See docs/fair-cil.md.
+reused, and an interrupted command continues where it stopped. See docs/fair-cil.md.
 
 examples:
   faircil bench fair-cil

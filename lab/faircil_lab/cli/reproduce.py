@@ -20,9 +20,9 @@ EPILOG = """examples:
   faircil reproduce eo dp --settings shipped --seeds 0-2 -o mine
   faircil reproduce all --only-finished
 
-Settings are chosen on a held-out part of the training data where a table compares methods; the
-test data takes no part in that. Finished runs are reused, and an interrupted command goes on where
-it stopped. A dataset whose files are absent is named, its lines stay empty. Encoders of texts are
+Where a table compares methods, settings are chosen on a held-out part of the training data, never
+on test data. Finished runs are reused, and an interrupted command continues where it stopped. If
+the files of a dataset are missing, a message says so and its lines stay empty. Text encoders are
 trained only with --gpu-jobs.
 """
 FOLDER = Path("docs") / "reproduction"
