@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import faircil
-from build_site import FENCE, LINK, unbroken, wrapped, write_sources
+from build_site import FENCE, LINK, shown, unbroken, wrapped, write_sources
 from check_site import faults_of
 from executed import check_shown, code_blocks, find_lines, module_of, renewed
 from faircil.cli import all_commands
@@ -90,6 +90,13 @@ def test_links_of_the_sources_stay_inside(sources: Path) -> None:
     assert "(CONTRIBUTING.md)" in home  # ../CONTRIBUTING.md, in the repository
     assert (sources / "files/reports/biased-digits.html").is_file()
     assert '<a href="reports/biased-digits.html">' in (sources / "pages/start.md").read_text()
+
+
+def test_lines_that_begin_with_a_percent_sign_are_shown(sources: Path) -> None:
+    assert shown("7\n% of\n  % it, 5 %") == "7\n\\% of\n  \\% it, 5 %"
+    for page in (sources / "pages").rglob("*.md"):
+        hidden = re.findall(r"^\s*%.*", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+        assert hidden == [], page.name
 
 
 def test_intervals_in_tables_are_not_broken() -> None:

@@ -37,6 +37,7 @@ FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^\|.*\|$", re.MULTILINE)
 JOINT = re.compile(r"(?<=[\d)–]) (…|/|±) (?=[−–.\d(])")  # of an interval, say
 LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
+PERCENT = re.compile(r"^(\s*)%", re.MULTILINE)
 ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
 SCORER = Path(__file__).parent / "static/search.js"
@@ -190,9 +191,21 @@ def with_links(source: Path, placed: dict[Path, Path], files: Path) -> str:
 
     parts = FENCE.split(source.read_text("utf-8"))
     return "".join(
-        wrapped(part) if number % 2 else LINK.sub(relinked, part)
+        wrapped(part) if number % 2 else LINK.sub(relinked, shown(part))
         for number, part in enumerate(parts)
     )
+
+
+def shown(text: str) -> str:
+    r"""Return Markdown of which every line is shown: to MyST, one that begins with % is a comment.
+
+    Examples
+    --------
+    >>> print(shown("takes 7" + chr(10) + "% more"))
+    takes 7
+    \% more
+    """
+    return PERCENT.sub(r"\1\%", text)
 
 
 def unbroken(text: str) -> str:
