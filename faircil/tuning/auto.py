@@ -311,8 +311,8 @@ def decide(
     if kept_rows_pay and (other := _without_rows(ranked, objective, rows)) is not None:
         best = other
         reason += (
-            f"; {best.candidate.name} is within chance of it and keeps no row of data, so it is "
-            "taken"
+            f"; {best.candidate.name} is within chance of it and stores no rows of data, so it is "
+            "used"
         )
     chosen = best.candidate
     chance = chance_of(best) if every_row else None
@@ -453,7 +453,7 @@ def _why(ranked: Sequence[Tried], objective: Objective, rows: int) -> str:
     def told(one: Tried) -> str:
         return f"{one.candidate.name} ({format_value(_score(one, objective))})"
 
-    best = f"{told(ranked[0])} has the best {objective.text} on {rows:,} held-out training rows"
+    best = f"{told(ranked[0])} has the highest {objective.text} on {rows:,} held-out training rows"
     if len(ranked) > 1:
-        best += f", before {told(ranked[1])}"
+        best += f", ahead of {told(ranked[1])}"
     return f"{best}; accuracy is the mean over groups"

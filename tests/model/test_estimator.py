@@ -397,7 +397,7 @@ def test_auto_says_why():
     model = FairIncrementalClassifier(settings={**SMALL, "epochs": 1}).fit(
         x, y, sensitive_features=z
     )
-    assert "has the best accuracy - eo" in model.model_.notes[0]
+    assert "has the highest accuracy - eo" in model.model_.notes[0]
 
 
 def test_classes_with_a_row_or_two_do_not_keep_auto_from_choosing(monkeypatch):

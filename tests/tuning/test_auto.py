@@ -93,7 +93,7 @@ def test_kept_rows_have_to_pay_where_that_is_asked_for(pretend, monkeypatch) -> 
         monkeypatch.setitem(SCORES, "der++", SCORES["moments"] + lead)
         outcomes = pretend(scores_of)(trials.works)
         choice = auto.decide(make, trials, outcomes, kept_rows_pay=pays)
-        assert ("within chance of it and keeps no row" in choice.reason) == (
+        assert ("within chance of it and stores no rows" in choice.reason) == (
             choice.config.method == "moments"
         )
         assert choice.best.candidate.method == choice.config.method
