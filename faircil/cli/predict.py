@@ -72,7 +72,8 @@ class CsvWriter:
     def write(self, table: pd.DataFrame) -> None:
         """Append rows."""
         # Probabilities come last; kept columns, such as an id that is a number, keep all digits.
-        last = table.columns[table.columns.get_loc("prediction") + 1 :]
+        names = list(table.columns)
+        last = names[names.index("prediction") + 1 :]
         short = {name: table[name].map(DIGITS.__mod__) for name in last}
         table.assign(**short).to_csv(self.file, index=False, header=not self._begun)
         self._begun = True

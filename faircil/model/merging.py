@@ -8,10 +8,11 @@ the one that a single site with every row would have made, but for rounding.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from os.path import commonprefix
+from itertools import takewhile
+from typing import TypeVar
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -22,8 +23,8 @@ from faircil.learners.moments import Moments
 from faircil.model.gathering import learns_sums
 from faircil.model.model import LEARNED_TWICE, Model
 from faircil.moments.group_moments import GroupMoments, Key
-from faircil.runs.config import RunConfig
 
+Name = TypeVar("Name", bound=Hashable)
 # Settings in which sites may differ: how they protect their rows.
 OF_A_SITE = ("min_cell", "noise_epsilon", "noise_delta", "forgettable")
 
@@ -56,18 +57,30 @@ def planned_for(plan: Model, min_cell: int | None = None) -> Model:
         Another one than that of the plan.
     """
     found = plan_of(plan)
-    if min_cell is not None:
-        config = _with_min_cell(found.config, min_cell)
-        found = replace(found, config=config)
-        found.learner.settings = config.settings.learner
-    return found
+    return found if min_cell is None else _with_settings(found, {"min_cell": min_cell})
 
 
-def _with_min_cell(config: RunConfig, least: int) -> RunConfig:
-    learner = config.settings.learner.model_copy(update={"min_cell": least})
-    return config.model_copy(
-        update={"settings": config.settings.model_copy(update={"learner": learner})}
+def _with_settings(plan: Model, changed: Mapping[str, object]) -> Model:
+    """Return a plan with some other settings of its learner."""
+    settings = plan.config.settings
+    learner = settings.learner.model_copy(update=changed)
+    config = plan.config.model_copy(
+        update={"settings": settings.model_copy(update={"learner": learner})}
     )
+    plan.learner.settings = learner
+    return replace(plan, config=config)
+
+
+def _protection(models: Sequence[Model]) -> dict[str, object]:
+    """Return how the rows of all sites are protected: noise as at the site with the least."""
+    settings = [model.learner.settings for model in models]
+    found: dict[str, object] = {"min_cell": max(each.min_cell for each in settings)}
+    if settings[0].noise_epsilon != "none":
+        found |= {
+            name: max(getattr(each, name) for each in settings)
+            for name in ("noise_epsilon", "noise_delta")
+        }
+    return found
 
 
 def merge_models(models: Sequence[Model]) -> Model:
@@ -98,12 +111,11 @@ def merge_models(models: Sequence[Model]) -> Model:
     raise_all(mistakes, DataError)
     if not any(model.seen for model in models):
         raise DataError("none of the models has learned a row; a plan is no sum")
-    least = max(model.learner.settings.min_cell for model in models)
     # Names of the plan, then all others in the order in which one site with every row has them.
     merged = replace(
-        planned_for(first, least),
-        labels=commonprefix([model.labels for model in models]),
-        values=commonprefix([model.values for model in models]),
+        _with_settings(plan_of(first), _protection(models)),
+        labels=_alike([model.labels for model in models]),
+        values=_alike([model.values for model in models]),
     ).with_names(
         [label for model in models for label in model.labels],
         [value for model in models for value in model.values],
@@ -138,6 +150,12 @@ def merge_models(models: Sequence[Model]) -> Model:
     merged.lessons[-1] = replace(merged.lessons[-1], passed=passed)
     merged.notes = list(dict.fromkeys([*notes, *passed.notes]))
     return merged
+
+
+def _alike(lists: Sequence[Sequence[Name]]) -> list[Name]:
+    """Return what all lists begin with."""
+    same = takewhile(lambda each: len(set(each)) == 1, zip(*lists, strict=False))
+    return [each[0] for each in same]
 
 
 def _digest_of(moments: GroupMoments) -> str:

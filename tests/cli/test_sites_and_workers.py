@@ -112,7 +112,9 @@ def test_kept_columns_are_as_in_the_file(
         assert kept.code == 0, kept.err
         found = (pd.read_csv if out == "p.csv" else pd.read_parquet)(out)
         assert found["id"].astype("Int64").equals(ids)
-        assert found["income"].tolist() == pytest.approx(table["income"].tolist(), 1e-15, nan_ok=True)
+        assert found["income"].tolist() == pytest.approx(
+            table["income"].tolist(), 1e-15, nan_ok=True
+        )
         assert found["note"].dropna().tolist() == ["late"] * 300
     assert max(map(len, pd.read_csv("p.csv", dtype=str)["probability"])) <= len("0.123456")
 

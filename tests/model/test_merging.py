@@ -141,6 +141,20 @@ def test_a_copy_of_a_site_is_told_through_its_noise(tmp_path: Path, table: pd.Da
     assert told not in " ".join(merge_models([one, other, plan, plan]).notes)
 
 
+def test_noise_of_several_sites_is_stated_as_that_of_the_least_protected(
+    tmp_path: Path, table: pd.DataFrame
+) -> None:
+    table[:300].to_csv(tmp_path / "some.csv", index=False)
+    sites = []
+    for epsilon, rows in (("1", table[:900]), ("100", table[900:])):
+        noisy = (*WISH.overrides, f"noise_epsilon={epsilon}", "noise_delta=1e-5")
+        spec = roles(tmp_path / "some.csv")
+        plan = plan_of(fit_table(spec, replace(WISH, overrides=noisy), solve=False))
+        sites.append(site(plan, rows, tmp_path))
+    for order in (sites, sites[::-1]):
+        assert merge_models(order).learner.noise.epsilon == 100
+
+
 def test_small_cells_stay_pooled(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:
     strict = planned_for(plan, min_cell=30)
     rare = table[(table["job"] == "cook") & (table["sex"] == "F")][:8]
