@@ -13,8 +13,7 @@ import pytest
 
 import faircil
 from cli_outcome import Cli
-from faircil.cli import COMMANDS, main
-from faircil.cli.help_text import filled
+from faircil.cli import COMMANDS, filled, main
 
 
 def program(code: str) -> subprocess.CompletedProcess[str]:

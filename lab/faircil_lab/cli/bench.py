@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.help_text import Formatter
+from faircil.cli import Formatter
 from faircil.cli.run import parse_seeds
 from faircil_lab.cli.bench_forecast import FORECAST
 from faircil_lab.cli.bench_models import OTHER_ACTIONS
