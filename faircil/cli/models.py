@@ -18,8 +18,7 @@ from faircil.cli.own_options import (
     add_own_arguments,
     own_data,
 )
-from faircil.cli.sharing import shared
-from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
+from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, shared, workers
 from faircil.errors import (
     MOST_NAMES,
     DataError,

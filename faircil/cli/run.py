@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
 from faircil.cli.lists import names_of
 from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
-from faircil.cli.sharing import shared
-from faircil.cli.sweeping import add_scheduler_argument
-from faircil.cli.workers import check_workers
+from faircil.cli.workers import add_scheduler_argument, check_workers, shared
 from faircil.errors import UsageError, collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from faircil.cli.console import duration, make_console, say
-from faircil.cli.workers import check_workers
+from faircil.cli.workers import add_scheduler_argument, check_workers
 from faircil.errors import FaircilError, UsageError
 
 if TYPE_CHECKING:
@@ -53,16 +53,6 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) 
     )
     if quiet:
         how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
-
-
-def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
-    """Declare the cluster that makes runs."""
-    group.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="run on a Dask cluster instead, in folders that its workers share: "
-        "dask://HOST:PORT, or local:N for N workers on this machine",
-    )
 
 
 def sweep_options(
