@@ -36,12 +36,11 @@ from engine_tasks import (
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
 from faircil.data.part_files import parted_table
-from faircil.engines import Engine, Here, Ranks, engine_for
+from faircil.engines import DEATHS, Engine, Here, Processes, Ranks, engine_for
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.metrics import METRICS, Metric
 from faircil.model.in_parts import fit_parts
 from faircil.model.model import Model
-from faircil.processes import DEATHS, Processes
 from faircil.sending import AHEAD
 from rank_tasks import SMALL, WISH, be_a_rank
 from tables_in_parts import people, roles, stored

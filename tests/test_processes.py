@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from engine_tasks import SQUARES, in_order, parent_of, process_of, sleep, square
-from faircil import beginning, processes as module
+from faircil import beginning, engines as module
+from faircil.engines import Processes, Worker
 from faircil.errors import FaircilError, UsageError
-from faircil.processes import Processes, Worker
 
 KNOW_COPIES = {"jemalloc_bg_thd"}  # threads of libraries that prepare for copies: Arrow's memory
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faircil.engines import Engine
+from faircil.engines import Engine, Processes
 from faircil.errors import DataError
 from faircil.metrics import METRICS
-from faircil.processes import Processes
 from faircil.stopping import Stopped, listening
 
 TASKS = range(9)
