@@ -33,14 +33,14 @@ from faircil.results.record import (
     WeightRecord,
 )
 from faircil.runs.config import RunConfig
-from faircil.runs.divided_data import (
+from faircil.runs.divided import (
+    DividedStep,
     attach_inputs,
     check_ranks,
     divided,
     same_net,
     weigh_divided,
 )
-from faircil.runs.divided_steps import DividedStep
 from faircil.runs.graphs import GraphedStep
 from faircil.runs.state import EpochInProgress, RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts, refuse_unknown

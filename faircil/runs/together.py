@@ -35,7 +35,7 @@ from faircil.learners import LEARNERS, learner_named
 from faircil.packing import Packed, pack, told, unpack
 from faircil.ranks import ALONE, LENGTH, RankError, Ranks, packed, unpacked
 from faircil.runs.config import RunConfig
-from faircil.runs.divided_data import check_ranks, cuts
+from faircil.runs.divided import check_ranks, cuts
 from faircil.runs.experiment import learn_task, run
 from faircil.runs.state import RunState
 from faircil.samples import Samples

@@ -18,8 +18,7 @@ from faircil.options import ReplayOptions
 from faircil.ranks import ALONE, Ranks
 from faircil.results.record import RunResult
 from faircil.runs.config import RunConfig
-from faircil.runs.divided_data import DRIFTED, divided
-from faircil.runs.divided_steps import DividedStep
+from faircil.runs.divided import DRIFTED, DividedStep, divided
 from faircil.runs.saved_states import load_state, save_state
 from faircil.runs.state import RunState, start_run
 from faircil.sharding import ShardedSamples, sharded

@@ -22,7 +22,7 @@ from torch import distributed
 
 from faircil.ranks import ALONE, Ranks
 from faircil.runs import together as module
-from faircil.runs.divided_steps import DividedStep
+from faircil.runs.divided import DividedStep
 from processes import CONTEXT, Command, Prepare
 
 Result = TypeVar("Result")
