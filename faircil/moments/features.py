@@ -26,7 +26,7 @@ from torch.nn.functional import embedding_bag, pad
 
 from faircil.compute import CHUNK, chunks_of
 from faircil.errors import UsageError
-from faircil.moments.staging import parts_on
+from faircil.moments.on_gpu import parts_on
 from faircil.nets import last_linear, with_last
 from faircil.weighting.groups import Integers
 

@@ -27,9 +27,8 @@ from torch import Tensor
 
 from faircil.compute import chunks_of, map_tasks, share_tasks
 from faircil.errors import UsageError
-from faircil.moments.gpu_sums import WideSum, multiplies_wide, rows_at_once
+from faircil.moments.on_gpu import WideSum, multiplies_wide, on_device, rows_at_once
 from faircil.moments.seen_rows import Key as Key, SeenRows
-from faircil.moments.staging import on_device
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256

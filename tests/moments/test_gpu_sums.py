@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from faircil.moments import gpu_sums, group_moments
+from faircil.moments import group_moments, on_gpu
 from faircil.moments.features import RandomRelu, Raw
-from faircil.moments.gpu_sums import WideSum, multiplies_wide, rows_at_once, tf32_allowed
 from faircil.moments.group_moments import GroupMoments, Panels
+from faircil.moments.on_gpu import WideSum, multiplies_wide, rows_at_once, tf32_allowed
 from faircil.samples import Samples
 from moment_data import WIDTH, grouped_samples, moments_of
 
@@ -47,8 +47,8 @@ def test_sums_in_float64_are_those_of_the_rows(wide: bool, monkeypatch: pytest.M
 
 
 def test_moments_are_the_same_as_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_sums, "ROWS", 8)
-    monkeypatch.setattr(gpu_sums, "NUMBERS", 0)
+    monkeypatch.setattr(on_gpu, "ROWS", 8)
+    monkeypatch.setattr(on_gpu, "NUMBERS", 0)
     samples = grouped_samples()
     expected = moments_of(samples)
     found = GroupMoments(WIDTH, torch.float64)
@@ -65,8 +65,8 @@ def test_moments_are_the_same_as_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_chunks_are_large_but_bounded() -> None:
-    assert rows_at_once(32_000) == gpu_sums.ROWS
-    assert rows_at_once(500) * 500 <= gpu_sums.NUMBERS < (rows_at_once(500) + 1) * 500
+    assert rows_at_once(32_000) == on_gpu.ROWS
+    assert rows_at_once(500) * 500 <= on_gpu.NUMBERS < (rows_at_once(500) + 1) * 500
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -127,12 +127,10 @@ def test_a_gpu_sums_what_a_cpu_sums(kind: str, wide: bool, monkeypatch: pytest.M
 
 @needs_gpu
 def test_rows_from_the_host_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from faircil.moments import staging
-
     samples = embeddings(10_007, 33)
-    monkeypatch.setattr(staging, "PART", 33 * 4 * 1500)
-    monkeypatch.setattr(staging, "PIECE", 33 * 4 * 400)
-    parts = list(staging.on_device(samples, torch.device("cuda")))
+    monkeypatch.setattr(on_gpu, "PART", 33 * 4 * 1500)
+    monkeypatch.setattr(on_gpu, "PIECE", 33 * 4 * 400)
+    parts = list(on_gpu.on_device(samples, torch.device("cuda")))
     assert [len(part) for part in parts] == [1500] * 6 + [1007]
     assert torch.equal(torch.cat([part.x.cpu() for part in parts]), samples.x)
     assert torch.equal(torch.cat([part.keys().cpu() for part in parts]), samples.keys())

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from faircil.learners import LEARNERS
-from faircil.moments import features, staging
+from faircil.moments import features, on_gpu
 from faircil.moments.features import RandomRelu, Standardise, mean_and_deviation
-from faircil.moments.staging import on_device, parts_on
+from faircil.moments.on_gpu import on_device, parts_on
 from faircil.samples import Samples
 from learning import new_learner
 
@@ -22,20 +22,20 @@ def test_samples_that_are_there_come_at_once_and_as_they_are() -> None:
 
 def test_parts_have_all_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(23, 3, 2)
-    monkeypatch.setattr(staging, "PART", 5 * 24 + 7)  # bytes: five rows
+    monkeypatch.setattr(on_gpu, "PART", 5 * 24 + 7)  # bytes: five rows
     parts = list(parts_on(x, CPU))
     assert [rows.stop - rows.start for rows, _ in parts] == [5, 5, 5, 5, 3]
     assert torch.equal(torch.cat([part for _, part in parts]), x)
     assert torch.equal(torch.cat([x[rows] for rows, _ in parts]), x)
-    monkeypatch.setattr(staging, "PART", 1)  # a row is more: then row by row
+    monkeypatch.setattr(on_gpu, "PART", 1)  # a row is more: then row by row
     assert len(list(parts_on(x, CPU))) == 23
     assert list(parts_on(x[:0], CPU)) == []
 
 
 def test_samples_elsewhere_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = Samples(torch.randn(7, 2), torch.arange(7), torch.arange(14).reshape(7, 2))
-    monkeypatch.setattr(staging, "PART", 3 * 8)
-    monkeypatch.setattr(staging, "free_memory", lambda _: None)
+    monkeypatch.setattr(on_gpu, "PART", 3 * 8)
+    monkeypatch.setattr(on_gpu, "free_memory", lambda _: None)
     parts = list(on_device(samples, META))
     assert [(part.x.shape, part.y.shape, part.z.shape) for part in parts if part.z is not None] == [
         ((n, 2), (n,), (n, 2)) for n in (3, 3, 1)
@@ -45,14 +45,14 @@ def test_samples_elsewhere_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_part_leaves_memory_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(64, 2)
-    monkeypatch.setattr(staging, "free_memory", lambda _: 16 * 8 * staging.OF_FREE)
+    monkeypatch.setattr(on_gpu, "free_memory", lambda _: 16 * 8 * on_gpu.OF_FREE)
     assert len(list(parts_on(x, CPU))) == 4
 
 
 def test_mean_and_deviation_by_parts_are_those_of_the_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(staging, "PART", 1000)
+    monkeypatch.setattr(on_gpu, "PART", 1000)
     monkeypatch.setattr(features, "AT_ONCE", 20)
     x = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
     x[:, 1] = x[:, 1] * 1e-3 + 1e3  # far from 0: a sum of squares of these would lose all digits
