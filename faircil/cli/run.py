@@ -429,8 +429,7 @@ def target_request(
     """Return the search for a target, checked; None without one, or for an unknown method."""
     from faircil.learners import ALIASES, LEARNERS
     from faircil.runs.config import checked_measure
-    from faircil.tuning.objective import parse_target
-    from faircil.tuning.request import TuneRequest
+    from faircil.tuning.request import TuneRequest, parse_target
     from faircil.tuning.tune import check_requests
 
     if arguments.target is None:

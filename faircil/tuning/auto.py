@@ -37,8 +37,7 @@ from faircil.runs.state import read_stream, start_run
 from faircil.runs.together import led
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
-from faircil.tuning.objective import Objective, parse_objective, usual_objective
-from faircil.tuning.request import SEED
+from faircil.tuning.request import SEED, Objective, parse_objective, usual_objective
 
 AUTO = "auto"
 ENOUGH = 2000  # held-out rows for a choice: small data is held out several times
@@ -106,8 +105,8 @@ class Tried:
     candidate : Candidate
     runs : tuple of RunSummary
     accuracy, value, worst_group : float or None
-        Accuracy and metric of the objective, see :mod:`faircil.tuning.objective`, and accuracy of
-        the worst group: means over tasks and seeds. None where a run is missing.
+        Accuracy and metric of the objective, see :class:`faircil.tuning.request.Objective`, and
+        accuracy of the worst group: means over tasks and seeds. None where a run is missing.
     problem : str or None
         Why a run is missing.
     passed : callable

@@ -20,8 +20,15 @@ from faircil.report import format_value, heading, in_markdown
 from faircil.report.plots import COLOURS, save
 from faircil.results.record import over_seeds, version
 from faircil.sweep.command import data_words, favoured_words, run_line
-from faircil.tuning.objective import ACCURACY, Objective
-from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
+from faircil.tuning.request import (
+    ACCURACY,
+    NotTuned,
+    Objective,
+    Overrides,
+    Trial,
+    Tuned,
+    TuneRequest,
+)
 from faircil.tuning.space import problem_of, size
 
 Point = tuple[float, float]  # accuracy and the metric of the objective

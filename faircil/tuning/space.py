@@ -22,8 +22,15 @@ from faircil.runs.settings import (
     validate_settings,
 )
 from faircil.sweep.command import written
-from faircil.tuning.objective import Objective, parse_objective, parse_target, usual_objective
-from faircil.tuning.request import Overrides, Trial, TuneRequest
+from faircil.tuning.request import (
+    Objective,
+    Overrides,
+    Trial,
+    TuneRequest,
+    parse_objective,
+    parse_target,
+    usual_objective,
+)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,193 @@
-"""Tuning: rounds of trials, with the trials of all requests run together."""
+"""Tuning: strategies propose trials round by round, and those of all requests run together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from faircil.errors import FaircilError, collecting, raise_all, unknown_name
+import numpy as np
+
+from faircil.errors import FaircilError, UsageError, collecting, raise_all, unknown_name
 from faircil.sweep.sweep import Finish
 from faircil.sweep.work import Outcome, Work
 from faircil.tuning.request import NotTuned, Overrides, Trial, Tuned, TuneRequest
-from faircil.tuning.space import Problem, best_of, problem_of, size
-from faircil.tuning.strategies import STRATEGIES, Strategy
+from faircil.tuning.space import Axis, Problem, best_of, combination, combinations, problem_of, size
+
+if TYPE_CHECKING:
+    import optuna
+
+# The budget is spent in rounds: each learns from those before, within a round all run at once.
+ROUNDS = 3
+PATIENCE = 10  # suggestions of what was tried already, before the next is drawn instead
+
+
+class OptunaSearch:
+    """Tree-structured Parzen estimators with two objectives: accuracy up, disparity down.
+
+    A metric of which more is better goes up, too.
+
+    Nothing is tried twice: where the sampler insists on what was tried, an untried configuration is
+    drawn at random. A space that is no larger than the budget is tried as a whole.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._batch = -(-problem.request.budget // ROUNDS)
+        seed = problem.request.seeds[0]
+        self._generator = np.random.default_rng([seed, 18])
+        self._study = _new_study(seed, self._batch, problem.objective.sign)
+        self._asked: dict[Overrides, optuna.Trial] = {}
+        self._told = 0
+
+    def propose(self, history: Sequence[Trial]) -> list[Overrides]:
+        """Report finished trials to the sampler, then ask it for the next round."""
+        space, budget = self._problem.space, self._problem.request.budget
+        if size(space) <= budget:
+            return [] if history else list(combinations(space))
+        for trial in history[self._told :]:
+            self._study.tell(self._asked[trial.overrides], self._values(trial))
+        self._told = len(history)
+        return [self._next() for _ in range(min(self._batch, budget - len(history)))]
+
+    def _next(self) -> Overrides:
+        """Ask until something new comes."""
+        from optuna.trial import TrialState
+
+        for _ in range(PATIENCE):
+            trial = self._study.ask()
+            point = tuple(
+                f"{axis.name}={trial.suggest_categorical(axis.name, axis.values)}"
+                for axis in self._problem.space
+            )
+            if point not in self._asked:
+                self._asked[point] = trial
+                return point
+            self._study.tell(trial, state=TrialState.FAIL)
+        return self._drawn()
+
+    def _drawn(self) -> Overrides:
+        space = self._problem.space
+        while True:
+            index = int(self._generator.integers(size(space)))
+            if (point := combination(space, index)) not in self._asked:
+                break
+        values = dict(override.split("=", 1) for override in point)
+        self._study.enqueue_trial(values)
+        self._asked[point] = trial = self._study.ask()
+        for axis in space:
+            trial.suggest_categorical(axis.name, axis.values)
+        return point
+
+    def _values(self, trial: Trial) -> tuple[float, float]:
+        found = None if trial.score is None else self._problem.objective.values(trial.runs)
+        worst = (0.0, 0.0 if self._problem.objective.sign > 0 else 1.0)  # of what diverged
+        return worst if found is None else found
+
+
+def _new_study(seed: int, startup: int, sign: int) -> optuna.Study:
+    try:
+        import optuna
+    except ImportError as error:
+        raise FaircilError(
+            f"strategy 'optuna' needs the optuna package ({error}): pip install optuna, "
+            "or use `strategy='random'`"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
+    other: Literal["maximize", "minimize"] = "maximize" if sign > 0 else "minimize"
+    return optuna.create_study(sampler=sampler, directions=["maximize", other])
+
+
+class Strategy(Protocol):
+    """Proposes configurations, round by round."""
+
+    def propose(self, history: Sequence[Trial]) -> list[Overrides]:
+        """Return what to try next, given all trials so far; nothing when done."""
+
+
+class OneByOne:
+    """One setting after another, the others at the best so far: the strategy of the paper.
+
+    It begins with the shipped settings, and stops when the budget is used up.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._left = list(problem.space)
+
+    def propose(self, history: Sequence[Trial]) -> list[Overrides]:
+        """Return the values of the next setting that are not tried yet."""
+        tried = {trial.overrides for trial in history}
+        room = self._problem.request.budget - len(history)
+        best = best_of(history)
+        base = self._problem.usual if best is None else best.overrides
+        while self._left and room > 0:
+            axis = self._left.pop(0)
+            new = [point for point in _along(axis, base) if point not in tried]
+            if new:
+                return new[:room]
+        return []
+
+
+class AtRandom:
+    """As many as the budget allows, drawn from all combinations without replacement.
+
+    The draw depends on the first seed and on the number of values of each setting alone: methods
+    with the same search space try the same configurations. The shipped settings have no advantage.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def propose(self, history: Sequence[Trial]) -> list[Overrides]:
+        """Return all of the draw at once."""
+        space, request = self._problem.space, self._problem.request
+        if history:
+            return []
+        if size(space) <= request.budget:
+            return list(combinations(space))
+        generator = np.random.default_rng([request.seeds[0], 17])
+        # One after another: a larger budget begins with the draws of a smaller one.
+        drawn: dict[int, None] = {}
+        while len(drawn) < request.budget:
+            drawn[int(generator.integers(size(space)))] = None
+        return [combination(space, index) for index in drawn]
+
+
+class AllCombinations:
+    """All combinations; an error if they are more than the budget."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        total, budget = size(problem.space), problem.request.budget
+        if total > budget:
+            raise UsageError(
+                f"the grid of {problem.config.label} has {total:,} configurations, more than the "
+                f"budget of {budget}; raise it with `budget={total}`, draw from the grid with "
+                "`strategy='random'`, or try fewer values with `tried`"
+            )
+
+    def propose(self, history: Sequence[Trial]) -> list[Overrides]:
+        """Return all of them at once."""
+        return [] if history else list(combinations(self._problem.space))
+
+
+def _along(axis: Axis, base: Overrides) -> list[Overrides]:
+    """Return ``base`` with each value of a setting."""
+    own = f"{axis.name}="
+    return [
+        tuple(override if text.startswith(own) else text for text in base)
+        for override in axis.overrides
+    ]
+
+
+STRATEGIES: dict[str, Callable[[Problem], Strategy]] = {
+    "random": AtRandom,
+    "sequential": OneByOne,
+    "grid": AllCombinations,
+    "optuna": OptunaSearch,
+}
 
 
 @dataclass

@@ -16,7 +16,7 @@ from faircil.metrics import METRICS, Metric, evaluate
 from faircil.report import group_runs
 from faircil.report.plots import over_tasks
 from faircil.results.folder import find_runs
-from faircil.tuning.objective import Objective, parse_objective
+from faircil.tuning.request import Objective, parse_objective
 
 DOC = Path(__file__).parents[2] / "docs/metrics.md"
 RUN = run_words("fsw", "toy-groups", "--seeds", "0-1", "--quiet", epochs=1)

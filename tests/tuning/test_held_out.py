@@ -10,8 +10,7 @@ from faircil.data.datasets import load_dataset
 from faircil.runs import experiment, state
 from faircil.samples import Samples
 from faircil.tuning.request import TuneRequest
-from faircil.tuning.strategies import STRATEGIES
-from faircil.tuning.tune import tune
+from faircil.tuning.tune import STRATEGIES, tune
 
 REQUEST = TuneRequest(
     "toy-groups", "fsw", "eo", fixed=("epochs=1", "hidden=8"), tried=("lr=0.001,0.01",)

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from faircil.errors import UsageError
 from faircil.metrics import evaluate
-from faircil.tuning.objective import Objective, parse_objective, parse_target, usual_objective
+from faircil.tuning.request import Objective, parse_objective, parse_target, usual_objective
 from faircil.weighting.measures import MEASURES, Measure
 from run_summaries import make_run
 

@@ -8,7 +8,7 @@ import pytest
 from faircil.errors import FaircilError, UsageError
 from faircil.tuning.request import Trial, TuneRequest
 from faircil.tuning.space import problem_of
-from faircil.tuning.strategies import STRATEGIES
+from faircil.tuning.tune import STRATEGIES
 from run_summaries import make_run
 
 TRIED = ("lr=0.001,0.01,0.1", "tau=1,2,5,10", "lam=0.1,0.5,1")

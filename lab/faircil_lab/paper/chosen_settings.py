@@ -10,8 +10,7 @@ from statistics import fmean
 from faircil.report import format_value
 from faircil.runs.config import RunConfig, resolve
 from faircil.sweep.work import Work
-from faircil.tuning.objective import ACCURACY
-from faircil.tuning.request import Tuned, TuneRequest
+from faircil.tuning.request import ACCURACY, Tuned, TuneRequest
 from faircil_lab.paper.contenders import FILES_ABSENT, files_absent
 from faircil_lab.paper.exhibit import Grid, Page, Results, Section
 from faircil_lab.paper.metrics import DATASET_NAMES
