@@ -203,13 +203,6 @@ class Blocks:
         return parts
 
 
-def equal_shares(label: Integers) -> Floats:
-    """Return p: equal over classes, and over the groups of a class, (G,)."""
-    classes, index, groups = np.unique(label, return_inverse=True, return_counts=True)
-    share: Floats = 1 / (len(classes) * groups[index])
-    return share
-
-
 def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
     """Return p, (G,): equal over classes, and over the groups of a class with a known attribute.
 

@@ -16,7 +16,6 @@ from faircil.report.page import escaped, percent
 COLOURS = 7  # s0 to s6
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 8.0, 34.0  # room around the field of a chart
-LETTER = 6.2  # width of a letter at the size of the page's drawings
 RADIUS = 4.0
 
 

@@ -63,13 +63,6 @@ class LastLayer:
         return LastLayer(self.losses[rows], self.delta[rows], self.features[rows], self.bias)
 
 
-def last_layer(
-    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: LossFunction = cross_entropy
-) -> LastLayer:
-    """Compute the gradient factors of all samples, x (n, ...), y (n,), in one forward pass."""
-    return last_layers(net, head, [(x, y)], loss=loss)[0]
-
-
 def last_layers(
     net: nn.Module,
     head: nn.Linear,

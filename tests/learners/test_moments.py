@@ -18,7 +18,6 @@ from faircil.compute import Generators
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.learners.moments import SPENT, Moments
 from faircil.learners.moments_options import MomentsOptions
-from faircil.moments.criterion import equal_shares
 from faircil.moments.group_moments import PENALTIES
 from faircil.moments.sketch import COMPRESSED, Plan
 from faircil.nets import build_mlp
@@ -34,6 +33,7 @@ from faircil.testing.learners import (
     same_seed_same_run,
 )
 from faircil.weighting.measures import MEASURES, Measure
+from moment_data import equal_shares
 from small_runs import small_config, small_stream
 
 EXACT = {"arithmetic": "float64", "features": "raw", "ridge": 0.01}

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from faircil.errors import SolverError
 from faircil.moments import evening
-from faircil.moments.criterion import Blocks, Criterion, equal_shares
+from faircil.moments.criterion import Blocks, Criterion
 from faircil.moments.evening import even_out, evened_further, proven_bound
 from faircil.moments.ridge import RidgeProblem, RidgeSolution
 from faircil.samples import Samples
@@ -20,6 +20,7 @@ from faircil.weighting.measures import disparity_matrix, find_measure
 from moment_data import (
     SIZES,
     WIDTH,
+    equal_shares,
     features,
     grouped_samples,
     labels_of,

@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from faircil.errors import DataError
 from faircil.moments import factors, group_moments, ridge
 from faircil.moments.classifiers import best_temperature, fit_temperature, left_out_draws
-from faircil.moments.criterion import equal_shares
 from faircil.moments.factors import inverse_by_products, inverse_of
 from faircil.moments.ridge import RidgeProblem
 from moment_data import (
     SIZES,
     WIDTH,
+    equal_shares,
     features,
     grouped_samples,
     labels_of,

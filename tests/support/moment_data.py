@@ -80,3 +80,10 @@ def plain_losses(samples: Samples, head: Tensor) -> Floats:
 def labels_of(problem: RidgeProblem) -> Integers:
     """Return the class of each group."""
     return problem.label.cpu().numpy()
+
+
+def equal_shares(label: Integers) -> Floats:
+    """Return shares equal over classes, and over the groups of a class, (G,)."""
+    classes, index, groups = np.unique(label, return_inverse=True, return_counts=True)
+    share: Floats = 1 / (len(classes) * groups[index])
+    return share

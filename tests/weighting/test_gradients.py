@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from faircil import compute
 from faircil.nets import MLP, find_head
-from faircil.weighting.last_layer import cosines, group_sums, last_layer
-from faircil.weighting.losses import LOSSES
+from faircil.weighting.last_layer import LastLayer, cosines, group_sums, last_layers
+from faircil.weighting.losses import LOSSES, LossFunction, cross_entropy
 from oracles import PLAIN_LOSSES, cosine, make_samples, sample_gradients, seeded
 
 NETS: dict[str, Callable[[], nn.Module]] = {
@@ -26,6 +26,12 @@ NETS: dict[str, Callable[[], nn.Module]] = {
 }
 SAMPLES = make_samples([i * i % 4 for i in range(13)])
 GROUP = torch.tensor([0, 2, -1, 0, 2, 2, 0, -1, 0, 2, 0, 0, 2])  # group 1 has no sample
+
+
+def last_layer(
+    net: nn.Module, head: nn.Linear, x: Tensor, y: Tensor, loss: LossFunction = cross_entropy
+) -> LastLayer:
+    return last_layers(net, head, [(x, y)], loss=loss)[0]
 
 
 def check_against_autograd(
