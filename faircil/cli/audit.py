@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from faircil.beginning import COUNTS, TABLES
+from faircil.cli.common_options import add_worker_arguments, begin_early, check_workers, workers
 from faircil.cli.console import json_text, make_console, print_json, say, say_notes, show_table
-from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.files import refuse_input
 
 if TYPE_CHECKING:

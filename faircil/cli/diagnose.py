@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from faircil.cli.common_options import add_own_arguments, names_of, own_data
 from faircil.cli.console import make_console, print_json, say_notes, show_columns
-from faircil.cli.lists import names_of
-from faircil.cli.own_options import add_own_arguments, own_data
 from faircil.cli.run import embedding_lines
 from faircil.errors import collecting, raise_all
 

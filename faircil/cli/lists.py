@@ -33,18 +33,6 @@ def command(arguments: argparse.Namespace) -> None:
         show_columns(kind, header, rows)
 
 
-def names_of(kind: str) -> str:
-    """List the names of a kind in :data:`faircil.registry.KINDS`, for a help text."""
-    from faircil.registry import registry_of
-
-    names = [*registry_of(kind)]
-    if kind == "learner":
-        from faircil.learners import ALIASES
-
-        names += ALIASES
-    return ", ".join(names).replace("%", "%%")  # argparse interpolates %
-
-
 def _datasets() -> Listing:
     from faircil.data.datasets import DATASETS
 

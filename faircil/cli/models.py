@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli import Parts
-from faircil.cli.console import duration, print_json, say, say_notes
-from faircil.cli.own_options import (
+from faircil.cli.common_options import (
     add_favoured_argument,
     add_gap_arguments,
     add_own_arguments,
+    add_worker_arguments,
+    begin_early,
+    check_workers,
     own_data,
+    sharded_settings,
+    workers,
 )
-from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, shared, workers
+from faircil.cli.console import duration, print_json, say, say_notes
 from faircil.errors import (
     MOST_NAMES,
     DataError,
@@ -123,7 +127,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     if for_sites and arguments.method not in ("auto", "moments"):
         mistakes.append(f"method {arguments.method} keeps no sums; use --method moments")
     if not (for_sites or arguments.method == "moments"):  # sums are shared part by part
-        arguments.set = shared(arguments, mistakes)
+        arguments.set = sharded_settings(arguments, mistakes)
     wish = Wish(
         "moments" if for_sites else arguments.method,
         arguments.weighting,

@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from faircil.cli.common_options import add_worker_arguments, begin_early, check_workers, workers
 from faircil.cli.console import print_json, say, say_notes
 from faircil.cli.models import add_model, add_output, add_rows
-from faircil.cli.workers import add_worker_arguments, begin_early, check_workers, workers
 from faircil.errors import UsageError, raise_all
 from faircil.files import make_private, open_private, refuse_input
 

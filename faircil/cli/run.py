@@ -11,10 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faircil.cli.common_options import (
+    add_favoured_argument,
+    add_own_arguments,
+    add_scheduler_argument,
+    check_workers,
+    names_of,
+    own_data,
+    sharded_settings,
+)
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
-from faircil.cli.lists import names_of
-from faircil.cli.own_options import add_favoured_argument, add_own_arguments, own_data
-from faircil.cli.workers import add_scheduler_argument, check_workers, shared
 from faircil.errors import UsageError, collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:
@@ -203,7 +209,7 @@ def command(arguments: argparse.Namespace) -> None:
     with collecting(mistakes):
         device = str(choose_device(arguments.device))
     check_workers(arguments, mistakes)
-    arguments.set = shared(arguments, mistakes)
+    arguments.set = sharded_settings(arguments, mistakes)
     if arguments.track and arguments.jobs > 1:
         mistakes.append(f"--track follows one run at a time, and --jobs is {arguments.jobs}")
     if arguments.track and arguments.scheduler is not None:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from faircil.cli.common_options import add_scheduler_argument, check_workers
 from faircil.cli.console import duration, make_console, say
-from faircil.cli.workers import add_scheduler_argument, check_workers
 from faircil.errors import FaircilError, UsageError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faircil.cli import parse
-from faircil.cli.own_options import own_data
+from faircil.cli.common_options import own_data
 from faircil.data.own import OwnData
 from faircil.runs.config import RunConfig, resolve
 from faircil.sweep.command import command_of

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from faircil.cli.own_options import add_own_arguments, own_data
+from faircil.cli.common_options import add_own_arguments, own_data
 from faircil.data.own import OwnData
 
 
