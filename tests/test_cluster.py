@@ -30,7 +30,7 @@ from faircil.results.folder import seed_folder
 from faircil.runs import saved_states
 from faircil.sweep import on_cluster
 from faircil.sweep.on_cluster import STOPPED, MakeRun, end_runs
-from faircil.sweep.pool import Place
+from faircil.sweep.processes import Place
 from faircil.sweep.store import Store
 from faircil.sweep.sweep import SweepOptions, finish
 from faircil.sweep.work import Outcome

@@ -248,7 +248,7 @@ def _audit_model(arguments: argparse.Namespace, path: Path, engine: Engine) -> A
     from faircil.cli.progress import learning
     from faircil.model.card import audit_of
     from faircil.model.saved import changing, check_there, load_model, save_model
-    from faircil.model.tables import measure_table
+    from faircil.model.table_models import measure_table
 
     check_there(path)
     remembered = arguments.remember and path == arguments.file

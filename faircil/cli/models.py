@@ -188,7 +188,7 @@ def _fitted(
     from faircil.cli.progress import learning
     from faircil.model.merging import plan_of, planned_for
     from faircil.model.saved import load_model
-    from faircil.model.tables import fit_table, update_table
+    from faircil.model.table_models import fit_table, update_table
 
     solve = not (arguments.plan_only or arguments.moments_only)
     if own is None:
@@ -350,7 +350,7 @@ def _update(arguments: argparse.Namespace) -> None:
 def _updated(arguments: argparse.Namespace, model: Model, engine: Engine) -> None:
     """Let a model learn the rows of a table; a model without a solution stays so."""
     from faircil.cli.progress import learning
-    from faircil.model.tables import update_table
+    from faircil.model.table_models import update_table
 
     path, gaps, solve = arguments.data, _gaps(arguments), not model.sums_only
     with learning(str(path), arguments.quiet) as watcher:
@@ -398,7 +398,7 @@ def _merge(arguments: argparse.Namespace) -> None:
 
 def _forget(arguments: argparse.Namespace) -> None:
     from faircil.cli.progress import learning
-    from faircil.model.tables import forget_table
+    from faircil.model.table_models import forget_table
 
     with _changing(arguments) as model:
         with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:

@@ -185,7 +185,7 @@ def _predictions(
 ) -> Iterator[tuple[pd.DataFrame, list[str]]]:
     """Predict, and show progress."""
     from faircil.cli.progress import learning
-    from faircil.model.tables import predict_table
+    from faircil.model.table_models import predict_table
 
     keep = list(dict.fromkeys(arguments.keep))
     with learning(str(arguments.data), arguments.quiet, "predicting") as watcher:

@@ -294,7 +294,7 @@ def settle(
     from faircil.runs.config import medium_of, resolve
     from faircil.runs.state import embed_images_of
     from faircil.tuning import auto
-    from faircil.tuning.record import target_outcome
+    from faircil.tuning.tuning_files import target_outcome
 
     own = own_data(arguments, mistakes)
     medium = medium_of(arguments.dataset, own)
@@ -467,8 +467,8 @@ def target_request(
 
 def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str) -> Tuned:
     """Make the runs that a target is judged on, and say what it has chosen."""
-    from faircil.tuning.record import target_line
     from faircil.tuning.tune import tune
+    from faircil.tuning.tuning_files import target_line
 
     tuned = tune(request, finish_trials(arguments, device))
     if not arguments.quiet:

@@ -125,9 +125,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Run the trials, choose settings, write and print the record."""
     from faircil.files import claim
-    from faircil.tuning.record import as_document
     from faircil.tuning.request import NotTuned
     from faircil.tuning.tune import check_requests, tune_each
+    from faircil.tuning.tuning_files import as_document
 
     mistakes: list[str] = []
     requests = _requests(arguments, mistakes)
@@ -179,7 +179,7 @@ def _requests(arguments: argparse.Namespace, mistakes: list[str]) -> list[TuneRe
 
 
 def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list[Path]:
-    from faircil.tuning.record import folder_name
+    from faircil.tuning.tuning_files import folder_name
 
     if arguments.out is None:
         place = arguments.runs / "tuning"
@@ -190,8 +190,15 @@ def _folders(requests: list[TuneRequest], arguments: argparse.Namespace) -> list
 
 
 def _write(tuned: Tuned | NotTuned, folder: Path, arguments: argparse.Namespace) -> None:
-    from faircil.tuning.record import best_trial, extent, ranking, run_command, title, write_tuning
     from faircil.tuning.request import Tuned
+    from faircil.tuning.tuning_files import (
+        best_trial,
+        extent,
+        ranking,
+        run_command,
+        title,
+        write_tuning,
+    )
 
     write_tuning(tuned, folder)
     if not arguments.json:

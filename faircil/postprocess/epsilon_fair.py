@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faircil.errors import DataError, raise_all, shortened, whole_mistakes
+from faircil.postprocess.optimum import solve
 from faircil.postprocess.pool import (
     Floats,
     Integers,
@@ -24,7 +25,6 @@ from faircil.postprocess.pool import (
     value_mistakes,
     weight_mistakes,
 )
-from faircil.postprocess.program import solve
 
 TIE = 1e-7  # scores with a smaller difference are tied
 LEAST = 1e-9  # share of a group in the population; rates of smaller ones are lost in rounding

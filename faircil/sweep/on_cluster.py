@@ -22,7 +22,7 @@ from faircil.errors import SweepError
 from faircil.runs.config import code_digest
 from faircil.runs.saved_states import Tell
 from faircil.stopping import check, stoppable
-from faircil.sweep.pool import (
+from faircil.sweep.processes import (
     CHANGED,
     Answer,
     Bench,
@@ -130,7 +130,7 @@ def make_on_cluster(
     Parameters
     ----------
     works, place, listener, waiting, tell
-        As for :func:`faircil.sweep.pool.make_here`.
+        As for :func:`faircil.sweep.processes.make_here`.
     scheduler : str
         See :class:`~faircil.cluster.Dask`.
 

@@ -13,7 +13,7 @@ from faircil.errors import FaircilError, StorageError
 from faircil.results.folder import check_replaceable, seed_folder
 from faircil.runs.saved_states import Tell
 from faircil.sweep.on_cluster import make_on_cluster
-from faircil.sweep.pool import Crew, Listener, Place, Waiting, make_here, share_work
+from faircil.sweep.processes import Crew, Listener, Place, Waiting, make_here, share_work
 from faircil.sweep.store import ROOT, Store
 from faircil.sweep.work import Keep, Outcome, Watcher, Work, effort, suits_gpu
 

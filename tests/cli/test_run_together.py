@@ -149,16 +149,16 @@ def test_diverged_seeds_are_named_and_the_others_kept(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from faircil.errors import DivergedError
-    from faircil.sweep import pool
+    from faircil.sweep import processes
 
-    real = pool.make_run
+    real = processes.make_run
 
-    def diverges(work: pool.Work, *arguments: object, **options: object) -> RunSummary:
+    def diverges(work: processes.Work, *arguments: object, **options: object) -> RunSummary:
         if work.seed == 1:
             raise DivergedError("training diverged; use `lr=0.001`")
         return real(work, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pool, "make_run", diverges)
+    monkeypatch.setattr(processes, "make_run", diverges)
     for _ in range(2):  # the second time, nothing is run
         outcome = cli(*TOY, "--seeds", "0-2")
         assert outcome.code == 1

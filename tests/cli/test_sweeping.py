@@ -9,7 +9,7 @@ import pytest
 
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import StorageError, SweepError
-from faircil.sweep import pool
+from faircil.sweep import processes
 from faircil.sweep.sweep import SweepOptions
 from sweeps import small_work
 
@@ -64,7 +64,7 @@ def test_a_sweep_that_stops_says_what_is_kept(
     def full(*_: object, **__: object) -> None:
         raise StorageError("no space left")
 
-    monkeypatch.setattr(pool, "make_run", full)
+    monkeypatch.setattr(processes, "make_run", full)
     with pytest.raises(SweepError):
         finish_shown([small_work(0), small_work(1)], SweepOptions(tmp_path), quiet=True)
     text = f"1 of 2 runs are finished and kept in {tmp_path}; the same command continues"

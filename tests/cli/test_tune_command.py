@@ -43,7 +43,7 @@ def test_methods_side_by_side_with_equal_budgets(cli: Cli, tmp_path: Path) -> No
 @pytest.mark.usefixtures("nothing_drawn")
 def test_finished_trials_are_not_made_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     first = cli(*TUNE, "--method", "er", *TRY)
-    monkeypatch.setattr("faircil.sweep.pool.make_run", None)
+    monkeypatch.setattr("faircil.sweep.processes.make_run", None)
     assert cli(*TUNE, "--method", "er", *TRY).out == first.out
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from faircil import FairIncrementalClassifier, audit_dask
 from faircil.auditing.reading import audit_file
 from faircil.data.own import OwnData
-from faircil.model.tables import fit_table, update_table
+from faircil.model.table_models import fit_table, update_table
 from fuzzing import WAYS, WORDS, Harness, maybe, refused, scratch_folder, usually, wish_for
 from same_models import assert_alike, assert_same_sums
 

@@ -25,7 +25,7 @@ from faircil.errors import FaircilError
 from faircil.model import in_parts
 from faircil.model.in_parts import fit_parts
 from faircil.model.model import Model
-from faircil.model.tables import fit_table, predict_table
+from faircil.model.table_models import fit_table, predict_table
 from fuzzing import (
     FLOATS,
     SMALL,

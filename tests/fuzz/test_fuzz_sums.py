@@ -16,7 +16,7 @@ from faircil.data.own import OwnData
 from faircil.model.merging import merge_models, plan_of, planned_for
 from faircil.model.model import Model
 from faircil.model.saved import load_model, save_model
-from faircil.model.tables import Gaps, fit_table, update_table
+from faircil.model.table_models import Gaps, fit_table, update_table
 from fuzzing import (
     FLOATS,
     WAYS,

@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_though_its_hash_is_right(case: str, folder
     [
         "faircil.__main__:main",  # importing it would run the command line
         "faircil.files:tempfile.TemporaryDirectory",  # a class that a module of ours imports
-        "faircil.sweep.pool:pickle.Unpickler",
+        "faircil.sweep.processes:pickle.Unpickler",
         "torch.optim.optimizer:OrderedDict",
         "os:system",
         "faircil.nowhere:Model",

@@ -19,7 +19,7 @@ from faircil.errors import DataError, FaircilError, StorageError, UsageError
 from faircil.model import in_parts
 from faircil.model.choosing import Wish
 from faircil.model.in_parts import fit_parts, table_in_parts, update_parts
-from faircil.model.tables import fit_table, measure_table, predict_table, update_table
+from faircil.model.table_models import fit_table, measure_table, predict_table, update_table
 from tables_in_parts import people, roles, stored
 from tensors import assert_same_bits
 

@@ -15,7 +15,7 @@ from faircil.model.choosing import Wish
 from faircil.model.merging import merge_models, plan_of, planned_for
 from faircil.model.model import Model
 from faircil.model.saved import load_model, save_model
-from faircil.model.tables import fit_table, update_table
+from faircil.model.table_models import fit_table, update_table
 from tables_in_parts import people, roles
 
 SITES = 20

@@ -14,8 +14,8 @@ import pytest
 from faircil.files import check_checksums, read_checksums
 from faircil.results import folder as results_folder
 from faircil.results.folder import read_run
-from faircil.sweep import pool, store
-from faircil.sweep.pool import Place, make_here
+from faircil.sweep import processes, store
+from faircil.sweep.processes import Place, make_here
 from faircil.sweep.store import Store
 from faircil.sweep.work import Outcome, Work
 from sweeps import small_work
@@ -27,7 +27,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (store, "claim"),
     (store, "restore_run"),
     (Store, "find"),
-    (pool, "make_run"),
+    (processes, "make_run"),
     (results_folder, "write_json"),
     (results_folder, "write_checksums"),
     (results_folder, "_put_in_place"),
@@ -67,7 +67,7 @@ class Turns:
 @contextmanager
 def _ordered(turns: Turns) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "PATIENCE", 0.001)
+        patch.setattr(processes, "PATIENCE", 0.001)
         for owner, name in STEPS:
             patch.setattr(owner, name, _waits(getattr(owner, name), turns))
         yield

@@ -21,7 +21,7 @@ import pytest
 
 from cli_outcome import Outcome
 from faircil.cli import main
-from faircil.sweep import pool
+from faircil.sweep import processes
 
 CONTEXT: BaseContext = get_context("spawn")
 if "forkserver" in get_all_start_methods():
@@ -32,7 +32,7 @@ if "forkserver" in get_all_start_methods():
             "faircil.cli.running",
             "faircil.cli.run",
             "faircil.learners.moments",
-            "faircil.model.tables",
+            "faircil.model.table_models",
             "faircil.report.plots",
             "highspy",
             "torch._dynamo",
@@ -44,14 +44,14 @@ LONGEST = 300  # seconds of a command, on a busy machine
 
 def _stop_with_the_first_run(number: int, context: BaseContext) -> None:
     """Send a signal to a command with several processes once it has told of a finished run."""
-    hear = pool.hear
+    hear = processes.hear
 
     def heard(*said: Any) -> None:
         hear(*said)
         os.kill(os.getpid(), number)
 
-    pool.hear = heard  # type: ignore[assignment]
-    pool.get_context = lambda _: context  # type: ignore[attr-defined, assignment]
+    processes.hear = heard  # type: ignore[assignment]
+    processes.get_context = lambda _: context  # type: ignore[attr-defined, assignment]
 
 
 def die_with_the_first_run() -> None:
@@ -68,7 +68,7 @@ def interrupt_with_the_first_run() -> None:
 @pytest.fixture
 def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the processes of sweeps in a moment."""
-    monkeypatch.setattr(pool, "get_context", lambda _: CONTEXT)
+    monkeypatch.setattr(processes, "get_context", lambda _: CONTEXT)
 
 
 class Command:

@@ -12,7 +12,7 @@ from faircil.buffer import ReplayBuffer
 from faircil.counts import Counts
 from faircil.learners.replay import Replay
 from faircil.options import ReplayOptions
-from faircil.sweep import pool
+from faircil.sweep import processes
 from faircil.sweep.store import Store
 from faircil.sweep.work import Work
 from small_runs import small_config
@@ -67,14 +67,14 @@ def may_make(work: Work, root: Path) -> bool:
         return mine
 
 
-def dies_on_seed_1(pipe: Connection, place: pool.Place) -> None:
+def dies_on_seed_1(pipe: Connection, place: processes.Place) -> None:
     """Serve as a worker does, but die on one piece of work, as when memory runs out."""
-    real = pool.answer
+    real = processes.answer
 
-    def answer(work: Work, *given: Any) -> pool.Answer:
+    def answer(work: Work, *given: Any) -> processes.Answer:
         if work.seed == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(work, *given)
 
-    pool.answer = answer  # type: ignore[assignment]
-    pool.serve(pipe, place)
+    processes.answer = answer  # type: ignore[assignment]
+    processes.serve(pipe, place)

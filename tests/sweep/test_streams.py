@@ -1,5 +1,5 @@
 from faircil.runs.config import resolve
-from faircil.sweep.pool import Streams
+from faircil.sweep.processes import Streams
 from small_runs import small_config
 
 

@@ -10,8 +10,8 @@ from faircil.errors import StorageError, SweepError, UsageError
 from faircil.learners import LEARNERS
 from faircil.metrics import METRICS, Metric
 from faircil.results.folder import seed_folder
-from faircil.sweep import pool
-from faircil.sweep.pool import Bench, Crew, Place, serve, share_work
+from faircil.sweep import processes
+from faircil.sweep.processes import Bench, Crew, Place, serve, share_work
 from faircil.sweep.store import Store
 from faircil.sweep.sweep import NOT_MADE, SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
@@ -76,7 +76,7 @@ def test_a_piece_that_no_process_can_find_is_refused_before_any_starts(
     monkeypatch.setattr(OwnReplay, "__module__", "__main__")
     named = LEARNERS.temporarily("typed", OwnReplay)
     with named, pytest.raises(UsageError, match="learner 'typed' is defined in a notebook"):
-        pool.sent_pieces([small_work(0, "typed")])
+        processes.sent_pieces([small_work(0, "typed")])
 
 
 def test_a_module_that_a_process_cannot_import_stops_the_sweep(
@@ -88,7 +88,7 @@ def test_a_module_that_a_process_cannot_import_stops_the_sweep(
         here.setitem(sys.modules, "gone", module)
         here.setattr(OwnReplay, "__module__", "gone")
         with LEARNERS.temporarily("own", OwnReplay):
-            place = Place(Store(tmp_path), pieces=pool.sent_pieces([small_work(0, "own")]))
+            place = Place(Store(tmp_path), pieces=processes.sent_pieces([small_work(0, "own")]))
     ours, theirs = Pipe()
     ours.send(small_work())
     with ThreadPoolExecutor(1) as threads:
@@ -105,7 +105,7 @@ def test_code_that_changes_under_a_sweep_stops_it(
     work = small_work()
     assert work.code  # as the sweep knows it, before the files change
     ours.send(work)
-    monkeypatch.setattr(pool, "code_digest", lambda _: "newer")  # as the process finds them
+    monkeypatch.setattr(processes, "code_digest", lambda _: "newer")  # as the process finds them
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(serve, theirs, Place(Store(tmp_path)))
         answer = ours.recv()
@@ -164,7 +164,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(
     def full(*_: object, **__: object) -> None:
         raise StorageError("cannot write the run: No space left on device; free space")
 
-    monkeypatch.setattr(pool, "make_run", full)
+    monkeypatch.setattr(processes, "make_run", full)
     told: list[Outcome] = []
     with pytest.raises(SweepError, match="No space left"):
         finish([small_work(0), small_work(1), small_work(2)], SweepOptions(tmp_path), told.append)
@@ -176,7 +176,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(
 
 @pytest.mark.usefixtures("quick_processes")
 def test_a_process_that_dies_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faircil.sweep.pool.serve", dies_on_seed_1)
+    monkeypatch.setattr("faircil.sweep.processes.serve", dies_on_seed_1)
     told: list[Outcome] = []
     works = [small_work(seed) for seed in (1, 0, 2)]
     share_work(works, [Crew(Place(Store(tmp_path)), 1, lambda _: True)], told.append)

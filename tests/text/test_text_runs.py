@@ -16,7 +16,7 @@ from faircil.data.own import OwnData
 from faircil.errors import FaircilError, UsageError
 from faircil.learners import LEARNERS
 from faircil.model.saved import model_of_run
-from faircil.model.tables import predict_table
+from faircil.model.table_models import predict_table
 from faircil.runs import experiment, state
 from faircil.runs.config import RunConfig, resolve
 from faircil.runs.experiment import run

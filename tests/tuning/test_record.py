@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from faircil.cli import parse
 from faircil.errors import StorageError
 from faircil.runs.config import resolve
-from faircil.tuning.record import as_page, folder_name, front, run_command, write_tuning
 from faircil.tuning.request import TuneRequest
 from faircil.tuning.tune import tune, tune_each
+from faircil.tuning.tuning_files import as_page, folder_name, front, run_command, write_tuning
 
 REQUEST = TuneRequest(
     "biased-digits", "der++", "dp", "fsw", fixed=("epochs=1",), tried=("lr=0.1,0.01", "tau=1,2,3")

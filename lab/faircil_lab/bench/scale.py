@@ -24,7 +24,7 @@ from faircil.data.own import OwnData
 from faircil.model.choosing import Wish
 from faircil.model.merging import merge_models, plan_of, planned_for
 from faircil.model.model import Model
-from faircil.model.tables import fit_table, update_table
+from faircil.model.table_models import fit_table, update_table
 from faircil.report import Table
 from faircil_lab.bench.benchmark import Benchmark, sections, table_of
 from faircil_lab.bench.measuring import Circumstances, in_processes

@@ -18,8 +18,8 @@ from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig
 from faircil.sweep.command import command_of
 from faircil.sweep.work import Work
-from faircil.tuning.record import front
 from faircil.tuning.request import Tuned, TuneRequest
+from faircil.tuning.tuning_files import front
 from faircil_lab.paper.comparison import Points, beaten, ranks
 from faircil_lab.paper.contenders import (
     CONTENDERS,

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from faircil.postprocess import program
+from faircil.postprocess import optimum
 from faircil.postprocess.pool import Floats, Pool, largest_gap, normalised
 
 
@@ -70,7 +70,7 @@ def test_optimum_is_that_of_the_naive_program_with_a_proof(
     n: int, classes: int, groups: int, epsilon: float, digits: int | None, seed: int
 ) -> None:
     pool = make_pool(n, classes, groups, seed, digits=digits)
-    found = program.solve(pool, epsilon, np.random.default_rng(0))
+    found = optimum.solve(pool, epsilon, np.random.default_rng(0))
     check(pool, epsilon, found.chances)
     assert pool.value(found.chances) == pytest.approx(naive_value(pool, epsilon), abs=1e-8)
     assert found.bound(pool, epsilon) == pytest.approx(pool.value(found.chances), abs=1e-8)
@@ -90,18 +90,18 @@ def test_merging_and_starting_from_a_part_change_nothing(
     digits: int | None,
 ) -> None:
     pool = make_pool(300, classes, groups, 1, sharp=sharp, digits=digits)
-    whole = program.solve(pool, epsilon, np.random.default_rng(0))
+    whole = optimum.solve(pool, epsilon, np.random.default_rng(0))
     sizes = []
-    solve_with = program._solve_with
+    solve_with = optimum._solve_with
 
-    def recording(pool: Pool, epsilon: float, allowed: NDArray[np.bool_]) -> program.Optimum:
+    def recording(pool: Pool, epsilon: float, allowed: NDArray[np.bool_]) -> optimum.Optimum:
         sizes.append(len(pool.mass))
         return solve_with(pool, epsilon, allowed)
 
-    monkeypatch.setattr(program, "_solve_with", recording)
-    monkeypatch.setattr(program, "WHOLE", 20)
-    monkeypatch.setattr(program, "NEAR", 10)
-    found = program.solve(pool, epsilon, np.random.default_rng(0))
+    monkeypatch.setattr(optimum, "_solve_with", recording)
+    monkeypatch.setattr(optimum, "WHOLE", 20)
+    monkeypatch.setattr(optimum, "NEAR", 10)
+    found = optimum.solve(pool, epsilon, np.random.default_rng(0))
     assert len(sizes) > 3
     check(pool, epsilon, found.chances)
     assert pool.value(found.chances) == pytest.approx(pool.value(whole.chances), abs=1e-8)
@@ -111,14 +111,14 @@ def test_merging_and_starting_from_a_part_change_nothing(
 def test_large_pools_are_merged_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = make_pool(6000, 10, 2, 3, sharp=4)
     sizes = []
-    solve_with = program._solve_with
+    solve_with = optimum._solve_with
 
-    def recording(pool: Pool, epsilon: float, allowed: NDArray[np.bool_]) -> program.Optimum:
+    def recording(pool: Pool, epsilon: float, allowed: NDArray[np.bool_]) -> optimum.Optimum:
         sizes.append(int(allowed.sum()))
         return solve_with(pool, epsilon, allowed)
 
-    monkeypatch.setattr(program, "_solve_with", recording)
-    found = program.solve(pool, 0.02, np.random.default_rng(0))
+    monkeypatch.setattr(optimum, "_solve_with", recording)
+    found = optimum.solve(pool, 0.02, np.random.default_rng(0))
     check(pool, 0.02, found.chances)
     assert found.bound(pool, 0.02) - pool.value(found.chances) <= 1e-9
     assert max(sizes) < 10_000  # of 60,000 chances
@@ -126,16 +126,16 @@ def test_large_pools_are_merged_and_proven(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_as_many_groups_as_samples() -> None:
     pool = make_pool(450, 2, 300, 0)
-    found = program.solve(pool, 0.0, np.random.default_rng(0))
+    found = optimum.solve(pool, 0.0, np.random.default_rng(0))
     check(pool, 0.0, found.chances)
 
 
 def test_any_prices_bound_any_predictions() -> None:
     pool = make_pool(50, 3, 2, 0)
-    best = program.solve(pool, 0.05, np.random.default_rng(0))
+    best = optimum.solve(pool, 0.05, np.random.default_rng(0))
     generator = np.random.default_rng(1)
     for _ in range(20):
         prices = best.prices + 0.1 * generator.normal(size=best.prices.shape)
         prices -= prices.mean(axis=0)
-        other = program.Optimum(best.chances, prices, generator.normal(size=3))
+        other = optimum.Optimum(best.chances, prices, generator.normal(size=3))
         assert other.bound(pool, 0.05) >= pool.value(best.chances) - 1e-9
