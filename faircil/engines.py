@@ -223,7 +223,7 @@ class Processes:
             return worker
 
 
-class Ranks:
+class RankEngine:
     """Computes tasks in the processes of ``torch.distributed``, each of which calls this.
 
     In each round every rank computes one task; then each result goes from its rank to all others.
@@ -317,7 +317,7 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
     """
     check_engine(jobs, scheduler)
     if _joined():
-        yield Ranks()
+        yield RankEngine()
     elif scheduler is not None:
         with Dask(scheduler) as engine:
             yield engine

@@ -36,7 +36,7 @@ from engine_tasks import (
 from faircil.cluster import Dask
 from faircil.data import parts as parts_module
 from faircil.data.part_files import parted_table
-from faircil.engines import DEATHS, Engine, Here, Processes, Ranks, engine_for
+from faircil.engines import DEATHS, Engine, Here, Processes, RankEngine, engine_for
 from faircil.errors import DataError, FaircilError, UsageError
 from faircil.metrics import METRICS, Metric
 from faircil.model.in_parts import fit_parts
@@ -214,7 +214,7 @@ def test_ranks_find_the_same_as_one_process(tmp_path: Path) -> None:
     assert one["again"] == [0]
     assert one["refused"] == ["DataError", "three is refused", "and so is this"]
     assert one["broken"] == ["FaircilError", "rank 0 failed: ZeroDivisionError: 0"]
-    assert one[f"model {Ranks.__name__}"] == one["model Here"]
+    assert one[f"model {RankEngine.__name__}"] == one["model Here"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts_module, "PART_ROWS", SMALL)
         table = parted_table(path)
