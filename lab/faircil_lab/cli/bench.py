@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from faircil.cli import Formatter
 from faircil.cli.run import parse_seeds
-from faircil_lab.cli.bench_forecast import FORECAST
-from faircil_lab.cli.bench_models import OTHER_ACTIONS
-from faircil_lab.cli.bench_scale import SCALE_ACTION
+from faircil_lab.cli.bench_others import OTHER_ACTIONS
 from faircil_lab.cli.bench_suite import SUITE
 from faircil_lab.cli.benching import (
     Action,
@@ -387,7 +385,5 @@ ACTIONS = {
         _text,
     ),
     **OTHER_ACTIONS,
-    "scale": SCALE_ACTION,
-    "forecast": FORECAST,
     "fair-cil": SUITE,
 }

@@ -189,8 +189,7 @@ def _show(arguments: argparse.Namespace, suite: Suite, made: Iterator[BoardRow])
     """Write new rows, and show all."""
     from faircil.files import claim
     from faircil_lab.suite.board_rows import read_rows, shipped_folder, write_row
-    from faircil_lab.suite.leaderboard import BoardResults
-    from faircil_lab.suite.leaderboard_page import LEADERBOARD
+    from faircil_lab.suite.leaderboard import LEADERBOARD, BoardResults
 
     own = arguments.out / ROWS / suite.name
     before = read_rows([shipped_folder(suite), *arguments.rows, own], suite)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faircil_lab.suite.leaderboard import BoardResults, front, line
-from faircil_lab.suite.leaderboard_page import LEADERBOARD
+from faircil_lab.suite.leaderboard import LEADERBOARD, BoardResults, front, line
 from faircil_lab.suite.ranking import PLAIN_ROW
 from suite_rows import STREAM, SUITE, made_row
 

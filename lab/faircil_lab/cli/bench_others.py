@@ -1,10 +1,12 @@
-"""``faircil bench``, what trains no net: learning from moments, models of tables, audits."""
+"""``faircil bench``: what measures no whole runs, from moments to forecasts of who is hurt."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from functools import partial
 
+from faircil.cli.run import parse_seeds
 from faircil_lab.cli.benching import Action, add_jobs, add_sizes, begin, below_one, record
 
 MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
@@ -232,6 +234,105 @@ def _audit(arguments: argparse.Namespace) -> None:
     record(arguments, AUDIT_COVERAGE, outcomes, AuditResults, "cpu", ())  # no time is measured
 
 
+SCALE_EPILOG = """A table is written as a folder of Parquet files, and learned by whole commands: by
+one process, by several, and by workers of Dask; and as far as it fits in memory with pandas and
+scikit-learn. Then the sums of twenty sites are merged.
+
+examples:
+  faircil bench scale --page docs/scale-speed.md
+  faircil bench scale --rows 200000 --rival 50000 --workers 2
+"""
+SCALE_SIZES = {
+    "rows": (20_000_000, "rows"),
+    "inputs": (32, "numbers of a row"),
+    "width": (500, "features"),
+    "rival": (2_000_000, "rows that pandas and scikit-learn learn"),
+}
+
+
+def _scale_arguments(parser: argparse.ArgumentParser) -> None:
+    add_sizes(parser, SCALE_SIZES)
+    parser.add_argument(
+        "--workers",
+        nargs="*",
+        type=int,
+        default=[2],
+        metavar="N",
+        help="numbers of workers (default: 2)",
+    )
+
+
+def _scale(arguments: argparse.Namespace) -> None:
+    from faircil.errors import raise_all
+    from faircil_lab.bench.scale import SCALE, ScaleResults, ScaleWork, measure_scale
+
+    mistakes = below_one(arguments, *SCALE_SIZES)
+    mistakes += [f"--workers is {n}, expected 2 or more" for n in arguments.workers if n < 2]
+    if arguments.rival > arguments.rows:
+        mistakes.append(f"--rival is {arguments.rival:,}, expected at most --rows")
+    raise_all(mistakes)
+    _, notes = begin(arguments)
+    work = ScaleWork(
+        arguments.rows,
+        arguments.inputs,
+        arguments.width,
+        tuple(arguments.workers),
+        arguments.rival,
+    )
+    record(arguments, SCALE, measure_scale(work), partial(ScaleResults, work=work), "cpu", notes)
+
+
+FORECAST_DATASETS = (
+    *("digits", "biased-digits", "mnist", "fashion-mnist", "biased-mnist"),
+    *("drug", "census-occupation", "nls-jobs", "obesity"),
+)
+FORECAST_METHODS = ("er", "finetune")
+FORECAST_EPILOG = """Before each task from the second on, each forecast is made from training data
+and buffer alone; then the task is trained. The score is Spearman's rank correlation of the forecast
+with the change of each old group's loss on test data.
+
+examples:
+  faircil bench forecast --jobs 16 --page docs/forecast.md
+  faircil bench forecast --dataset digits --methods er --seeds 0 --set epochs=1
+"""
+
+
+def _forecast_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dataset", nargs="+", default=list(FORECAST_DATASETS), metavar="NAME", help="data"
+    )
+    parser.add_argument(
+        "--methods", nargs="+", default=list(FORECAST_METHODS), metavar="NAME", help="which"
+    )
+    parser.add_argument("--seeds", default="0-4", metavar="LIST", help="seeds (default: 0-4)")
+    add_jobs(parser)
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
+    )
+
+
+def _forecast(arguments: argparse.Namespace) -> None:
+    from faircil.errors import DataError, collecting, raise_all
+    from faircil.runs.config import resolve
+    from faircil_lab.bench.forecasts import FORECAST_SCORES, ForecastResults, measure_forecasts
+    from faircil_lab.bench.whole_runs import missing_files
+
+    mistakes = below_one(arguments, "jobs")
+    configs, seeds = [], []
+    with collecting(mistakes):
+        seeds = parse_seeds(arguments.seeds)
+    for dataset in arguments.dataset:
+        for method in arguments.methods:
+            with collecting(mistakes):
+                config = resolve(dataset=dataset, method=method, overrides=arguments.set)
+                configs.append(config)
+    raise_all(list(dict.fromkeys(mistakes)))
+    raise_all(missing_files(arguments.dataset), DataError)
+    begin(arguments)
+    outcomes = measure_forecasts(configs, seeds, arguments.jobs)
+    record(arguments, FORECAST_SCORES, outcomes, ForecastResults, "cpu", ())  # no time is measured
+
+
 OTHER_ACTIONS = {
     "moments": Action(
         "measure memory and time of learning from moments, and the removal of rows",
@@ -256,5 +357,17 @@ OTHER_ACTIONS = {
         AUDIT_EPILOG,
         _audit_arguments,
         _audit,
+    ),
+    "scale": Action(
+        "measure large tables: rows per second and memory, with one process and several",
+        SCALE_EPILOG,
+        _scale_arguments,
+        _scale,
+    ),
+    "forecast": Action(
+        "compare forecasts of who is hurt with what then happens",
+        FORECAST_EPILOG,
+        _forecast_arguments,
+        _forecast,
     ),
 }
