@@ -123,7 +123,6 @@ def line_chart(
     title: str,
     limits: tuple[float | None, float | None] = (0.0, None),
     size: tuple[float, float] = (340.0, 210.0),
-    first: int = 1,
 ) -> str:
     """Draw values after each task: a line for each series, a band where it has an interval.
 
@@ -136,24 +135,22 @@ def line_chart(
     limits : tuple
         Ends of the vertical axis; None where it follows the values.
     size : tuple
-    first : int
-        Number of the first task.
     """
     width, height = size
     length = max(len(one.values) for one in series)
     # Of the bands, what goes beyond is cut off: over two seeds they would dwarf the lines.
     known = [v for one in series for v in one.values if v is not None]
-    across = Axis(first, first + max(length - 1, 1), LEFT + 8, width - RIGHT - 6)
+    across = Axis(1, max(length, 2), LEFT + 8, width - RIGHT - 6)
     up = Axis(*_ends(known, limits), height - BOTTOM, TOP)
     parts = [
         _frame(up, width),
-        _task_labels(across, length, first, height),
+        _task_labels(across, length, height),
         _x_title("after task", width, height),
     ]
     for one in series:
-        parts.append(_band(one, across, up, first))
+        parts.append(_band(one, across, up))
     for one in series:
-        parts += _line(one, across, up, first)
+        parts += _line(one, across, up)
     return drawing(parts, width, height, title)
 
 
@@ -181,11 +178,11 @@ def _frame(up: Axis, width: float) -> str:
     return "".join(lines)
 
 
-def _task_labels(across: Axis, length: int, first: int, height: float) -> str:
+def _task_labels(across: Axis, length: int, height: float) -> str:
     every = -(-length // 10)  # at most ten numbers fit
     return "".join(
         f'<text class="middle" x="{across.at(task):.1f}" y="{height - BOTTOM + 15:g}">{task}</text>'
-        for task in range(first, first + length, every)
+        for task in range(1, length + 1, every)
     )
 
 
@@ -194,10 +191,10 @@ def _x_title(text: str, width: float, height: float) -> str:
     return f'<text class="middle faint" x="{middle:g}" y="{height - 5:g}">{escaped(text)}</text>'
 
 
-def _band(one: Series, across: Axis, up: Axis, first: int) -> str:
+def _band(one: Series, across: Axis, up: Axis) -> str:
     edges = [
         (task, low, high)
-        for task, (low, high) in enumerate(zip(one.low, one.high, strict=True), start=first)
+        for task, (low, high) in enumerate(zip(one.low, one.high, strict=True), start=1)
         if low is not None and high is not None
     ]
     if not edges:
@@ -208,17 +205,17 @@ def _band(one: Series, across: Axis, up: Axis, first: int) -> str:
     return f'<polygon class="band {style_class(one.style)}" points="{points}"/>'
 
 
-def _line(one: Series, across: Axis, up: Axis, first: int) -> list[str]:
+def _line(one: Series, across: Axis, up: Axis) -> list[str]:
     path, pen = [], "M"
     marks = []
-    for place, value in enumerate(one.values):
+    for task, value in enumerate(one.values, start=1):
         if value is None:
             pen = "M"  # a gap
             continue
-        x, y = across.at(first + place), up.at(value)
+        x, y = across.at(task), up.at(value)
         path.append(f"{pen}{x:.1f} {y:.1f}")
         pen = "L"
-        title = f"{one.name}, after task {first + place}: {percent(value)}"
+        title = f"{one.name}, after task {task}: {percent(value)}"
         marks.append(marker(one.style, x, y, title))
     return [f'<path class="line {style_class(one.style)}" d="{"".join(path)}"/>', *marks]
 

@@ -488,9 +488,9 @@ def _threads_for(learner: Learner) -> AbstractContextManager[object]:
     return several_threads() if traits_of(learner.net).large else one_thread()
 
 
-def _trained_tokens(learner: Learner, before: int | None = 0) -> int | None:
+def _trained_tokens(learner: Learner) -> int | None:
     tokens = traits_of(learner.net).trained_tokens
-    return None if tokens is None or before is None else int(tokens) - before
+    return None if tokens is None else int(tokens)
 
 
 def _check_finite(config: RunConfig, learner: Learner, record: EpochRecord) -> None:
