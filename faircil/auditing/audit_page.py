@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from faircil.auditing.audit_files import KeptAudit, KeptGate
 from faircil.auditing.disparities import MEASURES
 from faircil.auditing.findings import Finding, Rate, Report, Scope
 from faircil.auditing.gate import CROSSED, Decision
-from faircil.auditing.kept import KeptAudit, KeptGate
 from faircil.auditing.words import (
     LEVELLED,
     audit_sentences,

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from faircil.auditing.disparities import FAMILIES, Family, Trials, class_weights, value_of
 from faircil.auditing.intervals import gap_limits, noise_floor
-from faircil.auditing.levels import mean_limits, rate_limits, worst_limits
+from faircil.auditing.rate_intervals import mean_limits, rate_limits, worst_limits
 from faircil.counts import ENOUGH, Counts, GroupAccuracy
 from faircil.formulas import gaps
 from faircil.metrics import METRICS

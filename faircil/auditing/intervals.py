@@ -63,7 +63,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faircil.auditing.disparities import Statistic, Trials
-from faircil.auditing.levels import NEAR, TAIL, TIE, Limits
+from faircil.auditing.rate_intervals import NEAR, TAIL, TIE, Limits
 from faircil.counts import Floats
 
 EXTRA = 0.015  # of the error near 0, where T cannot be too small

@@ -123,8 +123,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Audit, print, write; return the exit code of the gate."""
     begin_early(arguments, COUNTS if arguments.data is None else TABLES)
+    from faircil.auditing.audit_files import audit_document
     from faircil.auditing.gate import decide
-    from faircil.auditing.kept import audit_document
     from faircil.auditing.words import (
         audit_markdown,
         audit_sentences,
@@ -277,7 +277,7 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
 
 def _files(arguments: argparse.Namespace) -> dict[Path, str]:
     """Return the files to write, and what is in them."""
-    from faircil.auditing.kept import KEPT
+    from faircil.auditing.audit_files import KEPT
 
     files: dict[Path, str] = {}
     if arguments.markdown is not None:

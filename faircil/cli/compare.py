@@ -12,7 +12,7 @@ from faircil.cli.console import say, show_table
 from faircil.errors import UsageError
 
 if TYPE_CHECKING:
-    from faircil.auditing.kept import KeptAudit
+    from faircil.auditing.audit_files import KeptAudit
     from faircil.report.sections import AuditRow
     from faircil.results.record import RunSummary
 
@@ -60,7 +60,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 def _report(arguments: argparse.Namespace) -> None:
     """Write the page, and say where it is."""
-    from faircil.auditing.kept import is_audit, read_audit
+    from faircil.auditing.audit_files import is_audit, read_audit
     from faircil.errors import DataError, raise_all
     from faircil.results.folder import find_runs
 

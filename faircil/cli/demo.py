@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Run the methods, print the tables, draw the figures, write the report."""
     from faircil.cli.compare import say_report, write_report
-    from faircil.cli.running import RunOptions, run_seeds
+    from faircil.cli.run_seeds import RunOptions, run_seeds
     from faircil.compute import choose_device
     from faircil.metrics import METRICS
     from faircil.report import compare, group_runs

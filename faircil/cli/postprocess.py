@@ -77,7 +77,7 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def _apply_to_table(arguments: argparse.Namespace, mistakes: list[str]) -> None:
-    from faircil.cli.processing import TableJob, apply_to_table
+    from faircil.cli.postprocess_output import TableJob, apply_to_table
 
     needed = {name: getattr(arguments, name) for name in (*FILE_OPTIONS, "out", "epsilon")}
     mistakes += [f"--pool needs --{name}" for name, value in needed.items() if not value]
@@ -104,7 +104,7 @@ def _apply_to_table(arguments: argparse.Namespace, mistakes: list[str]) -> None:
 
 
 def _process_runs(arguments: argparse.Namespace) -> None:
-    from faircil.cli.processing import Processed, cost_table, draw_curves, write_rows
+    from faircil.cli.postprocess_output import Processed, cost_table, draw_curves, write_rows
     from faircil.report import as_markdown, group_runs, in_markdown
     from faircil.results.folder import find_runs
     from faircil.results.processed import process_run

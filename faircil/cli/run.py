@@ -192,7 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.running import Beside, RunOptions, kept_at, run_seeds, say_models
+    from faircil.cli.run_seeds import Beside, RunOptions, kept_at, run_seeds, say_models
     from faircil.compute import choose_device
     from faircil.report import abstention_table, compare, seed_table
     from faircil.results.folder import seed_folder

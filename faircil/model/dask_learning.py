@@ -14,10 +14,10 @@ from faircil.data.frames import DaskFrames
 from faircil.data.own import OwnData
 from faircil.errors import UsageError
 from faircil.model.choosing import Wish
-from faircil.model.gathering import MOMENTS
-from faircil.model.given import as_fitted, as_value_error
 from faircil.model.in_parts import fit_parts, update_parts
 from faircil.model.model import Model
+from faircil.model.row_sums import MOMENTS
+from faircil.model.sklearn_inputs import as_fitted, as_value_error
 
 
 class DaskLearning:

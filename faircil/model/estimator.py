@@ -21,8 +21,10 @@ from faircil.data.own import OwnData
 from faircil.errors import DataError, raise_all
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.dask_learning import DaskLearning
-from faircil.model.gathering import MOMENTS, Gathering
-from faircil.model.given import (
+from faircil.model.model import Floats32, Floats64, Model
+from faircil.model.row_sums import MOMENTS, Gathering
+from faircil.model.saved import load_model, save_model
+from faircil.model.sklearn_inputs import (
     UNNAMED,
     as_array,
     as_fitted,
@@ -32,8 +34,6 @@ from faircil.model.given import (
     labels_of,
     numbered,
 )
-from faircil.model.model import Floats32, Floats64, Model
-from faircil.model.saved import load_model, save_model
 from faircil.model.table_rows import left_out_notes
 from faircil.runs.config import RunConfig, has_attribute, resolve
 from faircil.tuning.auto import AUTO

@@ -46,10 +46,10 @@ from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.learners.moments import Moments
 from faircil.model.choosing import Wish, choose_config
-from faircil.model.gathering import Gathering, RowSums, learns_sums
 from faircil.model.history import Lesson, Measured
 from faircil.model.model import Model
 from faircil.model.predict_parts import measure_parts
+from faircil.model.row_sums import Gathering, RowSums, learns_sums
 from faircil.moments.features import FeatureMap
 from faircil.moments.group_moments import GroupMoments
 from faircil.results.record import EpochRecord

@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 from faircil.compute import same_bits
 from faircil.errors import DataError, UsageError, raise_all
 from faircil.learners.moments import Moments
-from faircil.model.gathering import learns_sums
 from faircil.model.model import LEARNED_TWICE, Model
+from faircil.model.row_sums import learns_sums
 from faircil.moments.group_moments import GroupMoments, Key
 
 Name = TypeVar("Name", bound=Hashable)

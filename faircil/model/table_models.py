@@ -26,7 +26,6 @@ from faircil.errors import (
 )
 from faircil.media import ItemEncoder, fit_items
 from faircil.model.choosing import Wish, choose_config
-from faircil.model.gathering import Gathering
 from faircil.model.history import Lesson, Measured
 from faircil.model.in_parts import (
     fit_parts,
@@ -37,8 +36,10 @@ from faircil.model.in_parts import (
     unlearned_notes,
     update_parts,
 )
+from faircil.model.lesson_watchers import UNWATCHED, LessonWatcher
 from faircil.model.model import Floats32, Model
 from faircil.model.predict_parts import predict_parts, predicted_columns
+from faircil.model.row_sums import Gathering
 from faircil.model.table_rows import (
     NO_GAPS,
     Gaps,
@@ -49,7 +50,6 @@ from faircil.model.table_rows import (
     texts_of,
     with_copies,
 )
-from faircil.model.watching import UNWATCHED, LessonWatcher
 
 PREDICTED = ("row", "prediction", "probability")  # columns of predictions
 ALIKE = 0.8  # ratio of two names that may be one, misspelt

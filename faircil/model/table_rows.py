@@ -16,8 +16,8 @@ from faircil.data.own import OwnData, OwnTable, read_own
 from faircil.data.stream import Integers, RowEncoder
 from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.media import ItemEncoder
+from faircil.model.lesson_watchers import LessonWatcher
 from faircil.model.model import Floats32, Model
-from faircil.model.watching import LessonWatcher
 
 Mask = NDArray[np.bool_]
 ARRAY = "x"  # of an archive of inputs as they are

@@ -27,7 +27,7 @@ from faircil.auditing.disparities import DISPARITIES, FAMILIES, MEASURES, Trials
 from faircil.auditing.findings import Finding, Report, levelled_down, report_of
 from faircil.auditing.gate import Condition, Decision, decide, parse_conditions
 from faircil.auditing.intervals import Tails, combined_tails, directions_of, gap_limits, noise_floor
-from faircil.auditing.levels import rate_limits, worst_limits
+from faircil.auditing.rate_intervals import rate_limits, worst_limits
 from faircil.errors import DataError, UsageError
 from faircil.formulas import mean_gap
 from faircil.metrics import METRICS, evaluate

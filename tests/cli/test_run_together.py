@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli_outcome import Cli, run_words
-from faircil.cli import running
+from faircil.cli import run_seeds
 from faircil.results.folder import find_runs
 from faircil.results.record import RunSummary
 from kills import bytes_of
@@ -84,7 +84,7 @@ def test_runs_that_another_process_ends_meanwhile_are_taken(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, jobs: str
 ) -> None:
     assert cli(*TOY, "--seeds", "0-1").code == 0
-    monkeypatch.setattr(running, "look", lambda *_: None)  # they were not there yet
+    monkeypatch.setattr(run_seeds, "look", lambda *_: None)  # they were not there yet
     outcome = cli(*TOY, "--seeds", "0-1", "--jobs", jobs)
     assert outcome.code == 0, outcome.err
     assert "task 1/2" not in outcome.err

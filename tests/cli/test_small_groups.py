@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-import faircil.cli.running
+import faircil.cli.run_seeds
 from cli_outcome import Cli, Person, WriteTable
 
 COMMAND = (
@@ -29,7 +29,7 @@ def test_absent_group_and_one_below_the_quota_work_with_a_note(
 def test_many_notes_are_cut(
     cli: Cli, write_table: WriteTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faircil.cli.running, "MOST_NOTES", 1)
+    monkeypatch.setattr(faircil.cli.run_seeds, "MOST_NOTES", 1)
     write_table(change=few_z_all_female)
     said = cli(*COMMAND, "--baseline", "none").err
     notes = [line for line in said.splitlines() if line.startswith("note: ")]

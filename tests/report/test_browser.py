@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from faircil.auditing.audit_files import read_audit
 from faircil.auditing.audit_page import audit_part
-from faircil.auditing.kept import read_audit
 from faircil.report.page import POLICY
 from faircil.report.sections import report_page
 from faircil.report.study import studies_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from faircil.auditing.audit_files import read_audit
 from faircil.auditing.audit_page import audit_part
-from faircil.auditing.kept import read_audit
 from faircil.report.page import Cells, escaped, named, table
 from faircil.report.sections import AuditRow, findings, report_page
 from faircil.report.study import Study, studies_of

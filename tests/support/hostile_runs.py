@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from faircil.auditing import audit
-from faircil.auditing.kept import KEPT, audit_document
+from faircil.auditing.audit_files import KEPT, audit_document
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.moments import GroupChange, PassRecord, Price
 from faircil.results.folder import read_run, write_run

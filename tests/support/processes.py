@@ -29,7 +29,7 @@ if "forkserver" in get_all_start_methods():
     # What a run imports, and what torch imports with the first optimizer.
     CONTEXT.set_forkserver_preload(
         [
-            "faircil.cli.running",
+            "faircil.cli.run_seeds",
             "faircil.cli.run",
             "faircil.learners.moments",
             "faircil.model.table_models",

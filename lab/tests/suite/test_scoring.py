@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cli_outcome import Cli
-from faircil.auditing.levels import rate_limits
+from faircil.auditing.rate_intervals import rate_limits
 from faircil.report.statistics import interval
 from faircil.results.folder import read_run
 from faircil.results.over_time import lost_since_best, metric_matrix, read_timeline, timeline_of
