@@ -1,12 +1,22 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from faircil.learners.gradients import GradientMeter, SampleGradients, cosines
-from faircil.nets import build_mlp
+from faircil.learners.gradients import (
+    BufferGradient,
+    GradientMeter,
+    HeadMeter,
+    SampleGradients,
+    cosines,
+    meter_of,
+)
+from faircil.nets import NetTraits, build_mlp
+from faircil.samples import Samples
 from learning import gradient, random_samples
 from whole_gradients import FACTORED, OTHER, Recurrent, unit_rows, whole_gradients
 
@@ -133,3 +143,105 @@ def test_confident_samples_keep_their_direction() -> None:
     measured = GradientMeter(net, samples.x).of_samples(samples.x, samples.y)
     assert 0 < measured.norms.min() < 1e-6
     torch.testing.assert_close(measured.gram().diagonal(), torch.ones(6))
+
+
+class Large(nn.Sequential):
+    traits: ClassVar[NetTraits] = NetTraits(large=True)
+
+
+def large_net(*, bias: bool = True) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        head = nn.Linear(6, 4, bias=bias)
+        return Large(nn.Flatten(), nn.LazyLinear(6), nn.LayerNorm(6), nn.Dropout(), head)
+
+
+def slow_gradients(net: nn.Module, samples) -> torch.Tensor:  # type: ignore[no-untyped-def]
+    """Return the gradients of the last layer, one sample at a time."""
+    net.requires_grad_(False)
+    net[-1].requires_grad_(True)  # type: ignore[index]
+    return whole_gradients(net.eval(), samples)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_and_lengths_are_those_of_the_last_layer_one_at_a_time(bias: bool) -> None:
+    samples, net = random_samples(9, classes=4), large_net(bias=bias)
+    meter = meter_of(net, samples.x)
+    assert isinstance(meter, HeadMeter)
+    assert meter.layers is None
+    net.train()
+    measured = meter.of_samples(samples.x, samples.y)
+    assert net.training
+    slow = slow_gradients(net, samples)
+    torch.testing.assert_close(measured.norms, slow.norm(dim=1), **CLOSE)
+    torch.testing.assert_close(measured.gram(), unit_rows(slow) @ unit_rows(slow).T, **CLOSE)
+
+
+def test_a_buffer_is_compared_by_the_sum_of_its_gradients() -> None:
+    samples, net = random_samples(12, classes=4), large_net()
+    new, old = samples.take(torch.arange(5)), samples.take(torch.arange(5, 12))
+    meter = meter_of(net, samples.x)
+    buffer = BufferGradient(meter, old, new)
+    found = buffer.cosines(buffer.measure(), meter.of_samples(new.x, new.y), torch.arange(5))
+    slow = slow_gradients(net, samples)
+    expected = unit_rows(slow[:5]) @ unit_rows(slow[5:].sum(dim=0, keepdim=True)).T
+    torch.testing.assert_close(found, expected.squeeze(1), **CLOSE)
+
+
+def test_a_sample_that_sends_nothing_back_has_no_direction() -> None:
+    samples, net = random_samples(2, classes=4), large_net()
+    meter = meter_of(net, samples.x)
+    with torch.no_grad():
+        net[-1].weight.zero_()  # type: ignore[index,union-attr,operator]
+        net[-1].bias.copy_(1e4 * torch.eye(4)[samples.y[0]])  # type: ignore[index,union-attr,operator]
+    measured = meter.of_samples(samples.x[:1], samples.y[:1])
+    assert measured.norms.tolist() == [0]
+    assert cosines(measured.gram(), torch.eye(1), torch.eye(1)).tolist() == [[0]]
+
+
+def test_other_nets_are_measured_as_a_whole() -> None:
+    samples = random_samples(3, classes=4)
+    assert type(meter_of(NETS["mlp"](), samples.x)) is GradientMeter
+
+
+@pytest.mark.parametrize("kept", [2, 12])  # with products of inputs made once, and without
+@pytest.mark.parametrize("name", ["mlp", "no bias", "frozen", "in place", "conv", "norms"])
+def test_cosines_are_those_of_gradients_one_at_a_time(name: str, kept: int) -> None:
+    net = {**FACTORED, **OTHER}[name]().eval()
+    current, memory = random_samples(9, classes=4), random_samples(kept, classes=4, seed=1)
+    meter = GradientMeter(net, current.x)
+    gradient = BufferGradient(meter, memory, current)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(1.3)
+    rows = torch.tensor([7, 2, 5])
+    batch = current.take(rows)
+    fast = gradient.cosines(gradient.measure(), meter.of_samples(batch.x, batch.y), rows)
+    old = whole_gradients(net, memory).sum(dim=0, keepdim=True)
+    slow = unit_rows(whole_gradients(net, batch)) @ unit_rows(old).T
+    torch.testing.assert_close(fast, slow.squeeze(1), **CLOSE)
+
+
+def test_products_of_inputs_are_made_once_for_images_as_well() -> None:
+    net = build_mlp(6, 4, (5,), seed=0)
+    flat, few = random_samples(9, classes=4), random_samples(2, classes=4, seed=1)
+    current, memory = (Samples(s.x.view(-1, 2, 3), s.y) for s in (flat, few))
+    meter = GradientMeter(net, current.x)
+    rows = torch.arange(9)
+    new = meter.of_samples(current.x, current.y)
+    without = SampleGradients(
+        new.norms, new.deltas, (torch.full((9, 6), torch.nan), *new.inputs[1:]), new.biases
+    )
+    gradient = BufferGradient(meter, memory, current)
+    result = gradient.cosines(gradient.measure(), without, rows)
+    expected = BufferGradient(GradientMeter(net, flat.x), few, flat)
+    torch.testing.assert_close(result, expected.cosines(expected.measure(), new, rows))
+
+
+def test_a_buffer_without_a_gradient_has_no_direction() -> None:
+    net, samples = build_mlp(6, 4, (5,), seed=0), random_samples(4, classes=4)
+    meter = GradientMeter(net, samples.x)
+    gradient = BufferGradient(meter, samples, samples)
+    measured = meter.of_samples(samples.x, samples.y)
+    nothing = SampleGradients(torch.zeros(4), measured.deltas, measured.inputs, measured.biases)
+    assert gradient.cosines(nothing, measured, torch.arange(4)).tolist() == [0] * 4
