@@ -12,10 +12,13 @@ from faircil.nets import (
     build_conv,
     build_mlp,
     evaluating,
+    features_of,
     find_head,
     last_linear,
     traits_of,
+    with_features,
 )
+from oracles import make_samples, seeded
 
 
 @pytest.mark.parametrize(
@@ -121,3 +124,46 @@ def test_the_layer_defined_last_is_the_head_until_an_input_tells() -> None:
     assert last_linear(net) is net.head is find_head(net, torch.zeros(1, 4))
     with pytest.raises(UsageError, match=r"ReLU has no linear layer; end the net with an nn\.Lin"):
         last_linear(nn.ReLU())
+
+
+def test_features_are_the_inputs_of_the_last_layer() -> None:
+    net, x = build_mlp(6, 5, (8, 4), seed=0), torch.randn(7, 6)
+    logits, features = with_features(net, net.head, x)
+    torch.testing.assert_close(features, net.features(x))
+    torch.testing.assert_close(logits, net(x))
+    features.sum().backward()
+    assert net.features[0].weight.grad is not None
+    assert not net.head._forward_pre_hooks
+
+
+def test_features_of_any_net_and_any_number_of_inputs() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.Dropout(), nn.Tanh(), nn.Linear(4, 3))
+    net.train()
+    x = torch.randn(5000, 2, 3)
+    features = features_of(net, x)
+    assert net.training
+    torch.testing.assert_close(features, torch.tanh(net[1](x.flatten(1))).detach())
+    assert not features.requires_grad
+
+
+SAMPLES = make_samples([0, 1, 2, 3])
+
+
+def test_the_head_is_found_or_named() -> None:
+    net = seeded(lambda: MLP(6, 4, (5,)))
+    head = net.head
+    assert find_head(net, SAMPLES.x) is head
+    assert find_head(net, SAMPLES.x, "head") is head
+    assert find_head(net, SAMPLES.x, head) is head
+    with pytest.raises(UsageError, match=r"'tail' is no linear layer.*features\.0.*head"):
+        find_head(net, SAMPLES.x, "tail")
+    with pytest.raises(UsageError, match="not the output of the given linear layer"):
+        find_head(net, SAMPLES.x, "features.0")
+
+
+@pytest.mark.parametrize("after", [nn.Softmax(dim=1), nn.ReLU(), nn.Conv1d(1, 1, 1)])
+def test_a_net_must_end_with_its_linear_layer(after: nn.Module) -> None:
+    layers = [nn.Unflatten(1, (1, 4)), after] if isinstance(after, nn.Conv1d) else [after]
+    net = seeded(lambda: nn.Sequential(nn.Linear(6, 4), *layers))
+    with pytest.raises(UsageError, match=r"(?s)Sequential.*last linear layer.*no softmax"):
+        find_head(net, SAMPLES.x)

@@ -3,10 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from faircil.errors import DataError
-from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
+from faircil.samples import (
+    Samples,
+    concatenate,
+    group_counts,
+    refuse_unknown,
+    rows_of_groups,
+    unique_rows,
+)
 
 X = torch.arange(12.0).reshape(4, 3)
 Y = torch.tensor([1, 0, 1, 1])
@@ -105,3 +113,29 @@ def test_what_is_no_tensor_is_named_with_the_call_that_makes_one() -> None:
         Samples([[1.0]], np.array([0]))  # type: ignore[arg-type]
     assert "x is a list, expected a tensor: torch.as_tensor(x)" in str(error.value)
     assert "y is a ndarray, expected a tensor: torch.as_tensor(y)" in str(error.value)
+
+
+quick = settings(deadline=None, max_examples=60)
+triples = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(-1, 1)), min_size=1, max_size=20
+)
+
+
+@pytest.mark.parametrize("far", [0, 10**12])  # values far apart are told apart another way
+@quick
+@given(triples)
+def test_unique_rows_are_numpys(far: int, rows: list[tuple[int, int, int]]) -> None:
+    keys = np.array(rows) * (1 + far) - far
+    unique, index = (result.numpy() for result in unique_rows(torch.from_numpy(keys)))
+    expected, inverse = np.unique(keys, axis=0, return_inverse=True)
+    assert np.array_equal(unique, expected)
+    assert np.array_equal(index, inverse.reshape(-1))
+
+
+@quick
+@given(st.lists(st.integers(-1, 3), max_size=20))
+def test_rows_of_groups_are_in_order(index: list[int]) -> None:
+    rows = rows_of_groups(torch.tensor(index, dtype=torch.int64), 4)
+    assert [part.tolist() for part in rows] == [
+        [i for i, g in enumerate(index) if g == group] for group in range(4)
+    ]

@@ -10,11 +10,13 @@ from faircil.errors import StorageError, SweepError, UsageError
 from faircil.learners import LEARNERS
 from faircil.metrics import METRICS, Metric
 from faircil.results.folder import seed_folder
+from faircil.runs.config import resolve
 from faircil.sweep import processes
-from faircil.sweep.processes import Bench, Crew, Place, serve, share_work
+from faircil.sweep.processes import Bench, Crew, Place, Streams, serve, share_work
 from faircil.sweep.store import Store
 from faircil.sweep.sweep import NOT_MADE, SweepOptions, finish
 from faircil.sweep.work import Outcome, Work
+from small_runs import small_config
 from sweeps import OwnReplay, always_half, dies_on_seed_1, small_work
 
 
@@ -210,3 +212,14 @@ def test_a_worker_stays_with_its_data() -> None:
     assert first == works[0]
     assert bench.next_for(lambda _: True, first.data) == works[2]
     assert bench.next_for(lambda _: True, first.data) == works[1]
+
+
+def test_the_same_data_is_loaded_once_and_other_data_anew() -> None:
+    streams = Streams()
+    first = streams(small_config("er"), 0)
+    assert streams(small_config("wa", epochs=3), 0) is first
+    validation = resolve(dataset="toy", method="er", evaluate_on="validation")
+    assert streams(validation, 0) is not first
+    assert len(streams(validation, 0).tasks[0].train) < len(first.tasks[0].train)
+    assert streams(small_config("er"), 1) is not first
+    assert streams(small_config("er"), 0) is not first  # two later ones have taken its place

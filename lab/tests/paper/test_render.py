@@ -8,7 +8,7 @@ import pytest
 
 from faircil.errors import StorageError
 from faircil_lab.paper.exhibit import Grid, Page, Picture, Section, Verdict
-from faircil_lab.paper.render import as_markdown, write_page
+from faircil_lab.paper.render import as_markdown, index_markdown, write_page
 from made_tables import TABLE
 
 GRID = Grid(("method", "value"), (("a|b", "**.9**"), ("c", "–")))
@@ -61,3 +61,37 @@ def test_what_cannot_be_written_is_named(tmp_path: Path):
         write_page(tmp_path / "file", "small", TABLE, replace(PAGE, sections=()))
     with pytest.raises(StorageError, match=r"cannot write .*a.png"):
         write_page(tmp_path / "file", "small", TABLE, PAGE)
+
+
+PAGES = {
+    "one": Page(
+        "Answer one.",
+        (),
+        (Verdict.SAME, Verdict.WORSE),
+        ("**FSW against replay**: disparity is not significantly different on MNIST (EER).",),
+        {"icarl": (Verdict.WORSE,), "fsw": (Verdict.SAME,)},
+    ),
+    "two": Page("Answer two.", (), (Verdict.NOT_RUN,), by_method={"icarl": (Verdict.NOT_RUN,)}),
+}
+TEXT = index_markdown({"one": TABLE, "two": TABLE}, PAGES)
+
+
+def test_every_page_has_a_line_with_its_answer_counts_and_command():
+    assert (
+        f"| [A small table](one.md) | {TABLE.paper} | Answer one. | 1 same, 1 worse "
+        "| `faircil reproduce one` |"
+    ) in TEXT
+    assert "| Answer two. | 1 not run | `faircil reproduce two` |" in TEXT
+
+
+def test_it_says_what_the_reproduction_says_also_where_nothing_differs():
+    assert "3 published values, 2 of them with one of ours beside it" in TEXT
+    assert (
+        "- **FSW against replay**: disparity is not significantly different on MNIST (EER)." in TEXT
+    )
+
+
+def test_it_names_the_published_rows_that_rest_on_defects_with_what_came_of_them():
+    assert "- **iCaRL** (1 worse, 1 not run): The published code" in TEXT
+    assert "- **GSS** (not shown): " in TEXT
+    assert "**FSW** (" not in TEXT

@@ -3,16 +3,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from numpy.typing import NDArray
 
 from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil.tuning.request import SEED
 from faircil_lab.paper import tradeoff
+from faircil_lab.paper.comparison import beaten
 from faircil_lab.paper.contenders import BALANCED, FSW, RANDOM, request
 from faircil_lab.paper.exhibit import Page, Verdict
 from faircil_lab.paper.metrics import Target
-from faircil_lab.paper.tradeoff import LAMBDAS, RIVALS, Tradeoff
+from faircil_lab.paper.tradeoff import LAMBDAS, RIVALS, Tradeoff, front_of
 from figure_runs import results_of, run_of, tuned_with
 
 MNIST, ABSENT = Target("mnist", "eer"), Target("biasbios", "eo")
@@ -127,3 +131,33 @@ def test_the_picture_and_the_commands(page_of: Callable[..., Page], tmp_path: Pa
     assert section.picture is not None
     section.picture.draw(tmp_path / "trade.png")
     assert (tmp_path / "trade.png").stat().st_size > 5000
+
+
+values = st.integers(0, 4).map(lambda number: number / 4)
+points = st.lists(st.tuples(values, values), min_size=1, max_size=8).map(np.array)
+
+
+@given(points, points)
+def test_a_point_is_beaten_if_another_is_no_worse_in_both_and_better_in_one(
+    some: NDArray[np.float64], others: NDArray[np.float64]
+) -> None:
+    def beats(b: NDArray[np.float64], a: NDArray[np.float64]) -> bool:
+        return bool(b[0] >= a[0] and b[1] <= a[1] and tuple(a) != tuple(b))
+
+    slow = [any(beats(other, point) for other in others) for point in some]
+    assert beaten(some, others).tolist() == slow
+
+
+@given(points)
+def test_a_front_has_no_beaten_point_and_beats_all_others(
+    some: NDArray[np.float64],
+) -> None:
+    kept = front_of(some)
+    assert not beaten(kept, some).any()
+    left = [point for point in some.tolist() if point not in kept.tolist()]
+    assert beaten(np.array(left).reshape(-1, 2), kept).all()
+    assert (np.diff(kept[:, 0]) >= 0).all()
+
+
+def test_nothing_dominates_without_others() -> None:
+    assert not beaten(np.array([[0.5, 0.5]]), np.empty((0, 2))).any()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,15 +8,20 @@ import numpy as np
 import pytest
 
 from bench_results import small_program
-from faircil.weighting import WeightProgram, solve
+from faircil.errors import SolverError
+from faircil.weighting import Solution, WeightProgram, solve
 from faircil.weighting.solver import SOLVERS
 from faircil_lab.bench.lp_programs import (
     ARRAYS,
     RECORDER,
+    REFERENCE,
+    all_cases,
+    parse_sizes,
     read_programs,
     recorded_programs,
     recording,
     resized,
+    usable_cases,
 )
 from oracles import naive_optimum
 
@@ -126,3 +132,54 @@ def test_a_larger_program_of_the_same_kind_has_about_the_same_optimum() -> None:
     larger = resized(program, 4000)
     optimum = solve(program, "highs").objective
     assert solve(larger, "highs").objective == pytest.approx(optimum, abs=0.2)
+
+
+def absent(program: WeightProgram) -> Solution:
+    raise SolverError("install it first")
+
+
+@pytest.fixture
+def one_is_absent() -> Iterator[None]:
+    with SOLVERS.temporarily("absent", absent):
+        yield
+
+
+def test_every_solver_is_a_case_and_the_reference_is_one() -> None:
+    assert set(all_cases()) == set(SOLVERS)
+    assert REFERENCE in SOLVERS
+    case = all_cases()[REFERENCE]
+    assert case.solve(case.prepare(small_program())).status.startswith("optimal")
+
+
+@pytest.mark.usefixtures("one_is_absent")
+def test_what_is_not_installed_is_left_out_with_its_reason() -> None:
+    mistakes: list[str] = []
+    cases, notes = usable_cases(None, mistakes)
+    assert mistakes == []
+    assert {"exact", REFERENCE} <= {case.name for case in cases} <= set(SOLVERS) - {"absent"}
+    assert "solver 'absent' cannot be used here: install it first" in notes
+
+
+@pytest.mark.usefixtures("one_is_absent")
+def test_what_is_named_must_be_there() -> None:
+    mistakes: list[str] = []
+    cases, notes = usable_cases(["highs", "absent", "higs", "highs"], mistakes)
+    assert [case.name for case in cases] == ["highs"]
+    assert notes == []
+    unknown, unusable = mistakes
+    assert "unknown solver 'higs': did you mean 'highs'?" in unknown
+    assert "install it first" in unusable
+
+
+def test_units_order_and_repeats() -> None:
+    mistakes: list[str] = []
+    assert parse_sizes(["1M", "2000", "2k", "1"], mistakes) == (1, 2000, 1_000_000)
+    assert mistakes == []
+
+
+def test_all_mistakes_are_named() -> None:
+    mistakes: list[str] = []
+    assert parse_sizes(["0", "1G", "-3", "1.5", "101M", "a.npz", "7"], mistakes) == (7,)
+    assert len(mistakes) == 6
+    assert "'0' is not between 1 and 100,000,000 columns" in mistakes[0]
+    assert "files come before --sizes" in mistakes[5]

@@ -88,3 +88,20 @@ def test_growth_has_a_panel_per_factor() -> None:
     assert list(statistics.get_ydata()) == [0.001, 0.004]
     assert list(lp.get_xdata()) == [1000, 4000]
     assert axes.get_xlabel() == "samples of the task"
+
+
+def test_medians_ratio_and_share() -> None:
+    runs = [
+        *(cost("er", total, repeat=r) for r, total in enumerate((10.0, 30.0, 20.0), start=1)),
+        *(cost("fsw", total, repeat=r) for r, total in enumerate((5.0, 5.0, 90.0), start=1)),
+    ]
+    er, fsw = summarise_runs(runs)
+    assert (er.method, er.repeats, er.seconds.total, er.ratio) == ("er", 3, 20.0, 1.0)
+    assert (fsw.seconds.total, fsw.ratio) == (5.0, 0.25)
+    assert fsw.lp_share == pytest.approx(0.1)
+    assert fsw.memory == 0.5
+
+
+def test_ratio_is_against_plain_replay_on_the_same_dataset() -> None:
+    rows = summarise_runs([cost("er", 10.0), cost("fsw", 5.0, dataset="other")])
+    assert [row.ratio for row in rows] == [1.0, None]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -7,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from faircil import files
 from faircil.data.part_files import table_files
 from faircil.data.tables import read_folder
 from faircil.errors import DataError, UsageError
 from faircil.files import (
+    applies,
     as_json,
     expanded,
+    file_digest,
     file_name,
     is_intact,
+    kept_digest,
     read_json,
     refuse_input,
+    shipped_rows,
     write_sealed,
 )
 
@@ -96,3 +102,39 @@ def test_files_whose_names_are_no_text_are_named(
 def test_numbers_that_json_does_not_have_are_texts() -> None:
     value = {"a": [1.0, float("nan"), (float("-inf"),)], "b": "x"}
     assert as_json(value) == '{"a": [1.0, "nan", ["-inf"]], "b": "x"}'
+
+
+def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    expected = hashlib.sha256(b"content").hexdigest()
+    assert file_digest(path) == kept_digest(path) == expected
+
+
+def test_a_file_is_read_once_as_long_as_it_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    first = kept_digest(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "file_digest", None)  # would fail if it were called
+        assert kept_digest(path) == first
+    path.write_bytes(b"two")
+    os.utime(path, ns=(0, 0))
+    assert kept_digest(path) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_a_row_applies_where_all_of_its_keys_match() -> None:
+    key = {"dataset": "mnist", "method": "er", "texts": None}
+    assert applies({"set": {"lr": 1}}, key)
+    assert applies({"dataset": ["drug", "mnist"], "method": ["er"]}, key)
+    assert not applies({"dataset": ["mnist"], "method": ["fsw"]}, key)
+    assert not applies({"texts": ["frozen"]}, key)
+
+
+def test_numbers_are_read_as_asked_for() -> None:
+    rows = shipped_rows("faircil.tuning", "grids.toml", str)
+    assert rows[0]["try"]["lr"] == ["0.001", "0.01", "0.1"]
+    assert shipped_rows("faircil.tuning", "grids.toml")[0]["try"]["lr"] == [0.001, 0.01, 0.1]
+    assert shipped_rows("faircil.tuning", "grids.toml", str) is rows

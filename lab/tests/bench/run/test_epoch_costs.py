@@ -5,8 +5,15 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from faircil.runs.config import resolve
 from faircil_lab.bench import epoch_costs
-from faircil_lab.bench.epoch_costs import FACTORS, MEMORY, measure_growth
+from faircil_lab.bench.epoch_costs import (
+    FACTORS,
+    MEMORY,
+    STATISTICS,
+    measure_epochs,
+    measure_growth,
+)
 from faircil_lab.bench.whole_runs import EpochWorkload
 
 TINY = EpochWorkload(samples=40, groups=2, classes=4, features=3)
@@ -45,3 +52,13 @@ def test_generated_data_has_the_size_that_it_says(groups: int) -> None:
     for part in (current, memory):
         assert part.z is not None
         assert len(torch.unique(part.keys(), dim=0)) == 2 * groups
+
+
+def test_every_task_but_the_first_is_measured() -> None:
+    config = resolve(dataset="toy-groups", overrides=["hidden=8"])
+    (epoch,) = measure_epochs(config, torch.device("cpu"), repeats=1)
+    assert (epoch.dataset, epoch.measure, epoch.task) == ("toy-groups", "eo", 2)
+    assert (epoch.samples, epoch.groups) == (1000, 3)
+    assert epoch.forward > 0
+    assert set(epoch.statistics) == set(STATISTICS)
+    assert all(seconds > 0 for seconds in epoch.statistics.values())
