@@ -28,8 +28,10 @@ def test_the_laboratory_imports_itself_little_and_no_name_recurs(house: ModuleTy
     assert counts.recurring == ()
 
 
-def test_the_product_imports_itself_little(house: ModuleType) -> None:
-    assert house.counts_of("faircil").imports <= house.MOST_IMPORTS
+def test_the_product_imports_itself_little_and_few_names_recur(house: ModuleType) -> None:
+    counts = house.counts_of("faircil")
+    assert counts.imports <= house.MOST_IMPORTS
+    assert counts.recurring == house.RECURRING
 
 
 def test_the_picture_has_the_layers_that_are_enforced(house: ModuleType) -> None:
