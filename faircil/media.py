@@ -20,9 +20,9 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from faircil.cache import EmbeddingProgress, Rows, cache_folder
-from faircil.data.encode import text_mistakes
 from faircil.data.own import OwnData
 from faircil.data.stream import Integers, TaskStream
+from faircil.data.table_columns import text_mistakes
 from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.files import expanded
 from faircil.samples import Samples

@@ -26,7 +26,7 @@ from faircil.data.parts import (
     gathered,
     refuse_sharing,
 )
-from faircil.data.raw_columns import name_mistakes
+from faircil.data.table_columns import name_mistakes
 from faircil.data.tables import read_coded, read_coded_part
 from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, collecting, raise_all, shortened

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.encode import code_values, cross_all
+from faircil.data.table_columns import code_values, cross_all
 from faircil.data.tables import read_as_written, read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.files import file_name, make_private, open_private, refuse_input

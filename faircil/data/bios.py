@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from faircil.data.encode import code_values, draw_test, gap_mistakes, text_mistakes
 from faircil.data.sources import (
     DataFile,
     FileStatus,
@@ -24,6 +23,7 @@ from faircil.data.sources import (
     manual_path,
 )
 from faircil.data.stream import Integers, Part, Parts
+from faircil.data.table_columns import code_values, draw_test, gap_mistakes, text_mistakes
 from faircil.data.tables import read_table
 from faircil.errors import DataError, raise_all, shortened
 

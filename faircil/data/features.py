@@ -32,8 +32,8 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
-from faircil.data.encode import name_of
 from faircil.data.stream import Integers
+from faircil.data.table_columns import name_of
 from faircil.errors import DataError, raise_all, shortened
 
 MAX_CATEGORIES = 500  # more are hashed

@@ -20,7 +20,7 @@ from faircil.cluster import Dask, carry_out_alone, package
 from faircil.data import parts as parts_
 from faircil.data.arrow import frame_of, package as arrow_package
 from faircil.data.parts import PartedTable, PartWork, TablePart
-from faircil.data.raw_columns import same_names, without_missing_words
+from faircil.data.table_columns import same_names, without_missing_words
 from faircil.errors import DataError, UsageError, raise_all
 from faircil.sending import Order, packed, unpacked
 

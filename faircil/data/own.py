@@ -12,7 +12,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from faircil.data.encode import (
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.stream import (
+    Inputs,
+    Integers,
+    Part,
+    Task,
+    TaskStream,
+    cut_into_tasks,
+    named_tasks,
+    task_mistakes,
+)
+from faircil.data.table_columns import (
     Coded,
     attribute_mistakes,
     code_values,
@@ -25,17 +36,6 @@ from faircil.data.encode import (
     part_mistakes,
     same_text_mistakes,
     text_mistakes,
-)
-from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
-from faircil.data.stream import (
-    Inputs,
-    Integers,
-    Part,
-    Task,
-    TaskStream,
-    cut_into_tasks,
-    named_tasks,
-    task_mistakes,
 )
 from faircil.data.tables import CLASS, NOTES, PATH, read_table
 from faircil.errors import DataError, raise_all, shortened, unknown_name

@@ -28,7 +28,7 @@ from faircil.data.arrow import (
     without_index,
 )
 from faircil.data.parts import PartedTable, TablePart
-from faircil.data.raw_columns import frames_of_arrays, name_mistakes, without_missing_words
+from faircil.data.table_columns import frames_of_arrays, name_mistakes, without_missing_words
 from faircil.errors import DataError, raise_all, shortened
 from faircil.files import TABLES_IN_FOLDERS, named_in_text
 

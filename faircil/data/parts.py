@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pandas as pd
 
-from faircil.data.raw_columns import name_mistakes
+from faircil.data.table_columns import name_mistakes
 from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all
 

@@ -17,7 +17,10 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from faircil.data.encode import (
+from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.own import OwnData, usage_mistakes
+from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
+from faircil.data.table_columns import (
     GAPS,
     OR_DROP,
     OR_UNKNOWN,
@@ -30,9 +33,6 @@ from faircil.data.encode import (
     mark_mistakes,
     marked_test,
 )
-from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
-from faircil.data.own import OwnData, usage_mistakes
-from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.engines import Engine
 from faircil.errors import DataError, raise_all, shortened
 from faircil.samples import Samples

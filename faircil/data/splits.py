@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from faircil.data.encode import draw_test
 from faircil.data.stream import Task, TaskStream
+from faircil.data.table_columns import draw_test
 from faircil.errors import DataError, shortened
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 from faircil.weighting.groups import find_groups

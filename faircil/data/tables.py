@@ -21,7 +21,7 @@ from pandas.api.types import is_numeric_dtype
 from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
 from faircil.data.part_files import parted_table
 from faircil.data.parts import PartedTable, TablePart
-from faircil.data.raw_columns import (
+from faircil.data.table_columns import (
     DAMAGE,
     MISSING,
     array_columns,

@@ -16,7 +16,7 @@ from faircil import __version__
 from faircil.auditing import Audit, Report
 from faircil.auditing.words import EXPLAINED, audit_sentences, audit_tables, table_markdown
 from faircil.counts import ENOUGH
-from faircil.data.encode import CROSSED
+from faircil.data.table_columns import CROSSED
 from faircil.errors import FaircilError
 from faircil.learners.moments import Moments
 from faircil.model.history import GroupRows, Lesson, Measured

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from faircil.data.encode import draw_test
 from faircil.data.own import OwnData
 from faircil.data.stream import Task, TaskStream, classes_in_tasks
+from faircil.data.table_columns import draw_test
 from faircil.errors import UsageError, collecting, raise_all, shortened
 from faircil.learners import LEARNERS
 from faircil.media import MediaOptions

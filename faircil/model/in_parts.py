@@ -32,7 +32,6 @@ from faircil.data.parts import (
     gathered,
     refuse_sharing,
 )
-from faircil.data.raw_columns import name_mistakes
 from faircil.data.row_parts import (
     HeldOut,
     RowCounts,
@@ -42,6 +41,7 @@ from faircil.data.row_parts import (
     decided,
     gap_notes,
 )
+from faircil.data.table_columns import name_mistakes
 from faircil.engines import HERE, Engine, Here
 from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.learners.moments import Moments

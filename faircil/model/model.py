@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from faircil.buffer import ReplayBuffer
 from faircil.compute import exact_convolutions, same_bits
-from faircil.data.encode import name_of
 from faircil.data.stream import Integers, RowEncoder, all_finite
+from faircil.data.table_columns import name_of
 from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
 from faircil.learners.moments import Moments

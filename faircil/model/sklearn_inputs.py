@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from faircil.data.raw_columns import same_names
+from faircil.data.table_columns import same_names
 from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.model import Floats32
 

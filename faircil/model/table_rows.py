@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from faircil.data.encode import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.data.features import TableEncoder
 from faircil.data.own import OwnData, OwnTable, read_own
 from faircil.data.stream import Integers, RowEncoder
+from faircil.data.table_columns import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.media import ItemEncoder
 from faircil.model.lesson_watchers import LessonWatcher

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from faircil.data.raw_columns import DAMAGE
+from faircil.data.table_columns import DAMAGE
 from faircil.errors import DataError, FaircilError, SolverError, unknown_name
 from faircil.metrics import TaskMetrics
 from faircil.results.record import EpochRecord

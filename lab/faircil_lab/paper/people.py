@@ -171,7 +171,7 @@ def _pooled(parts: Parts) -> Parts:
     """Pool the races that are too few in most occupations to be judged by themselves."""
     import numpy as np
 
-    from faircil.data.encode import CROSSED
+    from faircil.data.table_columns import CROSSED
 
     def pooled(value: str) -> str:
         *others, race = value.split(CROSSED)

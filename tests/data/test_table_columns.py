@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data.encode import Coded, code_values, cross, cross_all, draw_test, marked_test
+from faircil.data.table_columns import Coded, code_values, cross, cross_all, draw_test, marked_test
 from faircil.errors import DataError
 
 
