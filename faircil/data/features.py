@@ -32,7 +32,7 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
-from faircil.data.stream import Integers
+from faircil.counts import Floats, Integers
 from faircil.data.table_columns import name_of
 from faircil.errors import DataError, raise_all, shortened
 
@@ -54,7 +54,6 @@ HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
 Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
 WITHOUT_NUMBERS = ("category", "hashed", "identifier")
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from faircil.counts import Integers as Integers
 from faircil.errors import DataError, raise_all, unknown_name
 from faircil.samples import Samples, concatenate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Integers = NDArray[np.int64]
 Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
 
 

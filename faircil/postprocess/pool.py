@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from faircil.counts import Floats as Floats, Integers as Integers
 from faircil.errors import DataError, shortened
 from faircil.labels import as_array, is_missing
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 SUM_TOLERANCE = 0.01  # probabilities are often rounded to few digits
 ROUNDING = 1e-6  # 1 − the others may be slightly negative
 

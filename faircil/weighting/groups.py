@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from faircil.counts import Floats as Floats, Integers as Integers
 from faircil.errors import DataError
 from faircil.samples import Samples, unique_rows
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Seen = Mapping[Any, int]  # keyed y, (y,) or (y, z, …); a mapping is invariant in its keys
 
 
