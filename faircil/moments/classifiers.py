@@ -291,7 +291,9 @@ def left_out_draws(
 def gaussian_draws(mean: Tensor, spread: Tensor) -> Tensor:
     """Draw scores, (G, DRAWS, C), with means (G, C) and covariances (G, C, C), all of float64."""
     values, vectors = torch.linalg.eigh(spread)
-    root = vectors * values.clamp(min=0).sqrt()[:, None, :]
+    # The symmetric root: signs of eigenvectors are left to rounding, and other ones mean other
+    # draws and another T.
+    root = (vectors * values.clamp(min=0).sqrt()[:, None, :]) @ vectors.mT
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(DRAWS, mean.shape[1], dtype=torch.float64, generator=generator)
     draws: Tensor = mean[:, None, :] + noise @ root.mT

@@ -347,10 +347,23 @@ def kept_case(**changed: Any) -> dict[str, Any]:
 
 OLD = [datetime(year, 3, 8) for year in (439, 1000, 1513, 1677, 2020, 9999)]
 WORDS_OF_TWO_WIDTHS = {"guess": Column("words", list("xyxyyy"))}
+# Sums that differ in their last bit, so that an eigenvector has another sign.
+OTHER_SIGNS = {
+    "job": Column("string", list("xxzyyxxzxyyxxxyxyxz")),
+    "sex": Column("string", list("xxxxxxxxxxxxxxyxxxx")),
+    "guess": Column("string", ["x"] * 19),
+    "a": Column(
+        "float64",
+        [0, 0, 0, 0, 0, 1, 3, 0, 1, 0, 1.2905315160751343, -2.90625, 0, 1, 1, 1, 2.5, 0.375, 0],
+    ),
+    "b": Column("float64", [0, 1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0.5, 0.5, 2, 0, 1, 0]),
+}
+BY_MEANS = {"width": 8, "arithmetic": "float64", "classifier": "nearest-mean"}
 KEPT = (
     kept_case(kind="stream", cuts=[3, 3]),  # a file without rows has no record batch
     kept_case(other=True, columns=WORDS_OF_TWO_WIDTHS),
     kept_case(columns={"a": Column("time", OLD)}),  # beyond what nanoseconds tell
+    kept_case(cuts=[], group=1, part=1, batch=1, columns=OTHER_SIGNS, settings=BY_MEANS),
 )
 HARNESSES = {
     "parted_table": Harness(tables(), check_read, KEPT),

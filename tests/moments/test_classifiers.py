@@ -10,6 +10,7 @@ from torch import Tensor
 from faircil.moments.classifiers import (
     LEAST_SPREAD,
     discriminants,
+    gaussian_draws,
     lda,
     nearest_mean,
     oracle_shrinkage,
@@ -167,3 +168,12 @@ def test_a_class_between_others_is_not_masked() -> None:
     mended = (features(x) @ discriminants(problem, solution).head(solution.head)).argmax(dim=1)
     assert (plain[middle] == 1).double().mean() < 0.5
     assert (mended == y).double().mean() > 0.95
+
+
+def test_draws_follow_the_covariance_whatever_its_eigenvectors() -> None:
+    """Rounding turns eigenvectors of equal eigenvalues any way, and the sign of each."""
+    rounding = torch.randn(3, 3, generator=torch.Generator().manual_seed(0)).double() * 1e-14
+    mean, spread = torch.zeros(1, 3).double(), torch.eye(3).double()[None]
+    found = gaussian_draws(mean, spread + rounding + rounding.T)
+    torch.testing.assert_close(found, gaussian_draws(mean, spread))
+    assert found[0].T.cov().allclose(spread[0], atol=0.3)
