@@ -270,7 +270,7 @@ def test_a_stop_saves_the_run_and_its_watcher_hears_all_of_it(trial: Trial) -> N
     assert len(trial.heard) == 3
     trial.stop = None
     stopped = trial.make()
-    assert trial.told == ["seed 0 goes on in task 2, after epoch 0 and 1 steps"]
+    assert trial.told == ["seed 0 continues in task 2, after epoch 0 and 1 steps"]
     resumed = [type(event) for event in trial.heard]
     whole = trial.make(anew=True)
     assert resumed == [type(event) for event in trial.heard]
