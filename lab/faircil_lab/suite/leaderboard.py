@@ -297,14 +297,14 @@ JOINING = """
 **A plug-in.** Any [learner](extending.md#a-learner) that Python can import, or that is registered:
 
 ```
-faircil bench fair-cil --small --method my_package:MyLearner
+faircil bench fair-cil --small --method my_package:MyLearner er moments
 faircil bench fair-cil --method my_package:MyLearner --name "My method" --jobs 4
 ```
 
-The first needs no data and a few minutes on one core (with `--seeds 0`, half a minute), and shows
-the row beside those of the small suite. The second runs all streams whose files are there, with
-the settings of the suite; `--set NAME=VALUE` changes some. An interrupted command goes on where it
-stopped, and `--streams` and `--seeds` do a part of it.
+The first needs no data and a few minutes on one core (with `--seeds 0`, one minute), and shows
+the row beside those of `replay` and `moments`, which it runs as well. The second runs all streams
+whose files are there, with the settings of the suite; `--set NAME=VALUE` changes some. An
+interrupted command goes on where it stopped, and `--streams` and `--seeds` do a part of it.
 
 **Predictions**, of any system. The first command writes test rows, tasks, rules and the format;
 with `--inputs` also the arrays to train on. The second checks and scores:
