@@ -296,6 +296,17 @@ def _with_others(words: Sequence[str]) -> int:
         return ERROR
 
 
+def _check_here() -> None:
+    """Refuse to begin in a folder that was removed: some libraries end a program for that."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the current folder cannot be used: {error.strerror}; change to another one, or to "
+            "the one that has taken its place: cd ."
+        ) from None
+
+
 def _check_words(argv: Sequence[str]) -> None:
     """Refuse names of files that cannot be written down, such as in the configuration of a run."""
     encoding = sys.getfilesystemencoding().upper()
@@ -321,6 +332,7 @@ def _main(argv: Sequence[str]) -> int:
         return USAGE
     arguments: argparse.Namespace | None = None
     try:
+        _check_here()
         _check_words(argv)
         arguments = parse(argv)
         code: int | None = arguments.command(arguments)

@@ -133,6 +133,18 @@ def test_a_net_that_does_not_fit_is_refused_before_it_is_made(cli: Cli) -> None:
     assert "with --set, choose fewer or narrower hidden layers" in outcome.err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a folder in use is not removed there")
+def test_a_current_folder_that_is_gone(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    outcome = cli(*TOY, "--out", str(tmp_path / "runs"))
+    assert outcome.code == 2
+    assert "the current folder cannot be used: No such file or directory; change to" in outcome.err
+
+
 def test_a_name_that_is_no_text(cli: Cli) -> None:
     outcome = cli(*TOY, "--out", "runs/\udcff")
     assert outcome.code == 2

@@ -61,7 +61,11 @@ def test_an_attribute_is_read_from_inputs_that_hold_it_and_from_no_others() -> N
     assert held is not None
     assert plain.low <= plain.majority
     assert held.low > held.by_class
-    assert held.low <= held.accuracy <= held.high
+    # Wilson's interval for 95 %: where the share of hits is at the limit of what chance allows.
+    for one in (plain, held):
+        for limit in (one.low, one.high):
+            chance = 1.959964 * np.sqrt(limit * (1 - limit) / one.rows)
+            assert abs(one.accuracy - limit) == pytest.approx(chance, abs=1e-6)
 
 
 def test_buffers_that_are_too_small() -> None:
