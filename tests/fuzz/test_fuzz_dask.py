@@ -26,7 +26,7 @@ NUMBERS = st.floats(-3, 3, width=32)
 def client() -> Any:
     """Return a client whose one worker is a thread of this process."""
     return distributed.Client(
-        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0"
     )
 
 
