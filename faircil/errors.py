@@ -98,10 +98,10 @@ def whole_mistakes(**numbers: object) -> list[str]:
     Examples
     --------
     >>> whole_mistakes(seed=-1, epoch=3)
-    ['`seed` is -1, expected a whole number from 0 on']
+    ['`seed` is -1, expected a whole number of at least 0']
     """
     return [
-        f"`{name}` is {number!r}, expected a whole number from 0 on"
+        f"`{name}` is {number!r}, expected a whole number of at least 0"
         for name, number in numbers.items()
         if not isinstance(number, Integral) or int(number) < 0
     ]

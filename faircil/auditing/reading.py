@@ -200,7 +200,7 @@ def _named_columns(
         if not name
     ]
     mistakes += [
-        f"the column '{name}' is named {named.count(name)} times; each has one part"
+        f"the column '{name}' is named {named.count(name)} times; a column has one role"
         for name in dict.fromkeys(named)
         if named.count(name) > 1
     ]

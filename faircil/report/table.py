@@ -401,8 +401,8 @@ def abstention_table(found: Sequence[GroupAnswers], abstain: float) -> Table:
 def bound_note(objective: float, bound: float) -> str:
     """Say how much better another model could be."""
     return (
-        f"objective {format_value(objective)}; that of no other linear model of no larger norm is "
-        f"lower by more than {format_value(bound)}"
+        f"objective {format_value(objective)}; no linear model of at most its norm has one lower "
+        f"by more than {format_value(bound)}"
     )
 
 

@@ -172,7 +172,7 @@ def _own(path: str | Path, roles: dict[str, Any]) -> OwnData:
     mistakes = [unknown_name("role", name, known) for name in roles if name not in known]
     if "label" not in roles:
         mistakes.append(
-            f"'{path}' is no known dataset (see `faircil list datasets`); of a table, name the "
+            f"'{path}' is not a known dataset (see `faircil list datasets`); of a table, name the "
             "column of the class with `label`"
         )
     raise_all(mistakes)

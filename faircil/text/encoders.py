@@ -163,7 +163,7 @@ def _files(folder: Path) -> list[Path]:
 def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(
         f"{path} cannot be read: {error.strerror or error}; get the files of the encoder again, or "
-        "check your rights"
+        "check your permissions"
     )
 
 
@@ -340,7 +340,7 @@ def load_encoder(name: str | Path) -> Encoder:
     elif tokenizer.pad_token_id in tokenizer("")["input_ids"]:
         mistakes.append(
             f"the tokenizer of {folder} puts {tokenizer.pad_token!r} around texts and fills rows "
-            "up with it, so that the two cannot be told apart"
+            "up with it, so the two cannot be distinguished"
         )
     known = known_tokens(model)
     if known is None:

@@ -20,7 +20,7 @@ BEGINNING = 50  # characters kept per token, ten times the usual number
 LONG, EMPTY, UNKNOWN = 1, 2, 4
 ODD = {
     LONG: "texts longer than {} tokens, whose end is not used",
-    EMPTY: "texts that are empty, so that the encoder cannot tell them apart",
+    EMPTY: "texts that are empty, so the encoder cannot distinguish them",
     UNKNOWN: "texts in which the encoder knows less than half (another language?)",
 }
 Bits = NDArray[np.uint8]

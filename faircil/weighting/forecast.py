@@ -132,7 +132,7 @@ def forecast(
             if not torch.isfinite(layer_of.features).all():
                 raise DataError(
                     f"features of `{name}` are not finite; replace NaN and infinite inputs, and "
-                    "look whether the net has diverged"
+                    "check whether the net has diverged"
                 )
         sums, losses = group_sums(old, membership.memory, len(groups))
         everything = torch.zeros_like(membership.current)

@@ -89,7 +89,10 @@ def test_two_models_are_compared_on_the_same_rows(
     ("words", "told"),
     [
         (("model",), "give rows that it has not learned with --data FILE"),
-        (("model", "--data", "people.csv", "--truth", "job"), "--truth: the model knows"),
+        (
+            ("model", "--data", "people.csv", "--truth", "job"),
+            "--truth: the model already defines this",
+        ),
         (("people.csv", "--data", "people.csv"), "there is none in people.csv"),
         (("people.csv", "--remember"), "--remember: only a model takes it"),
         (("model", "--data", "none.csv"), "none.csv"),

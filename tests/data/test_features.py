@@ -150,7 +150,7 @@ def test_other_tables_are_checked() -> None:
     assert encoder.inputs(other)[:, 2:].tolist() == [[0, 0], [0, 0]]
     with pytest.raises(DataError, match="no column 'ok'") as caught:
         encoder.check(pd.DataFrame({"age": ["1", "old"], "job": ["a", "b"]}))
-    assert "1 value(s) that are no numbers, such as 'old', in row 2" in str(caught.value)
+    assert "1 value(s) that are not numbers, such as 'old', in row 2" in str(caught.value)
 
 
 def test_an_encoder_is_kept_without_pickle() -> None:
