@@ -79,7 +79,7 @@ def _library() -> Iterator[tuple[str, ast.Module]]:
 
 
 # Modules whose strings are command lines, or parts of a page with commands and styles.
-WRITES_COMMANDS = {"sweep/command.py", "data/fetch.py", "data/bios.py"} | {
+WRITES_COMMANDS = {"sweep/command.py", "data/fetch.py", "data/bios.py", "model/card.py"} | {
     f"report/{name}.py" for name in ("page", "sections", "sentences")
 }
 

@@ -47,7 +47,7 @@ COLUMNS = 64  # of a head with more classes, where not all products are kept
 BORROWED = 10  # rows that a group's variance borrows from all groups
 WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
 LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
-DRAWS = 200  # scores per group, for the temperature
+DRAWS = 200  # scores per group at least, for the temperature
 
 
 @dataclass(frozen=True)

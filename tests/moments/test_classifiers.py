@@ -9,6 +9,7 @@ from torch import Tensor
 
 from faircil.moments.classifiers import (
     LEAST_SPREAD,
+    best_temperature,
     discriminants,
     gaussian_draws,
     lda,
@@ -177,3 +178,17 @@ def test_draws_follow_the_covariance_whatever_its_eigenvectors() -> None:
     found = gaussian_draws(mean, spread + rounding + rounding.T)
     torch.testing.assert_close(found, gaussian_draws(mean, spread))
     assert found[0].T.cov().allclose(spread[0], atol=0.3)
+
+
+@pytest.mark.parametrize("groups", [2, 20])
+def test_few_draws_that_are_wrong_suffice_for_a_temperature(groups: int) -> None:
+    """A group of one draw in twenty in the other class; T of as many draws as one likes."""
+    label = torch.arange(groups) % 2
+    mean = 2 * torch.nn.functional.one_hot(label, 2).double()
+    spread = 1.4 * torch.eye(2).double().expand(groups, 2, 2)
+    share = np.full(groups, 1 / groups)
+    found = best_temperature(gaussian_draws(mean, spread), label, share)
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(100_000, 2, dtype=torch.float64, generator=generator) * 1.4**0.5
+    wanted = best_temperature(mean[:2, None] + noise, label[:2], np.full(2, 1 / 2))
+    assert found == pytest.approx(wanted, rel=0.04)

@@ -78,11 +78,11 @@ def test_predictions_without_an_attribute(tmp_path: Path) -> None:
 
 def test_old_run_is_replaced_without_leftovers(tmp_path: Path) -> None:
     write_run(tmp_path / "seed-0", make_result(), ENVIRONMENT)
-    (tmp_path / "seed-0" / "old").touch()
+    (tmp_path / "seed-0" / ".DS_Store").touch()
     write_run(tmp_path / "seed-0", make_result(measure="dp"), ENVIRONMENT)
     assert read_run(tmp_path / "seed-0").config["measure"] == "dp"
     assert [path.name for path in tmp_path.iterdir()] == ["seed-0"]
-    assert not (tmp_path / "seed-0" / "old").exists()
+    assert not (tmp_path / "seed-0" / ".DS_Store").exists()
 
 
 @pytest.mark.parametrize(("module", "failing"), [(os, "open"), (Path, "open"), (Path, "rename")])
