@@ -94,7 +94,7 @@ def test_two_models_are_compared_on_the_same_rows(
             "--truth: the model already defines this",
         ),
         (("people.csv", "--data", "people.csv"), "there is none in people.csv"),
-        (("people.csv", "--remember"), "--remember: only a model takes it"),
+        (("people.csv", "--remember"), "--remember: only a model takes this"),
         (("model", "--data", "none.csv"), "none.csv"),
         (("model", "--data", "people.csv", "--against", "people.csv"), "there is no model in"),
     ],

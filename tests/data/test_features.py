@@ -198,7 +198,7 @@ def test_numbers_among_categories_are_the_same_whatever_their_type() -> None:
 def test_a_column_of_booleans_takes_no_other_numbers() -> None:
     encoder = fitted(pd.DataFrame({"there": [True, False, True]}))
     assert encoder.check(pd.DataFrame({"there": [0, 1, 1]})) == []
-    with pytest.raises(DataError, match="no true or false, such as '7'"):
+    with pytest.raises(DataError, match="not true or false, such as '7'"):
         encoder.check(pd.DataFrame({"there": [0, 1, 7]}))
 
 
