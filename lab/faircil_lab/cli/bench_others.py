@@ -11,7 +11,7 @@ from faircil_lab.cli.benching import Action, add_jobs, add_sizes, begin, below_o
 
 MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
 they fit in 2 GiB, exact: time, and peak memory of the process. Then rows are removed, against
-learning all others anew. For whole runs against replay, see: faircil bench run --methods er moments
+fitting all others again. For whole runs against replay, see: faircil bench run --methods er moments
 
 examples:
   faircil bench moments
