@@ -127,9 +127,9 @@ RULES: Registry[BufferRule] = Registry("buffer rule", "faircil.buffers", as_buff
 class ReplayBuffer:
     """Samples of past tasks, at most ``quota`` of each group (class × attribute value).
 
-    If samples of a group come in several tasks, new ones take the place of old ones, so many that
-    the buffer of the group stays a random draw from all that were seen of it. A buffer does not
-    change: :meth:`add` returns the next one.
+    If samples of a group come in several tasks, new ones replace old ones such that the buffer of
+    the group stays a random draw from all samples seen of it. A buffer is immutable: :meth:`add`
+    returns the next one.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ class ReplayBuffer:
     samples : Samples or None
         None before the first task has ended.
     seen : mapping
-        ``{(y, z, ...): n}``, samples of each group that :meth:`add` was given. With the current
-        task it is what the measure ``dp`` needs.
+        ``{(y, z, ...): n}``, the number of samples of each group passed to :meth:`add` so far.
+        With the current task added, it is what the measure ``dp`` needs.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class ReplayBuffer:
             Training data of the task. The inputs of a dataset that is larger than memory may be
             the numbers of its rows.
         seed : int
-            The choice follows from it and the number of samples seen before.
+            Together with the number of samples seen before, it determines the choice.
         weights, rule, features
             See :meth:`with_task`.
         ranks : Ranks, optional

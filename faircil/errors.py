@@ -15,7 +15,7 @@ MOST_NAMES = 30  # that a message lists
 
 
 class FaircilError(Exception):
-    """A mistake or a missing thing that the message explains. Exit code 1.
+    """An error caused by input or environment, which the message explains. Exit code 1.
 
     Messages name parameters in backticks, such as `folder` or `jobs=2`; the command line writes
     its own options instead.

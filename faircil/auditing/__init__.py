@@ -47,7 +47,7 @@ MOST_CELLS = 2**22  # counted in one array; more combinations are sorted
 class Audit:
     """Counts of predictions, by class, prediction, task and sensitive attributes.
 
-    State is counts: batches may come in any order, and audits of parts merge to the audit of all.
+    The state consists of counts: batches may come in any order, and audits of parts merge exactly.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class Audit:
         sensitive_features: Mapping[str, Sequence[Any]],
         times: Sequence[int],
     ) -> None:
-        """Count cells, each of so many samples.
+        """Count cells that each stand for a number of samples.
 
         Parameters
         ----------

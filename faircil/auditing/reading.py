@@ -131,7 +131,7 @@ def audit_dask(
     truth, prediction, sensitive, task, favoured, draws, seed
         See :func:`audit_file`.
     client : distributed.Client, optional
-        By default the one that is there.
+        By default the current one.
     """
     from faircil.data.frames import DaskFrames
 

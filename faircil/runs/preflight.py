@@ -128,12 +128,12 @@ def diagnose(
     seed: int = 0,
     **roles: Any,
 ) -> Preflight:
-    """Look at data before anything is trained on it.
+    """Inspect data before anything is trained on it.
 
     Parameters
     ----------
     data : str, Path, RunConfig or TaskStream
-        The name of a dataset, a table, the data of a run, or tasks as they are.
+        The name of a dataset, a table, the configuration of a run, or a stream of tasks.
     buffer_size : int, optional
         Rows of each group that replay keeps; default: what a run of replay would keep, and for
         a stream, nothing.
