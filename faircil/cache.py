@@ -369,8 +369,7 @@ class EmbeddingStore:
             except OSError as error:
                 raise StorageError(
                     f"{folder} cannot be read: {error.strerror or error}; check your permissions "
-                    "there, "
-                    "or set FAIRCIL_CACHE to another folder"
+                    "there, or set FAIRCIL_CACHE to another folder"
                 ) from None
         return shards
 

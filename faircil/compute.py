@@ -58,8 +58,7 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"device '{name}' is not available: torch sees {torch.cuda.device_count()} CUDA "
-            "devices; "
-            "use `device='cpu'`, or install a CUDA build of torch"
+            "devices; use `device='cpu'`, or install a CUDA build of torch"
         )
     if device.type == "cuda":
         # The thread of the first backward pass has no CUDA context: it warns and creates one.

@@ -154,9 +154,8 @@ _BUILT_IN = {
         worst_group_of,
         "worst group's accuracy",
         "Accuracy of the worst group (a class with one attribute value; without an attribute, a "
-        f"class) among those with at least {ENOUGH} test samples; for a run, those of its final "
-        f"model. "
-        "If it is low, a low disparity is levelling down",
+        f"class) among those with at least {ENOUGH} test samples; for a run, that of its final "
+        "model. If it is low, a low disparity is levelling down",
         higher_is_better=True,
         at_end=True,
         heading="worst group (final)",

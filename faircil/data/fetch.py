@@ -276,8 +276,7 @@ def _write(path: Path, content: bytes) -> None:
         # Not a DataError: the provider is not at fault, and another one would not help.
         raise FaircilError(
             f"cannot write {path} ({error.strerror}): check the free space and your permissions "
-            "there, "
-            "or set FAIRCIL_DATA to another folder"
+            "there, or set FAIRCIL_DATA to another folder"
         ) from error
 
 

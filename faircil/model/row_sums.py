@@ -90,8 +90,7 @@ class Gathering:
         if not learns_sums(model):
             raise UsageError(
                 f"{model.config.label} needs all rows together, and these come in parts; choose "
-                "the "
-                "method 'moments', with other features than trained ones"
+                "the method 'moments', with other features than trained ones"
             )
         self.started = time.perf_counter()
         self.model, self.after = model, model

@@ -165,9 +165,8 @@ def inputs_of(
     if not set(columns) <= set(table.columns):
         raise UsageError(
             f"this model was made from {_source(model)}, so it knows no columns of a table; give "
-            "an "
-            f".npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had them, "
-            "or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
+            f"an .npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had "
+            "them, or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
         )
     try:
         return table[columns].to_numpy(np.float32), []

@@ -128,9 +128,8 @@ def _pooling_notes(rows: int, moved: int, left_out: int, least: int) -> tuple[st
     if left_out == rows:
         raise DataError(
             f"none of the classes has {least} rows here, the minimum that is learned in one step "
-            "with "
-            f"`min_cell={least}`, so nothing would be learned; collect more rows, and learn them "
-            "together"
+            f"with `min_cell={least}`, so nothing would be learned; collect more rows, and learn "
+            "them together"
         )
     notes = []
     if moved:
@@ -163,9 +162,8 @@ def remove_rows(
     if any(n < least for n in group_counts(rows).values()):
         notes.append(
             f"fewer than {least} rows of a group were forgotten in one step: anyone who has an "
-            "earlier "
-            "copy of the model can compute their sums as the difference; replace or delete earlier "
-            "copies"
+            "earlier copy of the model can compute their sums as the difference; replace or delete "
+            "earlier copies"
         )
     moments.remove(rows, features)
     targets = targets_for(moments.seen.counts, least)

@@ -172,8 +172,7 @@ def in_order(given: object) -> DataLoader[Any]:
     if isinstance(dataset, IterableDataset | Tensor | str | Mapping) or not whole:
         raise UsageError(
             f"a {type(dataset).__name__} cannot be weighted: its samples are not numbered, and "
-            "weight i belongs to dataset[i]; give Samples, a dataset with __getitem__ and "
-            "__len__, "
+            "weight i belongs to dataset[i]; give Samples, a dataset with __getitem__ and __len__, "
             "or a DataLoader of one"
         )
     if loader is None:

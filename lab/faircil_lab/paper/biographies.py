@@ -253,15 +253,14 @@ HEADER = (
 )
 ABOUT = (
     "2,951 biographies of Bias in Bios, collected from public samples of it, so not a random "
-    "sample. "
-    "736 rows whose profession is a classifier's guess are left out, and 220 rows of professions "
-    "with few. The other 1,995 are of six professions, in three tasks of two, with gender as the "
-    "attribute. All 1,008 accountants come from one source, which has 10 of each of the others: a "
-    "model can recognise the source instead of the profession, so accuracy on them is too high. "
-    "The last task has 148 training samples.\n\n"
-    "The encoder is a frozen MiniLM; a net with two hidden layers learns from its embeddings. "
-    "`seconds total` is the time of one run with embeddings computed beforehand, from the first "
-    "task to the last evaluation, without reading the data; a sweep makes several side by side."
+    "sample. 736 rows whose profession is a classifier's guess are left out, and 220 rows of "
+    "professions with few. The other 1,995 are of six professions, in three tasks of two, with "
+    "gender as the attribute. All 1,008 accountants come from one source, which has 10 of each of "
+    "the others: a model can recognise the source instead of the profession, so accuracy on them "
+    "is too high. The last task has 148 training samples.\n\nThe encoder is a frozen MiniLM; a net "
+    "with two hidden layers learns from its embeddings. `seconds total` is the time of one run "
+    "with embeddings computed beforehand, from the first task to the last evaluation, without "
+    "reading the data; a sweep makes several side by side."
 )
 ABOUT_REFERENCES = (
     "Logistic regression, refitted after each task on all training samples of the classes so "
@@ -346,10 +345,9 @@ BIOGRAPHIES = BiographiesTable(
 ABOUT_TRAINED = (
     "The biographies of [the page with the frozen encoder](biographies.md), which says what is "
     "unusual about them, and how large an `eo_gap` chance alone gives. Here MiniLM is trained "
-    "along with a "
-    "linear head, ten epochs per task, as the paper trains BERT: FSW's weights come from the "
-    "gradients of the head, and GSS and OCS compare the same ones. `seconds total` is the time of "
-    "one run; a sweep makes several side by side on the GPU."
+    "along with a linear head, ten epochs per task, as the paper trains BERT: FSW's weights come "
+    "from the gradients of the head, and GSS and OCS compare the same ones. `seconds total` is the "
+    "time of one run; a sweep makes several side by side on the GPU."
 )
 IN_ANSWER = (JOINT.name, FSW.name, REPLAY.name)
 COLLAPSE = 0.5  # of the median accuracy of a method's seeds after a task

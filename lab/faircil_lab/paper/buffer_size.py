@@ -32,8 +32,7 @@ ABOUT = (
     "For each seed, the rank correlation of a value with the four buffer sizes: 1 where it only "
     "grows, −1 where it only falls. The mean over seeds with its 95 % interval; a trend is "
     "reported where that excludes 0. The paper sees accuracy grow and disparity fall with the "
-    "buffer, and "
-    "no clear relation with the number of samples whose weight is above 0."
+    "buffer, and no clear relation with the number of samples whose weight is above 0."
 )
 
 

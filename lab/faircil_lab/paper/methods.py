@@ -33,13 +33,11 @@ ABOUT = (
     "chosen without weighting: see [how](chosen-settings.md). All methods share the net, the data "
     "and its order, the initial weights of a seed, 32 buffered samples of each group (class and "
     "attribute value) unless `quota` says otherwise, one head over all classes, and evaluation "
-    "after everything a method does at the end of a task. `fsw` weights the samples of the "
-    "current task, "
-    "one by one as in the paper, or by group; weights multiply the loss of current samples, never "
-    "distillation or replay.\n\n"
-    "`der++` is Dark Experience Replay (Buzzega et al. 2020). What the FSW paper calls DER is a "
-    "different method (Yan et al. 2021, an expanding net), with which neither the paper nor this "
-    "page compares."
+    "after everything a method does at the end of a task. `fsw` weights the samples of the current "
+    "task, one by one as in the paper, or by group; weights multiply the loss of current samples, "
+    "never distillation or replay.\n\n`der++` is Dark Experience Replay (Buzzega et al. 2020). "
+    "What the FSW paper calls DER is a different method (Yan et al. 2021, an expanding net), with "
+    "which neither the paper nor this page compares."
 )
 
 

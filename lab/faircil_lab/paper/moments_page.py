@@ -235,11 +235,10 @@ def _surely_better(one: Entry, other: Entry, metric: str) -> bool:
 FRONT = (
     "`auto`, the default of `faircil run`, takes the candidate with the best balanced accuracy "
     "less disparity on held-out training rows. It should never be harmful: no plain method "
-    "(replay, "
-    "DER++ and GDumb with searched settings, ridge regression with equal samples or classes) may "
-    "be better in both accuracy and disparity, or in the worst group, beyond the noise of the "
-    "seeds (paired t-test at 5 %, without correction for the number of comparisons, which would "
-    "favour `auto`)."
+    "(replay, DER++ and GDumb with searched settings, ridge regression with equal samples or "
+    "classes) may be better in both accuracy and disparity, or in the worst group, beyond the "
+    "noise of the seeds (paired t-test at 5 %, without correction for the number of comparisons, "
+    "which would favour `auto`)."
 )
 FRONT_HEADER = (
     *("on", "taken", "held-out rows", "accuracy", "disparity", "worst group"),
@@ -388,8 +387,7 @@ MOMENTS_TABLE = MomentsTable(
     "followed by a ridge head, fitted on the buffer. `trained features`: the last activations of "
     "a net that was trained on the first task, in addition to random ones. Settings of replay are "
     "searched on held-out training rows; methods based on moments have nothing to search: the "
-    "penalty "
-    "is chosen from the moments themselves, and lam is 1 unless it is named. "
+    "penalty is chosen from the moments themselves, and lam is 1 unless it is named. "
     + " ".join(NOTES.values()),
     "tuned",
 )

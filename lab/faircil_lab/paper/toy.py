@@ -473,8 +473,7 @@ CAPTION = (
     "Data and gradients of the first seed; accuracy as the mean over seeds, with a band from the "
     "smallest to the largest. Gradients have length 1 and are shown in the plane of g₁ and g₂; g₀ "
     "is short because it is nearly perpendicular to it. g₂* is the mean of the new class with "
-    "FSW's weights, "
-    "thin lines are single samples."
+    "FSW's weights, thin lines are single samples."
 )
 
 
