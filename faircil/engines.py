@@ -282,7 +282,7 @@ def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
             mistakes.append("`jobs` and `scheduler` are given; give one of them")
     if _joined() and (jobs > 1 or scheduler is not None):
         mistakes.append(
-            "the processes of torchrun share the work already; leave out `jobs` and `scheduler`"
+            "the processes of torchrun already share the work; leave out `jobs` and `scheduler`"
         )
     raise_all(mistakes)
 

@@ -47,7 +47,7 @@ def expanded(path: str | Path, what: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UsageError(
-            f"{what} is '{path}', and there is no such home folder; write the whole path"
+            f"{what} is '{path}', and there is no such home folder; write the full path"
         ) from None
 
 

@@ -321,14 +321,14 @@ def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
 
 
 def _unknown_notes(values: pd.Series, column: FeatureColumn) -> list[str]:
-    """Say which values are unknown to a fitted column, and what stands for them."""
+    """Say which values are unknown to a fitted column, and what is used instead."""
     notes = []
     missing = int(values.isna().sum())
     if missing and not column.gaps:
         instead = "the median" if column.fill else "no category"
         notes.append(
             f"column '{column.name}' has {missing} missing value(s), and had none when the model "
-            f"was fitted: {instead} stands for them"
+            f"was fitted: {instead} is used instead"
         )
     if column.kind == "category":
         flags = column.flag_of(values)

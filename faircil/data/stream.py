@@ -162,7 +162,7 @@ class TaskStream:
                 ("attribute value", values, self.attribute_values),
             ):
                 mistakes += [
-                    f"task {number} has {what} {one}, and there are {len(names)} names of such, "
+                    f"task {number} has {what} {one}, but only {len(names)} have names, "
                     "numbered from 0; name all of them"
                     for one in sorted(found)
                     if not 0 <= one < len(names)

@@ -309,7 +309,7 @@ def _read_text(
     except DAMAGE as error:
         raise DataError(
             f"cannot read {path}: {str(error).strip()}; expected as many fields in each row as in "
-            "the header row, a second quotation mark where a field begins with one (and gzip data "
+            "the header row, a closing quotation mark where a field begins with one (and gzip data "
             "if the name ends in .gz)"
         ) from error
     if mark == "\t":
