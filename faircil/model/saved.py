@@ -319,7 +319,7 @@ def _whole(model: object) -> Model:
                 # A class of which all rows were forgotten scores minus infinity.
                 if place.type == "meta" or not torch.isnan(scores).any():
                     return model
-                problem = "scores that are no numbers"
+                problem = "scores that are not numbers"
     except Exception as error:  # whatever parts that do not fit lead to
         problem = f"parts that do not fit ({told(error)})"
     raise DataError(f"the content is damaged: the model has {problem}; {AGAIN}")

@@ -304,7 +304,7 @@ def test_names_that_come_after_the_count_are_not_learned(tmp_path: Path) -> None
     table = parted(path)
     reader = RowReader(table, roles(path), labels=("cook", "judge"), values=("F", "M"))
     reader = replace(reader, encoder=fit_table(roles(path), WISH).encoder)
-    with pytest.raises(DataError, match="has changed while it was read"):
+    with pytest.raises(DataError, match="changed while it was being read"):
         list(reader.batches(table.parts[0]))
 
 
