@@ -127,9 +127,9 @@ RULES: Registry[BufferRule] = Registry("buffer rule", "faircil.buffers", as_buff
 class ReplayBuffer:
     """Samples of past tasks, at most ``quota`` of each group (class × attribute value).
 
-    If samples of a group come in several tasks, new ones take the place of old ones, so many that
-    the buffer of the group stays a random draw from all that were seen of it. A buffer does not
-    change: :meth:`add` returns the next one.
+    If samples of a group come in several tasks, new ones replace old ones such that the buffer of
+    the group stays a random draw from all samples seen of it. A buffer is immutable: :meth:`add`
+    returns the next one.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ class ReplayBuffer:
     samples : Samples or None
         None before the first task has ended.
     seen : mapping
-        ``{(y, z, ...): n}``, samples of each group that :meth:`add` was given. With the current
-        task it is what the measure ``dp`` needs.
+        ``{(y, z, ...): n}``, the number of samples of each group passed to :meth:`add` so far.
+        With the current task added, it is what the measure ``dp`` needs.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class ReplayBuffer:
             Training data of the task. The inputs of a dataset that is larger than memory may be
             the numbers of its rows.
         seed : int
-            The choice follows from it and the number of samples seen before.
+            Together with the number of samples seen before, it determines the choice.
         weights, rule, features
             See :meth:`with_task`.
         ranks : Ranks, optional
@@ -188,8 +188,8 @@ class ReplayBuffer:
         """
         if not isinstance(train, Samples):
             raise UsageError(
-                f"a buffer takes Samples, and this is a {type(train).__name__}; give "
-                "Samples(x, y, z), of a dataset its rows that are to be kept"
+                f"a buffer takes Samples, not a {type(train).__name__}; give "
+                "Samples(x, y, z), for a dataset the rows to keep"
             )
         raise_all(whole_mistakes(seed=seed))
         state = np.random.SeedSequence([seed, sum(self.seen.values())])
@@ -299,7 +299,7 @@ def _all_features(features: Callable[[], Tensor], ranks: Ranks) -> Tensor:
 
 def _no_features() -> Tensor:
     raise UsageError(
-        "this buffer rule looks at features, and none were given; pass "
+        "this buffer rule uses features, and none were given; pass "
         "features=lambda: faircil.nets.features_of(net, train.x) to with_task"
     )
 
@@ -311,12 +311,12 @@ def _checked(order: Tensor, group: Candidates) -> Tensor:
     if counts is None or len(counts) > len(group) or bool((counts > 1).any()):
         raise DataError(
             f"the buffer rule gave {shown(order)} for a group of {len(group)} samples; expected "
-            "their positions in the order in which they stay, int64, each at most once"
+            "int64 positions, the ones to keep first, each at most once"
         )
     if len(order) < min(group.quota, len(group)):
         raise DataError(
             f"the buffer rule gave {len(order)} positions for a group of {len(group)} samples of "
-            f"which {min(group.quota, len(group))} can stay; give at least so many"
+            f"which {min(group.quota, len(group))} can be kept; give at least that many"
         )
     return order
 

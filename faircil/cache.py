@@ -62,7 +62,7 @@ class Shard:
         """Return the rows, (n, width), memory-mapped, after checking their checksum."""
         content = np.memmap(self.folder / ROW_FILE, dtype=np.uint8, mode="r")
         if zlib.crc32(content.data) != self.checksum:
-            raise DamagedShardError(f"the checksum of {ROW_FILE} is another one")
+            raise DamagedShardError(f"the checksum of {ROW_FILE} does not match")
         rows: Rows = np.load(self.folder / ROW_FILE, mmap_mode="r", allow_pickle=False)
         return rows
 
@@ -102,7 +102,7 @@ def open_shard(folder: Path, width: int) -> Shard:
             raise DamagedShardError(f"{CHECKSUM_FILE} was altered")
         content = (folder / KEY_FILE).read_bytes()
         if zlib.crc32(content) != checksums[KEY_FILE]:
-            raise DamagedShardError(f"the checksum of {KEY_FILE} is another one")
+            raise DamagedShardError(f"the checksum of {KEY_FILE} does not match")
         keys: Keys = np.load(io.BytesIO(content), allow_pickle=False)
         rows = np.load(folder / ROW_FILE, mmap_mode="r", allow_pickle=False)
         checksum = int(checksums[ROW_FILE])
@@ -121,9 +121,9 @@ def open_shard(folder: Path, width: int) -> Shard:
 def cannot_write(folder: Path, error: OSError) -> StorageError:
     """Return the error for embeddings that cannot be stored."""
     return StorageError(
-        f"cannot keep embeddings in {folder}: {error.strerror or error}; free space or check your "
-        "rights there, or set FAIRCIL_CACHE to another folder. Those kept so far stay, and the "
-        "next call goes on from them"
+        f"cannot store embeddings in {folder}: {error.strerror or error}; free space or check "
+        "your permissions there, or set FAIRCIL_CACHE to another folder. Stored ones remain, and "
+        "the next call continues from them"
     )
 
 
@@ -347,7 +347,7 @@ class EmbeddingStore:
                 lock.acquire(timeout=0)
             except Timeout:
                 logger.warning(
-                    "another process adds embeddings to %s; waiting until it is done", self.folder
+                    "another process is adding embeddings to %s; waiting for it", self.folder
                 )
                 lock.acquire()
         except OSError as error:
@@ -368,13 +368,13 @@ class EmbeddingStore:
                 self._drop(folder, error)
             except OSError as error:
                 raise StorageError(
-                    f"{folder} cannot be read: {error.strerror or error}; check your rights there, "
-                    "or set FAIRCIL_CACHE to another folder"
+                    f"{folder} cannot be read: {error.strerror or error}; check your permissions "
+                    "there, or set FAIRCIL_CACHE to another folder"
                 ) from None
         return shards
 
     def _drop(self, folder: Path, error: Exception) -> None:
-        self.report(f"{folder} is damaged ({error}); it is removed and embedded anew")
+        self.report(f"{folder} is damaged ({error}); it is removed and computed again")
         # Rename first: a process killed during the removal leaves no partial shard.
         hidden = folder.with_name(f"{PARTIAL}{folder.name}")
         with suppress(OSError):

@@ -259,7 +259,7 @@ class Dask:
     def _lonely(self) -> FaircilError:
         return FaircilError(
             f"{self._name} has had no workers for {LONELY * PATIENCE:.0f} seconds; start some with "
-            "`dask worker ADDRESS`, and the same command again"
+            "`dask worker ADDRESS`, then run the same command again"
         )
 
     def result(self, future: Any) -> Any:
@@ -311,7 +311,7 @@ class Dask:
         except self._dask.scheduler.KilledWorker as error:
             raise WorkersDiedError(
                 f"workers of {self._name} died {error.allowed_failures + 1} times at the same part "
-                "of the work; this is mostly for lack of memory: use fewer workers on a machine, "
+                "of the work; usually because memory ran out: use fewer workers on a machine, "
                 "or fewer features"
             ) from None
         except self._gone as error:
@@ -320,7 +320,7 @@ class Dask:
     def _scheduler_gone(self, error: Exception) -> FaircilError:
         return FaircilError(
             f"the scheduler of {self._name} is gone, or does not answer ({type(error).__name__}); "
-            "start it and the same command again"
+            "start it, then run the same command again"
         )
 
 

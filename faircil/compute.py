@@ -57,8 +57,8 @@ def choose_device(name: str) -> torch.device:
         raise UsageError(f"device '{name}' is not supported; use auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
-            f"device '{name}' is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
-            "use `device='cpu'`, or install a CUDA build of torch"
+            f"device '{name}' is not available: torch sees {torch.cuda.device_count()} CUDA "
+            "devices; use `device='cpu'`, or install a CUDA build of torch"
         )
     if device.type == "cuda":
         # The thread of the first backward pass has no CUDA context: it warns and creates one.

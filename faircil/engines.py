@@ -99,7 +99,7 @@ class Worker:
                 process.start()
         except (OSError, EOFError) as error:
             raise FaircilError(
-                f"a process cannot be begun ({error or type(error).__name__}); use fewer `jobs`"
+                f"a process cannot be started ({error or type(error).__name__}); use fewer `jobs`"
             ) from None
         theirs.close()  # now the end of the process is that of the pipe
         return cls(process, ours)
@@ -181,7 +181,7 @@ class Processes:
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order."""
         if self._threads is None:
-            raise UsageError("processes begin in a with statement; compute inside of one")
+            raise UsageError("processes are started by a with statement; compute inside it")
         order, begun = order_of(work), 0
         waiting: deque[Future[bytes]] = deque()
         try:
@@ -210,8 +210,8 @@ class Processes:
             finally:
                 self._idle.put(worker)
         raise FaircilError(
-            f"processes died {DEATHS} times at the same part of the work; this is mostly for lack "
-            "of memory: use fewer `jobs`, or fewer features"
+            f"processes died {DEATHS} times at the same part of the work; usually because memory "
+            "ran out: use fewer `jobs`, or fewer features"
         )
 
     def _begin(self) -> Worker:
@@ -282,7 +282,7 @@ def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
             mistakes.append("`jobs` and `scheduler` are given; give one of them")
     if _joined() and (jobs > 1 or scheduler is not None):
         mistakes.append(
-            "the processes of torchrun share the work already; leave out `jobs` and `scheduler`"
+            "the processes of torchrun already share the work; leave out `jobs` and `scheduler`"
         )
     raise_all(mistakes)
 

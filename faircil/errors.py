@@ -15,7 +15,7 @@ MOST_NAMES = 30  # that a message lists
 
 
 class FaircilError(Exception):
-    """A mistake or a missing thing that the message explains. Exit code 1.
+    """An error caused by input or environment, which the message explains. Exit code 1.
 
     Messages name parameters in backticks, such as `folder` or `jobs=2`; the command line writes
     its own options instead.
@@ -98,10 +98,10 @@ def whole_mistakes(**numbers: object) -> list[str]:
     Examples
     --------
     >>> whole_mistakes(seed=-1, epoch=3)
-    ['`seed` is -1, expected a whole number from 0 on']
+    ['`seed` is -1, expected a whole number of at least 0']
     """
     return [
-        f"`{name}` is {number!r}, expected a whole number from 0 on"
+        f"`{name}` is {number!r}, expected a whole number of at least 0"
         for name, number in numbers.items()
         if not isinstance(number, Integral) or int(number) < 0
     ]

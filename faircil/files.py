@@ -47,7 +47,7 @@ def expanded(path: str | Path, what: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UsageError(
-            f"{what} is '{path}', and there is no such home folder; write the whole path"
+            f"{what} is '{path}', and there is no such home folder; write the full path"
         ) from None
 
 
@@ -88,9 +88,13 @@ def refuse_input(out: Path, *inputs: Path) -> None:
         )
         inside = path.is_dir() and path.resolve() in out.resolve().parents
         if same or (inside and out.exists() and out.suffix.lower() in KEPT_IN_FOLDERS):
-            raise UsageError(f"{out} is a file that is read; choose another name to write to")
+            raise UsageError(
+                f"{out} is an input of this command; choose another name for the output"
+            )
         if inside and out.suffix.lower() in TABLES_IN_FOLDERS:
-            raise UsageError(f"{out} would be read with {path}; choose another place to write to")
+            raise UsageError(
+                f"{out} would become part of the input {path}; choose another place to write to"
+            )
 
 
 def in_package(module: str, inside: str) -> Path | None:
@@ -253,7 +257,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{path} is missing, so {path.parent} is no finished run") from None
+        raise DataError(f"{path} is missing, so {path.parent} is not a finished run") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:  # neither JSON nor UTF-8
@@ -262,7 +266,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 def damaged(path: Path) -> DataError:
     """Return the error for a file that does not hold what it should."""
-    return DataError(f"{path} is damaged, so {path.parent} is no finished run")
+    return DataError(f"{path} is damaged, so {path.parent} is not a finished run")
 
 
 def free_room(folder: Path) -> int:

@@ -92,7 +92,7 @@ def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
     try:
         hash(tuple(there))
     except TypeError as error:
-        mistakes.append(f"{name} has values that are no labels: {error}; give numbers or words")
+        mistakes.append(f"{name} has values that are not labels: {error}; give numbers or words")
     return _objects([None if no else value for value, no in zip(values, missing, strict=True)])
 
 
@@ -106,7 +106,7 @@ def favoured_labels(favoured: Collection[Any] | None) -> tuple[Any, ...] | None:
         return None if favoured is None else tuple(dict.fromkeys(favoured))
     except TypeError as error:
         raise DataError(
-            f"favoured has values that are no classes: {error}; give a list of numbers or words"
+            f"favoured has values that are not classes: {error}; give a list of numbers or words"
         ) from None
 
 

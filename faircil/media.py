@@ -401,7 +401,7 @@ def fit_items(
         standard = Standard.of(x.index_select(0, torch.from_numpy(np.asarray(first))))
     told = (_what_inputs_are(options, x.shape[1]), *found.notes)
     if bare.copies > 1:
-        told = (*told, f"each image is learned {bare.copies} times, with its changed copies")
+        told = (*told, f"each image is learned {bare.copies} times, with its augmented copies")
     return replace(bare, standard=standard, notes=told), standard.apply(x).numpy()
 
 

@@ -127,7 +127,7 @@ _BUILT_IN = {
         accuracy_of,
         "accuracy",
         "Share of correct predictions, averaged within each task over its classes and then over "
-        "the tasks so far; of a run, the mean over these evaluations",
+        "the tasks so far; for a run, the mean over these evaluations",
         higher_is_better=True,
         heading="accuracy (mean)",
         limits=SHARE,
@@ -154,8 +154,8 @@ _BUILT_IN = {
         worst_group_of,
         "worst group's accuracy",
         "Accuracy of the worst group (a class with one attribute value; without an attribute, a "
-        f"class) among those with at least {ENOUGH} test samples; of a run, of its final model. "
-        "If it is low, a low disparity is levelling down",
+        f"class) among those with at least {ENOUGH} test samples; for a run, that of its final "
+        "model. If it is low, a low disparity is levelling down",
         higher_is_better=True,
         at_end=True,
         heading="worst group (final)",
@@ -172,7 +172,7 @@ _BUILT_IN = {
         eer_task_of,
         "EER disparity between tasks",
         "How far the accuracy of a task is from the mean over tasks, on average; differences "
-        "between classes of one task do not show",
+        "between classes within a task do not count",
         compares="task",
     ),
     "eo": Metric(
@@ -296,7 +296,7 @@ def evaluate(
     sensitive : column of any labels, shape (n,), optional
         Attribute value of each sample; negative or missing: unknown, the sample is in no group.
     before : TaskMetrics, optional
-        The metrics after the task before. Without them ``forgetting`` is undefined.
+        The metrics after the previous task. Without them ``forgetting`` is undefined.
     favoured : collection of labels, optional
         Classes whose outcome people want. Without them ``eopp`` and ``eopp_gap`` are undefined.
     times : array of int, shape (n,), optional

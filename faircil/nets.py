@@ -333,7 +333,7 @@ def first_output(net: nn.Module, x: Inputs) -> Any:
         if isinstance(module, _BatchNorm) and module.running_mean is None:
             raise DataError(
                 f"layer '{name}' of {name_of(net)} keeps no statistics (track_running_stats=False),"
-                " so that what the net says of a sample depends on the others in its batch; keep "
+                " so the net's output for a sample depends on the others in its batch; keep "
                 "statistics, or normalise within a sample (LayerNorm, GroupNorm)"
             )
     try:
@@ -347,7 +347,7 @@ def first_output(net: nn.Module, x: Inputs) -> Any:
         raise DataError(
             f"{name_of(net)} cannot take {_told(x)}: {first:.200}; its parameters are "
             f"{parameter.dtype} on {parameter.device}: give it inputs of the type, device and "
-            "shape that it is made for"
+            "shape that it expects"
         ) from error
 
 
@@ -368,7 +368,7 @@ def layer_named(net: nn.Module, name: str) -> nn.Linear:
     """Return a linear layer by its name in the net."""
     linear = {name: one for name, one in net.named_modules() if isinstance(one, nn.Linear)}
     if name not in linear:
-        raise UsageError(f"head '{name}' is no linear layer of the net; it has: {list(linear)}")
+        raise UsageError(f"head '{name}' is not a linear layer of the net; it has: {list(linear)}")
     return linear[name]
 
 

@@ -41,7 +41,7 @@ class RankError(FaircilError):
 
 @dataclass(frozen=True)
 class Ranks:
-    """A process among those that compute together; by default it is alone.
+    """A process and its peers in a distributed computation; by default it is alone.
 
     ``Ranks.of()`` is for processes of ``torch.distributed``.
 
@@ -52,7 +52,7 @@ class Ranks:
     size : int
         Number of processes.
     group : ProcessGroup or None
-        Through which they talk; None: this process is alone.
+        The process group through which they communicate; None: this process is alone.
     """
 
     rank: int = 0

@@ -288,10 +288,10 @@ def added_pieces() -> dict[tuple[str, str], object]:
 
 
 def register(kind: str, name: str, piece: object) -> None:
-    """Add an own piece for the rest of this process, under a name that settings can use.
+    """Register your own piece under a name that settings can use, for the rest of this process.
 
-    Processes that a sweep starts know it if they can import it. Packages add theirs by entry points
-    instead, which the command line finds as well.
+    Processes that a sweep starts know it if they can import it. Packages register pieces by entry
+    points instead, which the command line finds as well.
 
     Parameters
     ----------

@@ -28,17 +28,17 @@ class FairSampler(Sampler[int]):
         The replayed samples, or their number m: the rows after these, as in
         ``ConcatDataset([current, memory])``.
     replay : float
-        Part of the draws that goes to the memory, each of its rows equally often; without effect
-        if there is none.
+        Share of the draws that goes to the memory, each of its rows equally often; no effect
+        without a memory.
     equally : float, optional
-        If given, this part of the current draws goes equally to all groups, and the rest to
+        If given, this share of the current draws goes equally to all groups, and the rest to
         groups by their mean weight, whatever the size of a group. With ½ these are the fair draws
         of a run with ``keep="draw"``. None: by weight alone.
     length : int, optional
         Draws per epoch; by default the number of weights above .05, plus m. Training loops that
         ask for the length only once need a fixed one.
     seed : int
-        The draws follow from it and the epoch.
+        Together with the epoch, it determines the draws.
     generator : torch.Generator, optional
         Source of the draws instead of seed and epoch.
 

@@ -122,7 +122,7 @@ class Samples:
         return len(self.y)
 
     def digest(self) -> str:
-        """Return a hash of the content, by which the same samples are known again."""
+        """Return a hash of the content, which identifies the samples."""
         whole = sha256()
         for part in (self.x, self.y, self.z):
             if part is not None:

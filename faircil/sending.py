@@ -51,7 +51,9 @@ def pack_pieces(
             unsent[kind, name] = _unsent(kind, name, "is defined inside a function")
             continue
         if b"__main__" in content and not _has_file(sys.modules["__main__"]):
-            unsent[kind, name] = _unsent(kind, name, "is defined in a notebook or typed in")
+            unsent[kind, name] = _unsent(
+                kind, name, "is defined in a notebook or an interactive session"
+            )
         else:
             sent[kind, name] = content
     return sent, unsent
@@ -142,7 +144,7 @@ def packed(content: object) -> bytes:
     except UNPICKLED as error:
         raise UsageError(
             f"{content!r:.200} cannot be sent to another process ({error}); define it in a module, "
-            "not inside of a function, or use `jobs=1`"
+            "not inside a function, or use `jobs=1`"
         ) from None
 
 

@@ -165,7 +165,9 @@ class ShardedSamples(Samples):
         parts = [self, *others]
         same = [part for part in parts if isinstance(part, ShardedSamples)]
         if len(same) < len(parts) or {part.shards for part in same} != {self.shards}:
-            raise DataError("samples that are cut into shards join only others that are, alike")
+            raise DataError(
+                "samples in shards can only be joined with others that are in the same shards"
+            )
         z = [part.z for part in parts if part.z is not None]
         return replace(
             self,

@@ -196,7 +196,7 @@ class Tracking:
                 do(tracker)
             except Exception as error:
                 self._open.remove(tracker)
-                self._tell(f"{type(tracker).__name__} is left out from here on: {error}")
+                self._tell(f"{type(tracker).__name__} is not used from here on: {error}")
 
 
 def _of_epoch(epoch: EpochRecord) -> dict[str, float]:

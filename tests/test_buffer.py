@@ -152,7 +152,7 @@ def test_weights_and_seeds_of_a_buffer_are_checked() -> None:
     samples = Samples(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
     with pytest.raises(DataError, match=r"a tensor of float32, shape \(2,\), expected .* \(3,\)"):
         ReplayBuffer(2).add(samples, torch.ones(2))
-    with pytest.raises(UsageError, match="`seed` is -1, expected a whole number from 0 on"):
+    with pytest.raises(UsageError, match="`seed` is -1, expected a whole number of at least 0"):
         ReplayBuffer(2).add(samples, seed=-1)
 
 
@@ -180,7 +180,7 @@ def test_a_rule_sees_features_that_are_computed_once_and_only_if_it_asks() -> No
     assert kept.samples.x[:4].flatten().tolist() == largest.flip(0).tolist()
     ReplayBuffer(4).with_task(samples, None, generator(), "random", features)
     assert calls == ["computed"]
-    with pytest.raises(UsageError, match="looks at features, and none were given; pass features="):
+    with pytest.raises(UsageError, match="uses features, and none were given; pass features="):
         ReplayBuffer(4).with_task(samples, None, generator(), smallest_feature)
 
 
@@ -188,11 +188,11 @@ def test_a_rule_sees_features_that_are_computed_once_and_only_if_it_asks() -> No
     ("positions", "message"),
     [
         ([0, 0, 1], "each at most once"),
-        ([0, 7], "expected their positions"),
-        ([-1, 0], "expected their positions"),
+        ([0, 7], "expected int64 positions"),
+        ([-1, 0], "expected int64 positions"),
         ([0.0, 1.0], "a tensor of float32, shape"),
         ([[0, 1]], r"shape \(1, 2\)"),
-        ([2], "gave 1 positions for a group of 3 samples of which 2 can stay"),
+        ([2], "gave 1 positions for a group of 3 samples of which 2 can be kept"),
     ],
 )
 def test_positions_that_are_none_are_refused(positions: list[float], message: str) -> None:
@@ -223,5 +223,5 @@ def test_a_buffer_is_filled_task_by_task_and_read_as_a_dataset() -> None:
     assert other is not None
     assert first is not None
     assert not torch.equal(other.x, first.x)
-    with pytest.raises(UsageError, match="takes Samples, and this is a TensorDataset"):
+    with pytest.raises(UsageError, match="takes Samples, not a TensorDataset"):
         buffer.add(buffer.as_dataset())

@@ -139,7 +139,7 @@ def test_damaged_shard_is_named_and_dropped(
     assert stored(store, 1, 2, 3) == [3]
     assert len(said) == 1
     assert str(bad) in said[0]
-    assert "embedded anew" in said[0]
+    assert "computed again" in said[0]
     assert not bad.exists()
     add(store, 1, 2)
     assert stored(store, 1, 2, 3) == [1, 2, 3]
@@ -188,7 +188,7 @@ def test_folder_that_cannot_be_made_is_an_error_for_the_user(tmp_path: Path) -> 
     (tmp_path / "file").touch()
     store = EmbeddingStore(tmp_path / "file" / "store", 3, pytest.fail)
     assert stored(store, 1) == []
-    with pytest.raises(StorageError, match="cannot keep embeddings"), store.alone():
+    with pytest.raises(StorageError, match="cannot store embeddings"), store.alone():
         pass
 
 
@@ -245,5 +245,5 @@ def test_who_waits_for_another_process_says_so_at_once(
     held.wait()
     with store.alone():
         other.join()
-    assert f"another process adds embeddings to {store.folder}; waiting" in caplog.text
+    assert f"another process is adding embeddings to {store.folder}; waiting" in caplog.text
     assert said == []

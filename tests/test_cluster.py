@@ -231,7 +231,7 @@ def test_what_is_wrong_with_a_data_frame_is_told(cluster: Dask) -> None:
     frame = dask_frames.from_pandas(table, npartitions=2)
     with pytest.raises(UsageError, match="a DataFrame is given, expected a data frame of Dask"):
         DaskFrames(table, client)
-    with pytest.raises(UsageError, match="there is no client of Dask"):
+    with pytest.raises(UsageError, match="there is no Dask client"):
         DaskFrames(frame)
     with pytest.raises(UsageError, match="the name of column 7 is no text"):
         DaskFrames(frame.rename(columns={"a": 7}), client)

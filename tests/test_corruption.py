@@ -86,7 +86,7 @@ READERS: dict[str, tuple[Reader, ...]] = {
     CACHE: (_read_cache,),
 }
 FILES = (*READERS, f"{RUN}/{SUMS}")
-ADVICE = ("run it again", "make it again", "remove it", "embedded anew", "is removed")
+ADVICE = ("run it again", "fit it again", "write it again", "remove it", "is removed")
 
 
 def noticed(reader: Reader, folder: Path) -> str:

@@ -59,7 +59,7 @@ def test_a_file_that_is_read_is_not_written_by_any_name(tmp_path: Path) -> None:
     read.touch()
     link.symlink_to(read)
     for out in (read, link, tmp_path / "none" / ".." / "read.csv"):
-        with pytest.raises(UsageError, match="is a file that is read"):
+        with pytest.raises(UsageError, match="is an input of this command"):
             refuse_input(out, tmp_path / "other.csv", read)
     refuse_input(tmp_path / "new.csv", read)
 
@@ -70,9 +70,11 @@ def test_a_folder_that_is_read_gets_no_file_that_would_be_read_with_it(tmp_path:
     (table / "day" / "part.parquet").touch()
     (table / "summary.json").touch()
     for name in ("day/part.parquet", "day/new.parquet", "day/../new.npy", "new.feather"):
-        with pytest.raises(UsageError, match=r"would be read with .*table; choose another place"):
+        with pytest.raises(
+            UsageError, match=r"would become part of the input .*table; choose another place"
+        ):
             refuse_input(table / name, table)
-    with pytest.raises(UsageError, match=r"summary\.json is a file that is read"):
+    with pytest.raises(UsageError, match=r"summary\.json is an input of this command"):
         refuse_input(table / "summary.json", table)
     refuse_input(table / "new.json", table)
     refuse_input(table / "page.md", table)

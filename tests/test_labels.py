@@ -29,8 +29,8 @@ from prediction_rows import binary, columns, quick, samples
             (["no", "yes"], [0, 1], [0, 0]),
             "y_true is 'no', 'yes' and y_pred 0, 1, so that no prediction could be right",
         ),
-        (([0, {}], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
-        (([0, [1]], [0, 1], [0, 0]), "y_true has values that are no labels: unhashable"),
+        (([0, {}], [0, 1], [0, 0]), "y_true has values that are not labels: unhashable"),
+        (([0, [1]], [0, 1], [0, 0]), "y_true has values that are not labels: unhashable"),
         (([0, 2**63], [0, 1], [0, 0]), "y_true has numbers such as 9223372036854775808, expected"),
         (
             (np.array([0, 2**63], dtype=np.uint64), [0, 1], [0, 0]),

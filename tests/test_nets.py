@@ -155,7 +155,7 @@ def test_the_head_is_found_or_named() -> None:
     assert find_head(net, SAMPLES.x) is head
     assert find_head(net, SAMPLES.x, "head") is head
     assert find_head(net, SAMPLES.x, head) is head
-    with pytest.raises(UsageError, match=r"'tail' is no linear layer.*features\.0.*head"):
+    with pytest.raises(UsageError, match=r"'tail' is not a linear layer.*features\.0.*head"):
         find_head(net, SAMPLES.x, "tail")
     with pytest.raises(UsageError, match="not the output of the given linear layer"):
         find_head(net, SAMPLES.x, "features.0")

@@ -62,7 +62,7 @@ def test_a_process_ends_when_the_one_that_began_it_is_gone() -> None:
 
 
 def test_processes_are_begun_by_a_block() -> None:
-    with pytest.raises(UsageError, match="in a with statement"):
+    with pytest.raises(UsageError, match="by a with statement"):
         in_order(Processes(2), square)
 
 
@@ -73,7 +73,7 @@ def test_a_process_that_cannot_begin_is_told(monkeypatch: pytest.MonkeyPatch) ->
     kind = type(module.worker_context().Process())  # type: ignore[attr-defined]
     monkeypatch.setattr(kind, "start", refuse)
     with (
-        pytest.raises(FaircilError, match=r"cannot be begun \(.*unavailable\); use fewer `jobs`"),
+        pytest.raises(FaircilError, match=r"cannot be started \(.*unavailable\); use fewer `jobs`"),
         Processes(1) as engine,
     ):
         in_order(engine, square)

@@ -146,7 +146,7 @@ def test_several_processes_stop_and_go_on(place: Path) -> None:
         command.send(number)
         done = command.end()
         assert done.code == 128 + number, done.err
-        assert "begun and saved: seed" in done.err
+        assert "started and saved: seed" in done.err
         assert "Traceback" not in done.err
         print(done.err.splitlines()[-1])
     done = Command(place, *words).end()

@@ -105,7 +105,7 @@ def test_a_tracker_that_fails_loses_no_run() -> None:
     with tracking([broken, whole], CONFIG, told.append) as tracked:
         tracked.start(0, 5)
         run(CONFIG, 0, listener=tracked)
-    assert told == ["Broken is left out from here on: server gone"]
+    assert told == ["Broken is not used from here on: server gone"]
     assert whole.said[-1][0] == "end"
     with tracking([whole, Broken("begin")], CONFIG) as tracked:
         with pytest.raises(UsageError, match="Broken cannot take a run: no server"):

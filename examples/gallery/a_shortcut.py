@@ -1,9 +1,9 @@
 """A shortcut, and a model that does not take it
 
-Four jobs follow from two test scores. Height says nothing about a job, but it gives away the sex, and in the
-records most nurses are women and most welders are men. Logistic regression uses the height and fails those who are
-not like the majority of their job. `moments` weighs the groups so that the shortcut does not pay. Both get the same
-three columns; the sex is used in training only. The bars have 95 % intervals from an audit.
+Four jobs follow from two test scores. Height says nothing about a job, but it reveals the sex, and in the
+records most nurses are women and most welders are men. Logistic regression uses the height and fails people who
+differ from the majority in their job. `moments` weights the groups so that the shortcut does not pay. Both get the
+same three columns; the sex is used in training only. The bars have 95 % intervals from an audit.
 
 Picture: accuracy of women and men in each of four jobs, for logistic regression and for moments; with logistic
 regression the bars of a job differ by about .25, with moments by less than .1

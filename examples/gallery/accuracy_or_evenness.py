@@ -1,10 +1,10 @@
 """Accuracy or evenness: one knob
 
-`lam` says how much accuracy counts against evenness. A model of `moments` keeps sums, so that the weights of all
-groups can be chosen for any `lam`. From right to left: with a large `lam` only the mean loss counts. With `lam=1`,
-the default, the larger of two losses in each class is made as small as possible: the worst group gains a tenth,
-and one point of accuracy is the price. With less nothing more is gained. What is left of the gap is within its
-standard errors, and forcing it down costs everybody, the worst group too.
+`lam` sets how much accuracy counts against evenness. A model of `moments` keeps sums, so the weights of all
+groups can be chosen for any `lam`. From right to left: with a large `lam`, only the mean loss counts. With `lam=1`,
+the default, the larger of the two losses in each class is minimised: the worst group gains ten points of accuracy,
+at the cost of one point on average. A smaller `lam` gains nothing more. The rest of the gap is within its standard
+errors, and forcing it down costs everybody, including the worst group.
 
 Picture: accuracy, accuracy of the worst group, and gap over lam from .1 to 10; up to lam = 1 the worst group is at
 .67 and the gap at .02, above it the worst group falls and the gap grows

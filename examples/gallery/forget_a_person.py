@@ -2,10 +2,10 @@
 
 Forty people ask to be forgotten. The model subtracts them from its sums and solves again, which takes a moment. The
 same model, fitted without them from the beginning, is the reference. The probabilities of the two agree; those of
-the model before differ. No row of data is needed for that but the rows that leave.
+the model before forgetting differ. Only the rows to be removed are needed.
 
 Picture: probabilities for 500 test rows against those of a model that never saw the people; after forgetting all
-points lie on the diagonal, before they lie beside it
+points lie on the diagonal, before they lie off it
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 
 A system is right for 85 % of one group and for 75 % of the other, in both of its classes: a true gap of .10. How
 much of that does an audit see in a sample of people? With 40 or 100 people the interval begins at 0, and the observed
-gap lies anywhere: .06, .19. Even with 600 it can be a small one by bad luck. From 1,500 on, it is well beyond what
-chance alone would show (the grey band). A gate that asks for a gap of at most .05 decides by the interval, so it says
-"cannot tell" until it can.
+gap can be anything: .06, .19. Even with 600 people it can be small by chance. From 1,500 on, it is well beyond what
+chance alone would show (the grey band). A gate that allows a gap of at most .05 decides by the interval, so it says
+"cannot tell" until the data suffices.
 
 Picture: the observed gap with its 95 % interval for samples of 40 to 10,000 people; the intervals shrink around the
 true gap of .10, and the band of chance shrinks to 0

@@ -1,9 +1,9 @@
 """Two ways to close a gap
 
 A system grants loans. Among people who should get one, it finds 85 % of the men and 65 % of the women. Two new versions
-have the same small gap. One finds more women; the other finds fewer men. A gap alone cannot tell them apart, so
-audits compare with the version before: a gap that closed because the better group fell is *levelled down*, and said
-so, with the probability that the fall is chance.
+have the same small gap. One finds more women; the other finds fewer men. The gap alone does not distinguish them, so
+audits compare with the previous version: a gap that closed because the better group fell is reported as *levelled
+down*, with the probability that the fall is chance.
 
 Picture: accuracy of women and men before, and in two new versions; in one the women rise, in the other the men fall
 """

@@ -1,9 +1,9 @@
 """The price of parity
 
-A trained model predicts one class more often for one group than for another. Post-processing changes the predictions
-and not the model: among all rules whose rates differ by at most ε between groups, it takes the most accurate one.
-It needs the group of every person. The curve is its price list, for the case where classes really are distributed
-differently: equal rates then mean wrong predictions, and the closer the rates get, the more each step costs.
+A trained model predicts one class more often for one group than for another. Post-processing changes the predictions,
+not the model: among all rules whose rates differ by at most ε between groups, it takes the most accurate one.
+It needs the group of every person. The curve shows the price where classes really are distributed differently:
+equal rates then mean wrong predictions, and the closer the rates get, the more each step costs.
 
 Picture: accuracy over the largest difference of rates; accuracy falls as the difference is forced towards 0
 """

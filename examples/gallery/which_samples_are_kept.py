@@ -1,7 +1,7 @@
 """Which samples FSW keeps
 
 Three clusters in the plane: two classes are known, the third is new and lies next to one of them. Training on all
-new samples pushes the boundary into the neighbour, which is forgotten. FSW weighs the new samples by a linear
+new samples pushes the boundary into the neighbour, which is forgotten. FSW weights the new samples by a linear
 program, so that the predicted losses of all three classes stay small and even. It keeps those that pull the net in
 a direction that does not hurt the neighbour.
 

@@ -1,8 +1,8 @@
 """Who gets an answer?
 
-A model that is allowed to say "I do not know" leaves its least certain predictions to people. One threshold for all
-withholds more from one group than from another, and what is gained in accuracy can go to those who were served well
-already. So look at both numbers, for each group, before you set a threshold.
+A model that is allowed to say "I do not know" leaves its least certain predictions to people. A single threshold
+withholds more predictions from one group than from another, and the gain in accuracy can go to groups that were
+already served well. So look at both numbers, for each group, before you set a threshold.
 
 Picture: share of answers and accuracy of the answers over the share that is withheld, for two groups; the smaller
 group gets fewer answers

@@ -1,10 +1,10 @@
 """Who is forgotten
 
 Ten handwritten digits are learned two at a time. After each task, the accuracy of every digit that was learned so
-far is measured on test images. A net that is only trained on the new digits (`finetune`) forgets all others at
-once. With replay (`er`) the mean is much better, but some digits still lose more than others. `moments` keeps sums
-over all rows ever seen, so there is nothing to forget; what it loses is due to ten digits being harder to tell
-apart than two.
+far is measured on test images. A net that is only trained on the new digits (`finetune`) forgets all others
+immediately. With replay (`er`) the mean is much better, but some digits still lose more than others. `moments` keeps
+sums over all rows ever seen, so it forgets nothing; its accuracy falls only because ten digits are harder to
+distinguish than two.
 
 Picture: three panels with one line for each digit, its accuracy over five tasks; the lines of finetune drop to 0,
 those of er spread, those of moments stay near 1

@@ -47,7 +47,7 @@ MOST_CELLS = 2**22  # counted in one array; more combinations are sorted
 class Audit:
     """Counts of predictions, by class, prediction, task and sensitive attributes.
 
-    State is counts: batches may come in any order, and audits of parts merge to the audit of all.
+    The state consists of counts: batches may come in any order, and audits of parts merge exactly.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Audit:
         if len(set(attributes)) < len(attributes):
             mistakes.append(f"the attributes are {', '.join(attributes)}, expected each once")
         if draws < 100:
-            mistakes.append(f"`draws` is {draws}, expected at least 100; 2,000 are usual")
+            mistakes.append(f"`draws` is {draws}, expected at least 100; 2,000 is usual")
         raise_all([*mistakes, *whole_mistakes(seed=seed)])
         self.attributes = tuple(attributes)
         self.favoured = favoured_labels(favoured)
@@ -166,7 +166,7 @@ class Audit:
         sensitive_features: Mapping[str, Sequence[Any]],
         times: Sequence[int],
     ) -> None:
-        """Count cells, each of so many samples.
+        """Count cells that each stand for a number of samples.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Audit:
         if not true & predicted and not {"y_true", "y_pred"} & set(besides):
             mistakes.append(
                 f"the predictions are {_listed(predicted)} and the truth is {_listed(true)}, so "
-                "that none could be right; give both in the same words"
+                "none could be correct; use the same class names in both"
             )
         never = {str(label) for label in self.favoured or ()} - set(map(str, true))
         if never and "y_true" not in besides:
@@ -266,11 +266,11 @@ class Audit:
             elif len(values) * len(true | predicted) > MOST_COMPARED:
                 mistakes.append(
                     f"{name} has {len(values):,} values, and there are {len(true | predicted):,} "
-                    f"classes: expected at most {MOST_COMPARED:,} groups; join small ones"
+                    f"classes: expected at most {MOST_COMPARED:,} groups; merge small ones"
                 )
             elif len(values) == known > MOST_ALONE:
                 mistakes.append(
-                    f"{name} has another value in each of {known:,} samples, such as "
+                    f"{name} has a different value in each of {known:,} samples, such as "
                     f"{_listed(sorted(values, key=str)[:3])}, expected groups; name a column of "
                     "groups instead of an identifier, and divide measured values into ranges"
                 )

@@ -146,7 +146,7 @@ def read_audit(path: Path) -> KeptAudit:
     except (ValueError, RecursionError) as error:
         lines = _faults(error) if isinstance(error, ValidationError) else str(error)
         raise DataError(
-            f"{file} is no audit that faircil wrote ({lines}); make one with "
+            f"{file} is not an audit written by faircil ({lines}); make one with "
             "faircil audit TABLE -o DIR"
         ) from None
 

@@ -238,8 +238,8 @@ def report_of(
     told = list(notes)
     if tests / (draws + 1) > 1 - LEVEL:
         told.append(
-            f"with {draws} draws and {tests} tests nothing can be called different; "
-            f"take at least {ceil(tests / (1 - LEVEL)):,}"
+            f"with {draws} draws and {tests} tests no difference can be significant; use at least "
+            f"{ceil(tests / (1 - LEVEL)):,}"
         )
     return Report(n, draws, tuple(_adjusted(findings)), tuple(rates), tuple(told))
 

@@ -180,7 +180,7 @@ def parse_conditions(texts: Iterable[str], mistakes: list[str]) -> list[Conditio
         match = CONDITION.fullmatch(text)
         if match is None:
             mistakes.append(
-                f"the condition '{text}' cannot be read; expected MEASURE>LIMIT such as "
+                f"the condition '{text}' cannot be parsed; expected MEASURE>LIMIT such as "
                 "eo_gap>0.10, or MEASURE[ATTRIBUTE]>LIMIT"
             )
             continue
@@ -199,7 +199,7 @@ def parse_conditions(texts: Iterable[str], mistakes: list[str]) -> list[Conditio
         if sign[0] != worse:
             better = "higher" if measure in LEVELS else "lower"
             mistakes.append(
-                f"the condition '{text}' would fail what is good: {measure} is better if it is "
+                f"the condition '{text}' would fail good results: {measure} is better if it is "
                 f"{better}; expected {measure}{worse}{number}"
             )
             continue
@@ -292,7 +292,7 @@ def decide(report: Report, conditions: Iterable[str], *, cannot_tell: str = "rep
             checks.append(Check(condition, finding, decision, verdict))
     raise_all(mistakes)
     if not checks:
-        raise UsageError("there is no condition to decide by; give one such as eo_gap>0.10")
+        raise UsageError("no condition is given; give one such as eo_gap>0.10")
     verdicts = [check.verdict for check in checks]
     order = (Decision.FAILS, Decision.CANNOT_TELL, Decision.PASSES)
     return Gate(tuple(checks), next(one for one in order if one in verdicts))

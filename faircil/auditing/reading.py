@@ -131,7 +131,7 @@ def audit_dask(
     truth, prediction, sensitive, task, favoured, draws, seed
         See :func:`audit_file`.
     client : distributed.Client, optional
-        By default the one that is there.
+        By default the current one.
     """
     from faircil.data.frames import DaskFrames
 
@@ -200,7 +200,7 @@ def _named_columns(
         if not name
     ]
     mistakes += [
-        f"the column '{name}' is named {named.count(name)} times; each has one part"
+        f"the column '{name}' is named {named.count(name)} times; a column has one role"
         for name in dict.fromkeys(named)
         if named.count(name) > 1
     ]

@@ -47,7 +47,7 @@ class Parts:
 
 COMMANDS = {
     "demo": Command(
-        "see unfair forgetting and its cure on a toy and on real digits; no download, a minute",
+        "show unfair forgetting and its remedies on toy data and digits; no download, one minute",
         "faircil.cli.demo",
     ),
     "run": Command(
@@ -56,7 +56,7 @@ COMMANDS = {
     ),
     "fit": Command("fit a model to a table, and save it", "faircil.cli.models:fit"),
     "update": Command(
-        "let a model learn more rows, which may bring new classes", "faircil.cli.models:update"
+        "update a model with more rows, which may have new classes", "faircil.cli.models:update"
     ),
     "predict": Command("predict the rows of a table with a model", "faircil.cli.predict"),
     "merge": Command(
@@ -81,11 +81,12 @@ COMMANDS = {
         "compare runs in a table, mean ± deviation over seeds", "faircil.cli.compare:table"
     ),
     "report": Command(
-        "write one page about runs: what was learned, who was forgotten, how certain that is",
+        "write one page about runs or audits: who was forgotten, who fares worst, how certain "
+        "that is",
         "faircil.cli.compare:report",
     ),
     "postprocess": Command(
-        "make predictions nearly independent of a sensitive attribute, and see what it costs",
+        "make predictions nearly independent of a sensitive attribute, and show what that costs",
         "faircil.cli.postprocess",
     ),
     "tune": Command(
@@ -100,7 +101,7 @@ COMMANDS = {
 }
 # Commands of the laboratory, a distribution of its own in the same repository.
 LABORATORY = {
-    "reproduce": "reproduce the paper's tables and figures, published values beside ours",
+    "reproduce": "reproduce the paper's tables and figures, with published values next to ours",
     "bench": "measure solvers, runs, sweeps and encoders; score methods on a suite of streams",
 }
 
@@ -239,8 +240,9 @@ def _build_parser(chosen: str | None) -> argparse.ArgumentParser:
         prog="faircil",
         description="Fair class-incremental learning: learn new classes without forgetting some "
         "groups more than others.",
-        epilog="Start with `faircil demo`. Exit codes: 0 done, 1 error, 2 usage; 130, 143 "
-        "or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP; of a gate also 3 fails, 4 cannot tell.",
+        epilog="Start with `faircil demo`. Exit codes: 0 success, 1 error, 2 wrong usage; 130, 143 "
+        "or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP; for a gate also 3 (fails) and 4 (cannot "
+        "tell).",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"faircil {__version__}")
@@ -312,7 +314,7 @@ def _check_words(argv: Sequence[str]) -> None:
     encoding = sys.getfilesystemencoding().upper()
     raise_all(
         [
-            f"{word!r} has bytes that are no text in {encoding}; rename the file, or set LC_ALL to "
+            f"{word!r} has bytes that are not valid {encoding}; rename the file, or set LC_ALL to "
             "a UTF-8 locale"
             for word in argv
             if NO_TEXT.search(word)
@@ -350,7 +352,7 @@ def _main(argv: Sequence[str]) -> int:
             what = "the output" if error.filename is None else repr(str(error.filename))
             say(
                 f"error: {what:.200} cannot be read or written: {error.strerror or error}; "
-                "check the name, your rights there and the free space"
+                "check the name, your permissions there and the free space"
             )
         return ERROR
     except MemoryError as error:

@@ -74,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "classes are compared)",
     )
     parser.add_argument(
-        "--task", metavar="COLUMN", help="number of the task of the class: accuracy averages tasks"
+        "--task",
+        metavar="COLUMN",
+        help="task number of each row's class: accuracy is then averaged over tasks",
     )
     parser.add_argument(
         "--favoured", nargs="+", metavar="CLASS", help="classes that people want, for eopp"
@@ -175,7 +177,7 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
     if arguments.truth is not None:  # a run or a model has attributes of its own
         mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
-        mistakes.append("--junit writes a gate; give conditions with --fail-on")
+        mistakes.append("--junit writes the result of a gate; give conditions with --fail-on")
     known = len(mistakes)
     check_workers(arguments, mistakes)
     audits: list[Audit] = []
@@ -205,14 +207,14 @@ def _misfits(arguments: argparse.Namespace) -> list[str]:
     if (arguments.file / CONTENT).is_file():
         given = [name for name in KNOWN_TO_MODELS if getattr(arguments, name)]
         flags = ", ".join(f"--{name}" for name in given)
-        mistakes = [f"{flags}: the model knows; leave it out"] if given else []
+        mistakes = [f"{flags}: the model already defines this; leave it out"] if given else []
         if arguments.data is None:
             mistakes.append(
                 f"{arguments.file} is a model: give rows that it has not learned with --data FILE"
             )
         return mistakes
     given = [f"--{name}" for name in ("data", "remember") if getattr(arguments, name)]
-    said = f"{', '.join(given)}: only a model takes it, and there is none in {arguments.file}"
+    said = f"{', '.join(given)}: only a model takes this, and there is none in {arguments.file}"
     return [said] if given else []
 
 

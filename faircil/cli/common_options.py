@@ -79,13 +79,15 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
         "--tasks",
         metavar="CLASSES",
         help="'a,b|c,d', or @FILE with a task on each line (default: "
-        f"{'two classes per task in sorted order' if of_run else 'all classes at once'})",
+        + ("two classes per task in sorted order" if of_run else "all classes together")
+        + ")",
     )
     parser.add_argument(
         "--classes-per-task",
         type=int,
         metavar="N",
-        help="without --tasks: classes of each task, in sorted order" + " (default: 2)" * of_run,
+        help="without --tasks: number of classes per task, in sorted order"
+        + " (default: 2)" * of_run,
     )
     parser.add_argument(
         "--ignore",
@@ -266,8 +268,8 @@ def sharded_settings(arguments: argparse.Namespace, mistakes: list[str]) -> list
         return given
     if getattr(arguments, "jobs", 1) > 1:
         mistakes.append(
-            f"--jobs is {arguments.jobs}, and {size} processes were started to make each run "
-            "together; leave it out, or start one process"
+            f"--jobs is {arguments.jobs}, and {size} processes were started to share each run; "
+            "leave it out, or start one process"
         )
     device = getattr(arguments, "device", "auto")
     if device.startswith("cuda:"):

@@ -155,7 +155,7 @@ table = Parts(
 
 A method is marked best only where it is significantly better than every other one: paired t-test
 over at least 3 common seeds, Holm, 5 %. joint and finetune are references and not ranked. Runs
-with another sensitive attribute, other tasks or other test data are in tables of their own.
+with another sensitive attribute, other tasks or other test data are shown in separate tables.
 """,
     _add_table,
     _table,

@@ -71,7 +71,7 @@ def _chosen(names: list[str]) -> tuple[list[str], dict[str, ManualFiles]]:
     names = names or [*SOURCES, *(n for n in manual_files if not DATASETS[n].missing_files())]
     for name in names:
         if known[name] is None and name not in manual_files:
-            say(f"{name} is embedded and needs no file")
+            say(f"{name} is embedded and needs no files")
     sources = list(dict.fromkeys(source for name in names if (source := known[name])))
     return sources, {name: manual_files[name] for name in names if name in manual_files}
 

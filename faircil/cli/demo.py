@@ -21,8 +21,8 @@ learning from moments on real digits whose background colour correlates with the
 tables and plots who is predicted right, and accuracy, worst-group accuracy and disparity over the
 tasks. Ends with a page to open in a browser. Finished runs are reused.
 """
-NEXT = """Replay forgets unevenly. FSW weighs the samples of the current task against it, moments
-weighs all groups ever seen. docs/reproduction and docs/moments.md have more data.
+NEXT = """Replay forgets unevenly. FSW weights the samples of the current task to counter this;
+moments weights all groups ever seen. docs/reproduction and docs/moments.md have more data.
 Your own table: faircil run --data FILE --label COLUMN --sensitive COLUMN"""
 
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="MODEL",
-        help="folder of a model; --data then has the rows that it would learn next",
+        help="folder of a model; --data then names the rows that it would learn next",
     )
     add_own_arguments(parser.add_argument_group("a table"))
     what = parser.add_argument_group("or a dataset, and settings of the planned run")
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--seed", type=int, metavar="N", help="seed of splits (default: 0)")
     what.add_argument("--device", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    parser.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+    parser.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -77,7 +77,7 @@ def _look(arguments: argparse.Namespace) -> None:
         device = str(choose_device(arguments.device or "auto"))
     if own is None and arguments.dataset is None:
         mistakes.append(
-            "nothing to look at: give a table with --data FILE --label COLUMN, or a --dataset; for "
+            "nothing to inspect: give a table with --data FILE --label COLUMN, or a --dataset; for "
             "a forecast, a folder of a model and --data FILE"
         )
         raise_all(mistakes)
@@ -131,7 +131,9 @@ def _forecast(arguments: argparse.Namespace) -> None:
     mistakes = []
     if given:
         flags = ", ".join(f"`{name}`" for name in given)
-        mistakes.append(f"{flags}: the model knows; leave it out, or leave the model out")
+        mistakes.append(
+            f"{flags}: the model already defines this; leave it out, or leave the model out"
+        )
     path = arguments.data or arguments.images
     if path is None:
         mistakes.append("a forecast needs the rows that the model would learn: give --data FILE")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
     add_own_arguments(parser.add_argument_group("data"), share="--holdout")
-    how = parser.add_argument_group("how to learn, and where to keep it")
+    how = parser.add_argument_group("learning and saving")
     how.add_argument(
         "--method",
         default="auto",
@@ -62,21 +62,21 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="K",
         help="for a model that others may read: no group of a class adds fewer than K rows to its "
-        "sums at once; smaller groups are pooled, smaller classes left out (default: 0, exact)",
+        "sums in one step; smaller groups are pooled, smaller classes left out (default: 0, exact)",
     )
     how.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     how.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     how.add_argument(
         "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the model"
     )
-    how.add_argument("--force", action="store_true", help="replace a model that is there")
+    how.add_argument("--force", action="store_true", help="replace an existing model")
     add_worker_arguments(how)
     add_output(how)
     sites = parser.add_argument_group("several sites, see `faircil merge`")
     sites.add_argument(
         "--plan-only",
         action="store_true",
-        help="save only columns and features, for all sites to start from, and no sums of rows",
+        help="save only columns and features, from which all sites start, and no sums of rows",
     )
     sites.add_argument(
         "--moments-only",
@@ -94,7 +94,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Declare how a command tells its results."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    parser.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+    parser.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -122,7 +122,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         device = str(choose_device(arguments.device))
     check_workers(arguments, mistakes)
     if arguments.plan_only and arguments.moments_only:
-        mistakes.append("--plan-only keeps no sums and --moments-only nothing else; give one")
+        mistakes.append("--plan-only saves no sums and --moments-only saves only sums; give one")
     for_sites = arguments.plan_only or arguments.moments_only
     if for_sites and arguments.method not in ("auto", "moments"):
         mistakes.append(f"method {arguments.method} keeps no sums; use --method moments")
@@ -171,7 +171,7 @@ def _beside_like(arguments: argparse.Namespace) -> list[str]:
     said = [name for name in sorted(given) if getattr(arguments, name) is not None]
     said += ["set"] * bool(arguments.set) + ["favoured"] * bool(arguments.favoured)
     said += ["method"] * (arguments.method != "auto") + ["plan_only"] * arguments.plan_only
-    mistakes = [f"--{name.replace('_', '-')}: --like says that already" for name in said]
+    mistakes = [f"--{name.replace('_', '-')}: --like already defines this" for name in said]
     if arguments.data is None:
         mistakes.append("--like needs --data FILE, the rows of this site")
     try:
@@ -272,7 +272,7 @@ def _report(
         return
     say_notes(notes)
     if lesson.rows < 0:
-        say(f"{-lesson.rows:,} rows forgotten: its sums are as if it had never seen them")
+        say(f"{-lesson.rows:,} rows forgotten: the model's sums are as if it had never seen them")
         return
     now = model.lessons if fitted else [lesson]
     # Of merged sites, several may have met the same class first.
@@ -364,7 +364,7 @@ def _add_merge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the merged model"
     )
-    parser.add_argument("--force", action="store_true", help="replace a model that is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing model")
     add_output(parser)
 
 
@@ -430,7 +430,7 @@ def _alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
 
     def waiting() -> None:
         if not arguments.quiet:
-            say(f"another process changes {folder}; waiting for it")
+            say(f"another process is changing {folder}; waiting for it")
 
     with changing(folder, waiting):
         yield

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=float,
         metavar="E",
-        help="from 0, equal shares, to 1, no constraint (for runs: 0 0.01 0.02 0.05 0.1)",
+        help="from 0, equal shares, to 1, no constraint (default for runs: 0 0.01 0.02 0.05 0.1)",
     )
     parser.add_argument(
         "-o",
@@ -51,10 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument("--sensitive", nargs="+", metavar="COLUMN", help="sensitive attributes")
     files.add_argument(
-        "--weight", metavar="COLUMN", help="of the pool: how many samples each row stands for"
+        "--weight",
+        metavar="COLUMN",
+        help="column of the pool: number of samples that each row stands for",
     )
-    files.add_argument("--force", action="store_true", help="replace the file if it is there")
-    files.add_argument("--seed", type=int, default=0, help="of the draws at ties (default: 0)")
+    files.add_argument("--force", action="store_true", help="replace an existing file")
+    files.add_argument(
+        "--seed", type=int, default=0, help="seed of the draws that break ties (default: 0)"
+    )
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -87,7 +91,7 @@ def _apply_to_table(arguments: argparse.Namespace, mistakes: list[str]) -> None:
         mistakes.append(f"--pool takes one --epsilon, and {len(arguments.epsilon)} are given")
     if arguments.out is not None and arguments.out.exists() and not arguments.force:
         mistakes.append(
-            f"{arguments.out} is there already; choose another name, or replace it with --force"
+            f"{arguments.out} already exists; choose another name, or replace it with --force"
         )
     raise_all(mistakes)
     job = TableJob(

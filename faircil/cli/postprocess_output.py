@@ -99,11 +99,11 @@ def _usage_mistakes(job: TableJob, pool: pd.DataFrame, new: pd.DataFrame, out: P
         if name not in table
     ]
     if job.seed < 0:
-        mistakes.append(f"`seed` is {job.seed}, expected a number from 0 on")
+        mistakes.append(f"`seed` is {job.seed}, expected a number of at least 0")
     if PREDICTION in new:
         mistakes.append(f"{job.new} has a column '{PREDICTION}' already; rename it")
     if out.suffix not in SEPARATORS:
-        mistakes.append(f"--out {out} has an unknown ending; use {' or '.join(SEPARATORS)}")
+        mistakes.append(f"--out {out} has an unknown file extension; use {' or '.join(SEPARATORS)}")
     return mistakes
 
 

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probabilities", action="store_true", help="the probability of every class"
     )
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     add_worker_arguments(parser)
     add_output(parser)
 
@@ -146,7 +146,7 @@ def command(arguments: argparse.Namespace) -> None:
     if (out.parent / CONTENT).exists():
         mistakes.append(f"{out} would be among the files of a model; choose another place")
     if out.exists() and not arguments.force:
-        mistakes.append(f"{out} is there already; choose another name, or replace it with --force")
+        mistakes.append(f"{out} already exists; choose another name, or replace it with --force")
     check_workers(arguments, mistakes)
     raise_all(mistakes)
     refuse_input(out, arguments.data)

@@ -125,8 +125,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="samples of each group held out from training to fit post-processing; without them it "
-        "is fitted on the buffer, on which the net is overconfident (default: 0)",
+        help="samples of each group held out from training to fit post-processing; with 0, it is "
+        "fitted on the buffer, on which the net is overconfident (default: 0)",
     )
     what.add_argument(
         "--evaluate-on",
@@ -143,14 +143,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
     )
     add_own_arguments(parser.add_argument_group("own data, instead of --dataset"))
-    how = parser.add_argument_group("how to run and what to keep")
+    how = parser.add_argument_group("running and storing")
     how.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     how.add_argument(
         "--jobs",
         type=int,
         default=1,
         metavar="N",
-        help="number of seeds to run in parallel, as processes with one thread each (default: 1)",
+        help="number of seeds to run in parallel, in processes with one thread each (default: 1)",
     )
     add_scheduler_argument(how)
     how.add_argument(
@@ -175,8 +175,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--abstain",
         type=float,
         metavar="SHARE",
-        help="show what remains of each group if this share of the final predictions, the least "
-        "certain ones, is withheld, e.g. 0.1",
+        help="show how many predictions of each group remain if this share of the final ones, the "
+        "least certain, is withheld, e.g. 0.1",
     )
     how.add_argument(
         "--track",
@@ -187,7 +187,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "wandb[=PROJECT]",
     )
     how.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+    how.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
 def command(arguments: argparse.Namespace) -> None:

@@ -103,12 +103,12 @@ def _standing(
     """Say what stands after runs were stopped, and how to go on; seeds are by number."""
     if not {*done, *begun}:
         nothing = "nothing was kept" + " but embeddings" * (config.medium is not None)
-        yield f"no seed was finished, {nothing}; the same command begins again"
+        yield f"no seed was finished, {nothing}; the same command starts again"
         return
     if finished := sorted(done):
         yield f"finished: {_seeds(finished)} in {folder}"
     if saved := sorted({*begun} - {*finished}):
-        yield f"begun and saved: {_seeds(saved)} in {folder}"
+        yield f"started and saved: {_seeds(saved)} in {folder}"
     yield f"the same command{' without --force' * again} continues from there"
 
 
@@ -312,4 +312,4 @@ def say_models(runs: Sequence[RunSummary]) -> None:
         elif not any(note.startswith(NO_MODEL) for note in run.notes):
             say(f"model of seed {run.seed}: none is kept; run it again with --force to keep one")
     if len(runs) > MOST_MODELS:
-        say(f"and the models of {len(runs) - MOST_MODELS} more seeds beside them")
+        say(f"and the models of {len(runs) - MOST_MODELS} more seeds next to them")

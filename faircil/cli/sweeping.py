@@ -27,7 +27,7 @@ EVERY = 10.0  # seconds between lines of progress in a log
 
 def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
     """Declare the options of commands that execute many runs; ``--quiet`` may be there already."""
-    how = parser.add_argument_group("how to run, and what to keep")
+    how = parser.add_argument_group("running and storing")
     how.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="parallel runs on the CPU (default: 1)"
     )
@@ -49,10 +49,10 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) 
     how.add_argument(
         "--any-code",
         action="store_true",
-        help="reuse finished runs of other code versions; reports mention it",
+        help="reuse finished runs of other code versions; reports say so",
     )
     if quiet:
-        how.add_argument("--quiet", action="store_true", help="show no progress and no notes")
+        how.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
 def sweep_options(
@@ -104,7 +104,7 @@ def finish_shown(works: Sequence[Work], options: SweepOptions, quiet: bool) -> l
             say(f"{tally.standing} in {options.root}; the same command continues with the others")
             raise
         except KeyboardInterrupt as stop:
-            stop.add_note(f"{tally.standing} in {options.root}, and what was begun is saved")
+            stop.add_note(f"{tally.standing} in {options.root}, and what was started is saved")
             stop.add_note("the same command continues from there")
             raise
     if not quiet:
@@ -147,7 +147,7 @@ class Tally:
 
     def waiting(self, work: Work) -> None:
         """Report that another process is executing a run."""
-        self.say(f"another process is making {work.name}; waiting for it")
+        self.say(f"another process is running {work.name}; waiting for it")
 
     def say(self, message: str) -> None:
         """Print a line, above the progress if any is shown."""
@@ -161,7 +161,7 @@ class Tally:
         self.finished += outcome.run is not None
         self.failed += outcome.run is None
         text = f"{self.finished} of {self.total} runs"
-        text += f", {self.reused} of them were there" * bool(self.reused)
+        text += f", {self.reused} of them reused" * bool(self.reused)
         text += f", {self.failed} failed" * bool(self.failed)
         if isinstance(self._progress, Progress):
             about = f"{text}, {self._time_left()}"

@@ -29,7 +29,7 @@ shipped table, or from --try. Finished runs are reused.
 """
 WARNING = (
     "warning: settings are chosen on the test data, as the paper did, so all figures here are too "
-    "good. Use this only to compare with choosing on held-out training data."
+    "optimistic. Use this only to compare with choosing on held-out training data."
 )
 
 

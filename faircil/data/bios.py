@@ -109,8 +109,8 @@ def _problem(found: list[list[Path]]) -> str | None:
         return None
     names = shortened([path.name for path in files])
     return (
-        f"is not whole: expected each of its {total or 'numbered'} parts once in "
-        f"{files[0].parent}, found {names}; get what is missing, remove what is not of it"
+        f"is incomplete: expected each of its {total or 'numbered'} parts once in "
+        f"{files[0].parent}, found {names}; get the missing files and remove all others"
     )
 
 

@@ -314,21 +314,21 @@ def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
     examples = shortened([f"'{value}'" for value in dict.fromkeys(values[wrong])])
     rows = shortened([str(row + 1) for row in np.flatnonzero(wrong)])
     return [
-        f"column '{column.name}' has {int(wrong.sum())} value(s) that are no {expected}, such as "
+        f"column '{column.name}' has {int(wrong.sum())} value(s) that are not {expected}, such as "
         f"{examples}, in row {rows} (counted from 1, without the header); the model was fitted "
         f"with {expected} there"
     ]
 
 
 def _unknown_notes(values: pd.Series, column: FeatureColumn) -> list[str]:
-    """Say which values are unknown to a fitted column, and what stands for them."""
+    """Say which values are unknown to a fitted column, and what is used instead."""
     notes = []
     missing = int(values.isna().sum())
     if missing and not column.gaps:
         instead = "the median" if column.fill else "no category"
         notes.append(
             f"column '{column.name}' has {missing} missing value(s), and had none when the model "
-            f"was fitted: {instead} stands for them"
+            f"was fitted: {instead} is used instead"
         )
     if column.kind == "category":
         flags = column.flag_of(values)
@@ -337,7 +337,7 @@ def _unknown_notes(values: pd.Series, column: FeatureColumn) -> list[str]:
             names = shortened([f"'{name}'" for name in dict.fromkeys(map(str, new))])
             notes.append(
                 f"column '{column.name}' has categories that the model does not know, in "
-                f"{len(new)} row(s): {names}; they count as none of the known ones"
+                f"{len(new)} row(s): {names}; they are treated as none of the known categories"
             )
     return notes
 
@@ -372,7 +372,7 @@ def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[st
         [f"{one.name} ({', '.join(one.levels)})" for one in by_kind["number"] if one.levels],
     )
     tell(
-        "missing values: the median for numbers, and an input that says so",
+        "missing values: replaced by the median for numbers, with an input that marks them",
         [f"{one.name} ({int(table[one.name].isna().sum()):,})" for one in columns if one.gaps],
     )
     return notes

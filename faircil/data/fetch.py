@@ -275,15 +275,15 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         # Not a DataError: the provider is not at fault, and another one would not help.
         raise FaircilError(
-            f"cannot write {path} ({error.strerror}): check the room and your rights there, "
-            "or set FAIRCIL_DATA to another folder"
+            f"cannot write {path} ({error.strerror}): check the free space and your permissions "
+            "there, or set FAIRCIL_DATA to another folder"
         ) from error
 
 
 def _manual_steps(name: str, folder: Path, pending: Iterable[DataFile], said: Iterable[str]) -> str:
-    lines = [f"no way gave all files of {name}:", *(f"- {line}" for line in said)]
+    lines = [f"no source has all files of {name}:", *(f"- {line}" for line in said)]
     lines.append(
-        "Put these files there by hand (sha256 of the unpacked content), "
+        "Put these files there yourself (sha256 of the unpacked content), "
         f"then run `faircil data check {name}`:"
     )
     lines += [f"- {folder / file.name}  sha256 {file.sha256}" for file in pending]

@@ -60,7 +60,7 @@ class FrameTable(PartedTable):
         lent, most = _LENT.get(None), parts_.BATCH_ROWS
         if lent is None:
             raise UsageError(
-                "rows of a data frame of Dask stay on its workers, and this method needs them at "
+                "rows of a data frame of Dask stay on its workers, and this method needs them in "
                 "one place; choose the method 'moments' with other features than trained ones"
             )
         frame = lent.frame
@@ -110,7 +110,7 @@ class DaskFrames(Dask):
                 client = package("distributed").get_client()
             except ValueError:
                 raise UsageError(
-                    "there is no client of Dask; make one with distributed.Client(), or with the "
+                    "there is no Dask client; create one with distributed.Client(), or with the "
                     "address of a scheduler, distributed.Client(address)"
                 ) from None
         super().__init__(client)
@@ -224,6 +224,6 @@ def _frame_mistakes(frame: Any) -> list[str]:
             "dask.dataframe.read_parquet(folder) returns it"
         ]
     names = [str(name) for name in frame.columns if not isinstance(name, str)]
-    mistakes = [f"the name of column {name} is no text; rename it" for name in names]
+    mistakes = [f"the name of column {name} is not text; rename it" for name in names]
     twice = same_names(list(map(str, frame.columns)))
     return mistakes + [f"the data frame has {mistake}" for mistake in twice]

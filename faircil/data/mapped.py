@@ -110,8 +110,8 @@ def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.flo
             return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
     except OSError as error:  # filled meanwhile by others, or beyond a quota
         raise StorageError(
-            f"the inputs of {rows:,} rows take {needed / 2**30:.3g} GiB, which {place} does not "
-            f"take ({error.strerror or error}); free space, or name another folder in the variable "
+            f"the inputs of {rows:,} rows take {needed / 2**30:.3g} GiB, which {place} cannot "
+            f"hold ({error.strerror or error}); free space, or name another folder in the variable "
             "TMPDIR"
         ) from None
 

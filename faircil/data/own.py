@@ -198,7 +198,7 @@ def _outside_classes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     if outside.empty:
         return []
     return [
-        f"{len(outside):,} image(s) lie in {spec.path} itself, such as "
+        f"{len(outside):,} image(s) are directly in {spec.path}, such as "
         f"{shortened(outside[PATH].tolist(), 3)}; expected {spec.path}/CLASS/IMAGE: move each into "
         "the folder of its class"
     ]

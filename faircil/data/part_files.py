@@ -164,8 +164,8 @@ def table_files(folder: Path) -> list[Path]:
     kinds = sorted({path.suffix.lower() for path in found} - {ARROW[1]})
     if len(kinds) > 1:
         mistakes.append(
-            f"the folder {folder} has files that end in {', '.join(kinds)}; expected one kind, "
-            "which are a table together: move the others away"
+            f"the folder {folder} has files that end in {', '.join(kinds)}; expected files of one "
+            "kind, which form one table; move the others away"
         )
     named = [path for path in found if any("=" in one for one in path.relative_to(folder).parts)]
     if named:
@@ -183,7 +183,7 @@ def _below(folder: Path) -> Iterator[Path]:
     def fail(error: OSError) -> None:  # else its files would be missing without a word
         raise DataError(
             f"{error.filename or folder} cannot be read: {error.strerror or error}; check your "
-            "rights there"
+            "permissions there"
         ) from None
 
     for place, _, names in os.walk(folder, onerror=fail):

@@ -203,8 +203,8 @@ class SampleParts(PartWork[list[pd.DataFrame]]):
 def changed_table(path: str) -> DataError:
     """Return the error for a file or folder that is not what it was when it was read first."""
     return DataError(
-        f"{path} has changed while it was read; begin again, and leave the files of a table as "
-        "they are until the end"
+        f"{path} changed while it was being read; start again, and do not change the files of a "
+        "table until the end"
     )
 
 

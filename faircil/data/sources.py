@@ -200,7 +200,7 @@ def unpack(file: DataFile, content: bytes) -> bytes:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(
-                f"{file.name} is no intact gzip file although its name ends in .gz: {error}"
+                f"{file.name} is not an intact gzip file although its name ends in .gz: {error}"
             ) from error
     found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
@@ -254,7 +254,7 @@ def check_source(source: str) -> list[FileStatus]:
         except DataError as error:
             state: Literal["corrupt", "missing"] = "corrupt" if os.path.exists(path) else "missing"
             return FileStatus(path, state, str(error))
-        return FileStatus(path, "ok", f"{path} is there and intact")
+        return FileStatus(path, "ok", f"{path} exists and is intact")
 
     return [status(file) for file in find_source(source).files]
 
@@ -271,7 +271,7 @@ def check_manual_file(folder: str, file: DataFile) -> FileStatus:
         return FileStatus(path, "corrupt", f"{path} cannot be read ({error.strerror}): {where}")
     except DataError as error:
         return FileStatus(path, "corrupt", f"{path} is corrupt: {error}; {where}")
-    return FileStatus(path, "ok", f"{path} is there and intact")
+    return FileStatus(path, "ok", f"{path} exists and is intact")
 
 
 def manual_path(folder: str, file: DataFile) -> Path:
@@ -319,7 +319,7 @@ def _refuse_odd_member(name: str, *, regular: bool) -> None:
     path = PurePosixPath(name)
     if not regular or path.is_absolute() or ".." in path.parts:
         raise DataError(
-            f"refused: '{name}' in the archive is a link, a special file or points out of it; "
+            f"refused: '{name}' in the archive is a link, a special file or points outside of it; "
             "expected a plain file"
         )
 

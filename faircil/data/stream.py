@@ -84,7 +84,7 @@ class Task:
     Parameters
     ----------
     classes : tuple of int
-        The classes that it brings; none if all of its rows are of classes that are there already.
+        The classes that it brings; none if all of its rows are of classes seen before.
     train : Samples
         Usually of these classes alone. Rows of others may come early or again.
     test : Samples
@@ -122,14 +122,14 @@ class TaskStream:
         If inputs are texts that are not encoded yet: all texts; a sample's ``x`` is the index of
         its text.
     files : tuple of str or None
-        If inputs are images that are not read yet: the paths of all files; likewise.
+        If inputs are images that are not read yet: the paths of all files; ``x`` likewise.
     copies : int
         Number of consecutive training samples that are copies of one original; 1: no copies. A
         split keeps copies together.
     image : tuple of int or None
         Channels, height and width, if inputs are images; they are flat in that order.
     encoder : RowEncoder or None
-        How rows of a table became inputs; None: inputs are no table.
+        How rows of a table became inputs; None: inputs are not from a table.
     """
 
     name: str
@@ -162,7 +162,7 @@ class TaskStream:
                 ("attribute value", values, self.attribute_values),
             ):
                 mistakes += [
-                    f"task {number} has {what} {one}, and there are {len(names)} names of such, "
+                    f"task {number} has {what} {one}, but only {len(names)} have names, "
                     "numbered from 0; name all of them"
                     for one in sorted(found)
                     if not 0 <= one < len(names)

@@ -97,8 +97,8 @@ def refuse_devices(path: Path) -> None:
     """Raise if a path is neither a file nor a folder, nor nothing."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise DataError(
-            f"{path} is a device or a pipe, which may have no end and is read once; save what it "
-            "has as a file"
+            f"{path} is a device or a pipe, which may have no end and is read once; save its "
+            "content as a file"
         )
 
 
@@ -157,7 +157,9 @@ def read_coded_part(
 def _reader_of(path: Path) -> Reader:
     reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
     if reader is None:
-        raise DataError(f"{path} has an unknown ending; expected one of {', '.join(READERS)}")
+        raise DataError(
+            f"{path} has an unknown file extension; expected one of {', '.join(READERS)}"
+        )
     return reader
 
 
@@ -307,7 +309,7 @@ def _read_text(
     except DAMAGE as error:
         raise DataError(
             f"cannot read {path}: {str(error).strip()}; expected as many fields in each row as in "
-            "the header row, a second quotation mark where a field begins with one (and gzip data "
+            "the header row, a closing quotation mark where a field begins with one (and gzip data "
             "if the name ends in .gz)"
         ) from error
     if mark == "\t":

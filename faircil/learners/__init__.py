@@ -133,7 +133,7 @@ _BUILT_IN = {
         summary="fair ridge regression on fixed features, from sums over all groups ever seen",
         source="–",
         uses_attribute=True,
-        no_weighting="it weighs all groups itself, from their moments",
+        no_weighting="it weights all groups itself, from their moments",
     ),
     "finetune": Method(
         f"{_HERE}.replay:FineTune",
@@ -145,7 +145,7 @@ _BUILT_IN = {
         f"{_HERE}.replay:Joint",
         summary="all data of all tasks so far (upper bound)",
         source="–",
-        no_weighting="it trains on all data at once, so there is no current task to weigh",
+        no_weighting="it trains on all data at once, so there is no current task to weight",
     ),
     "er": Method(
         f"{_HERE}.replay:Replay",
@@ -194,7 +194,7 @@ _BUILT_IN = {
         summary="a new net for each task, trained on the buffer alone (baseline for replay)",
         source="Prabhu et al. 2020",
         replays=True,
-        no_weighting="it trains on the buffer alone, so there are no current samples to weigh",
+        no_weighting="it trains on the buffer alone, so there are no current samples to weight",
     ),
     "fairl": Method(
         f"{_HERE}.fairl:Fairl",
@@ -210,7 +210,7 @@ _BUILT_IN = {
         source="Sagawa et al. 2020",
         replays=True,
         uses_attribute=True,
-        no_weighting="it draws its samples itself, evenly over groups, and weighs the groups",
+        no_weighting="it draws its samples itself, evenly over groups, and weights the groups",
     ),
     "fairbatch": Method(
         f"{_HERE}.group_shares:FairBatch",
@@ -250,7 +250,7 @@ _BUILT_IN = {
         summary="replay with weights of clusters by their losses and a buffer spread over losses",
         source="Capitani et al. 2025",
         replays=True,
-        no_weighting="it weighs its current samples itself, by the losses of their clusters",
+        no_weighting="it weights its current samples itself, by the losses of their clusters",
     ),
     "agem": Method(
         f"{_HERE}.replay:AGem",

@@ -51,9 +51,9 @@ class ClusterReplayOptions(TauOptions):
     distill: NonNegative = 1.0
     """weight of the squared error between the cluster logits of the buffer and those stored"""
     weight_step: Share = 0.3
-    """how far the weight of a cluster moves in an epoch to that which suits its loss"""
+    """how far the weight of a cluster moves per epoch towards the one that suits its loss"""
     loss_bins: Annotated[int, Field(ge=1, le=1000)] = 4
-    """number of levels of loss from which samples for the buffer are chosen equally"""
+    """number of loss levels from which samples for the buffer are drawn equally"""
     early: Share = 0.2
     """share of the task's epochs after which the losses for the buffer are measured"""
     quota: Literal["group", "class"] = "group"

@@ -129,7 +129,7 @@ class Moments(Learner):
             untrained = f"it trains no net with features={settings.features} (trained: it does)"
             return None if settings.features == "trained" else untrained
         own = name in cls.options.model_fields
-        return None if own else "it keeps no buffer and weighs groups, not samples"
+        return None if own else "it keeps no buffer and weights groups, not samples"
 
     def training_epochs(self, epochs: int) -> int:
         """Train the net on the first task if its activations are to be features."""
@@ -261,7 +261,7 @@ class Moments(Learner):
         if self.noise is not None:
             raise UsageError(
                 "rows cannot be removed from sums with noise: what is subtracted would show in the "
-                "difference of two versions; learn the other rows anew, or without `noise_epsilon`"
+                "difference of two versions; learn the other rows again, or without `noise_epsilon`"
             )
         rows, notes = self.placed(rows), list[str]()
 
@@ -431,8 +431,8 @@ class Moments(Learner):
             exact = replace(plan, rank=None)
             notes.append(
                 f"moments are compressed to {plan.rank} directions of each group, "
-                f"{in_gib(plan.second)} instead of {in_gib(exact.second)}: what is even with them "
-                "is nearly so without; `rank='full'` keeps all, and only then rows can be removed"
+                f"{in_gib(plan.second)} instead of {in_gib(exact.second)}, so losses and "
+                "evenness are approximate; `rank='full'` keeps all, which removing rows requires"
             )
         copies = moments.seen.copies
         if copies > MANY_COPIES and not self.told_of_copies:
@@ -446,8 +446,8 @@ class Moments(Learner):
         far = 0.0 if known or train is None else self.net.features.far(train.x)
         if far > ANOTHER_SCALE:
             notes.append(
-                f"{far:.0%} of the input values are further from those of the first task than "
-                "anything there; if they are in other units, convert them"
+                f"{far:.0%} of the input values are farther from those of the first task than any "
+                "value there; if they have other units, convert them"
             )
         return tuple(notes)
 

@@ -150,7 +150,7 @@ def choose_config(
         stream, left_out = _stream(wish.config(own, auto.MOMENTS), x, labels, values)
         told += left_out
     if stream is None:
-        why = why or "there are too few rows to tell methods apart"
+        why = why or "there are too few rows to compare methods"
         note = f"method {auto.MOMENTS.name}, since {why}"
         return Settled(wish.config(own, auto.MOMENTS), [note, *told])
 
@@ -210,5 +210,5 @@ def _stream(
     )
     if not alone:
         return stream, []
-    told = "classes with too few rows to hold one out, without a part in this choice"
+    told = "classes with too few rows to hold one out, not used in this choice"
     return stream, [f"{told}: {shortened(alone)}"]

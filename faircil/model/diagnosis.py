@@ -101,7 +101,7 @@ def forecast_table(
     _, learned, test, notes = rows_for(model, path, gaps, watcher)
     x, labels, values = learned.take(~test)
     if not len(labels):
-        raise DataError(f"{path} has no row to learn: all are marked for the test")
+        raise DataError(f"{path} has no row to learn: all are marked as test rows")
     known = model.with_names(labels, values)
     new = known.names[len(model.names) :]
     if isinstance(model.learner, Moments):
@@ -223,7 +223,9 @@ def _said(group: GroupForecast | GroupRows) -> str:
 def _sentences(groups: list[GroupForecast]) -> list[str]:
     """Say who is hurt, and how far to trust that."""
     hurt = [one for one in groups if (one.fall or 0.0) > 0]
-    sentences = [f"of {len(groups)} known groups, {len(hurt)} lose by these rows in the rehearsal"]
+    sentences = [
+        f"of {len(groups)} known groups, {len(hurt)} are hurt by these rows in the rehearsal"
+    ]
     if hurt:
         worst = hurt[0]
         sentences.append(
@@ -231,7 +233,7 @@ def _sentences(groups: list[GroupForecast]) -> list[str]:
             f"model gives to their class falls by {worst.fall:.2f} in one epoch, from "
             f"{worst.probability:.2f}"
         )
-    sentences.append("this ranks groups, by few rows of each; it is no measurement")
+    sentences.append("this ranks groups based on few rows of each; it is not a measurement")
     return sentences
 
 

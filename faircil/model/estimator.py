@@ -61,15 +61,15 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         Sample weighting of a replay method, such as ``fsw``.
     random_state : int, RandomState or None
     device : str
-        Where the learner is: ``cpu``, ``cuda``.
+        Device of the learner: ``cpu`` or ``cuda``.
 
     Attributes
     ----------
     classes_ : ndarray
         Classes seen so far, sorted.
     model_ : Model
-        What was learned: ``model_.config.method`` is the method that was taken, ``model_.notes``
-        say why and what was done with columns, ``model_.lessons`` what was learned when.
+        What was learned: ``model_.config.method`` is the chosen method, ``model_.notes`` say why
+        and how columns were handled, ``model_.lessons`` what was learned when.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If the rows were a data frame.
@@ -100,12 +100,12 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         self.device = device
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:  # noqa: N803
-        """Learn from nothing.
+        """Fit from scratch.
 
         Parameters
         ----------
         X : array-like or data frame, shape (n, features)
-            Numbers; in a data frame also text, dates, booleans and gaps.
+            Numbers; in a data frame also text, dates, booleans and missing values.
         y : array-like, shape (n,)
             Classes.
         sensitive_features : array-like or data frame, shape (n,) or (n, attributes), optional
@@ -140,18 +140,18 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return self._learn(X, y, sensitive_features, first=not hasattr(self, "model_"))
 
     def fit_batches(self, batches: Iterable[Any]) -> Self:
-        """Learn from nothing, batch by batch; weights are chosen once, after the last.
+        """Fit from scratch, batch by batch; weights are chosen once, after the last batch.
 
         For data that does not fit in memory: batches of a loader, of a Hugging Face dataset or of
-        mapped arrays. One pass, and no batch is kept. Only method ``moments`` can do that; it is
-        the one that ``auto`` takes here.
+        mapped arrays. One pass, and no batch is kept. Only method ``moments`` can do that; here
+        ``auto`` chooses it.
 
         Parameters
         ----------
         batches : iterable
-            Of ``(X, y)`` or ``(X, y, sensitive_features)``, as for :meth:`fit`. Columns are decided
-            on, and features fitted, by the first one: it should have some thousand rows of two
-            classes or more, drawn at random. Later ones may bring new classes.
+            Of ``(X, y)`` or ``(X, y, sensitive_features)``, as for :meth:`fit`. The first batch
+            determines columns and features: it should have several thousand rows of two classes
+            or more, drawn at random. Later ones may bring new classes.
         """
         self._forget()
         return self._learn_batches(batches, first=True)
@@ -234,7 +234,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
     def save(self, path: str | Path) -> None:
         """Write what was learned to a folder, without pickle; :meth:`load` reads it.
 
-        Its files are for you alone. A warning is logged if they have sums of very few people.
+        Only you can read its files. A warning is logged if they hold sums of very few people.
         """
         check_is_fitted(self, "model_")
         save_model(self.model_, Path(path))

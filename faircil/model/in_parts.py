@@ -149,7 +149,7 @@ def fit_parts(
     chosen = choose_config(wish, roles, x, labels, values, device)
     assert reader.encoder is not None
     learned = sum(counts.learned.values())
-    sampled = f"columns and features are by a sample of {len(x):,} of {learned:,} rows"
+    sampled = f"columns and features are determined from a sample of {len(x):,} of {learned:,} rows"
     model = Model(
         chosen.config,
         seed,
@@ -205,7 +205,7 @@ def refuse_in_parts(spec: OwnData, *, task_by_task: bool = False) -> None:
     if spec.tasks is not None or task_by_task:
         raise UsageError(
             f"`tasks` are given, and a table of {IN_PARTS:,} rows or more, or of several workers, "
-            "is learned at once; leave them out: to moments their order makes no difference"
+            "is learned in one step; leave them out: their order makes no difference to moments"
         )
 
 
@@ -251,7 +251,7 @@ def update_parts(
     reader = reader_for(model, table, spec)
     counts = count_rows(reader, engine, new_rows=True)
     if not counts.learned:
-        raise DataError("no row is left to learn: all are marked for the test")
+        raise DataError("no row is left to learn: all are marked as test rows")
     if learns_sums(model):
         lesson = learn_parts(model, reader, counts, engine, solve=solve, progress=progress)
     else:

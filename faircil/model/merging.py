@@ -104,13 +104,13 @@ def merge_models(models: Sequence[Model]) -> Model:
     _refuse_other_methods(models)
     first = models[0]
     mistakes = [
-        f"model {number} has other {what} than the first one; make all of them by the same plan"
+        f"model {number} has other {what} than the first one; create all of them from the same plan"
         for number, other in enumerate(models[1:], start=2)
         for what in differences(first, other)
     ]
     raise_all(mistakes, DataError)
     if not any(model.seen for model in models):
-        raise DataError("none of the models has learned a row; a plan is no sum")
+        raise DataError("none of the models has learned a row; a plan holds no sums")
     # Names of the plan, then all others in the order in which one site with every row has them.
     merged = replace(
         _with_settings(plan_of(first), _protection(models)),

@@ -125,7 +125,7 @@ class Model:
         whose = f"class '{group.label}'" + f", '{group.value}'" * (group.value is not None)
         return (
             f"the smallest group has {rows} ({whose}), and sums over so few people reveal them to "
-            f"whoever reads the model; keep its files to yourself, or fit it {advice}"
+            f"anyone who reads the model; do not share its files, or fit it {advice}"
         )
 
     @property
@@ -434,8 +434,8 @@ class Model:
         if values is not None:
             if not self.has_attribute:
                 raise UsageError(
-                    "the model was begun without a sensitive attribute, so it compares no values "
-                    "of one; leave them out, or begin a new model with them"
+                    "the model was started without a sensitive attribute, so it compares no values "
+                    "of one; leave them out, or start a new model with them"
                 )
             code = {value: place for place, value in enumerate(self.values)}
             z = torch.tensor([-1 if v is None else code.get(v, -1) for v in values])
@@ -459,7 +459,7 @@ class Model:
         if len(self.labels) < 2:
             raise DataError(
                 f"the first rows are all of one class, '{self.names[0]}'; at least two are needed "
-                "to begin with"
+                "at the start"
             )
 
     def groups_of(self, counts: dict[tuple[int, ...], int]) -> list[GroupRows]:

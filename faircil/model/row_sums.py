@@ -89,8 +89,8 @@ class Gathering:
     def __init__(self, model: Model, inputs: int, device: torch.device | str = "cpu") -> None:
         if not learns_sums(model):
             raise UsageError(
-                f"{model.config.label} needs all rows at once, and these come in parts; choose the "
-                "method 'moments', with other features than trained ones"
+                f"{model.config.label} needs all rows together, and these come in parts; choose "
+                "the method 'moments', with other features than trained ones"
             )
         self.started = time.perf_counter()
         self.model, self.after = model, model

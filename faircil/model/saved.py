@@ -54,7 +54,7 @@ CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model
-AGAIN = "use a copy of the model, or make it again"
+AGAIN = "use a copy of the model, or fit it again"
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ def card_notes(folder: Path) -> list[str]:
     if not altered:
         return []
     return [
-        f"{' and '.join(altered)}: missing, or not what was written with the model, so do not go "
-        "by it; measure the model to make it again"
+        f"{' and '.join(altered)}: missing, or not what was written with the model, so do not "
+        "rely on it; measure the model to write it again"
     ]
 
 
@@ -271,7 +271,7 @@ def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
         raise DataError(f"{CONTENT} cannot be read ({error.strerror}); {AGAIN}") from None
     except (ValueError, RecursionError):  # neither JSON nor UTF-8, or nested without end
         pass
-    raise DataError(f"{CONTENT} is damaged: it is no JSON document of a model; {AGAIN}")
+    raise DataError(f"{CONTENT} is damaged: it is not the JSON document of a model; {AGAIN}")
 
 
 def _check_version(content: dict[str, Any]) -> None:
@@ -319,7 +319,7 @@ def _whole(model: object) -> Model:
                 # A class of which all rows were forgotten scores minus infinity.
                 if place.type == "meta" or not torch.isnan(scores).any():
                     return model
-                problem = "scores that are no numbers"
+                problem = "scores that are not numbers"
     except Exception as error:  # whatever parts that do not fit lead to
         problem = f"parts that do not fit ({told(error)})"
     raise DataError(f"the content is damaged: the model has {problem}; {AGAIN}")

@@ -202,7 +202,7 @@ def update_table(
     new = [str(label) for label in dict.fromkeys(every.take(test)[1]) if label not in known]
     if test.all() or new:
         what = f"class(es) {shortened(new)}" if new else "any class"
-        raise DataError(f"no row of {what} is left to learn: all are marked for the test")
+        raise DataError(f"no row of {what} is left to learn: all are marked as test rows")
     watcher.start(model.config, 1)
     lesson = _learn(model, *learned.take(~test), solve=solve, watcher=watcher)
     model.notes += [*notes, *lesson.notes, *_alike(lesson.new_classes, names)]
@@ -238,8 +238,8 @@ def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:
     """Name new classes that look like known ones."""
     pairs = [(name, get_close_matches(name, known, 1, ALIKE)) for name in new]
     return [
-        f"new class '{name}' looks like '{found[0]}', which was known; if it is a typing error, "
-        "correct the rows and learn them with the model as it was"
+        f"new class '{name}' looks like '{found[0]}', which was known; if it is a typo, correct "
+        f"the rows and update the model as it was before"
         for name, found in pairs
         if found
     ]

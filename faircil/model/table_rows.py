@@ -105,7 +105,7 @@ def roles_for(model: Model, path: Path, gaps: Gaps) -> OwnData:
     spec = model.config.own
     if spec is None or model.encoder is None:
         raise UsageError(
-            f"this model was made of {_source(model)}, so it knows no column of classes; in "
+            f"this model was made from {_source(model)}, so it knows no column of classes; in "
             "Python, `FairIncrementalClassifier.load(folder)` has `partial_fit(X, y)` and "
             "`forget(X, y)`"
         )
@@ -164,14 +164,14 @@ def inputs_of(
     columns = [f"{ARRAY}_{number}" for number in range(model.inputs)]
     if not set(columns) <= set(table.columns):
         raise UsageError(
-            f"this model was made of {_source(model)}, so it knows no columns of a table; give an "
-            f".npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had them, "
-            "or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
+            f"this model was made from {_source(model)}, so it knows no columns of a table; give "
+            f"an .npz file with an array `{ARRAY}` of shape (n, {model.inputs}), as its run had "
+            "them, or in Python, `FairIncrementalClassifier.load(folder).predict(X)`"
         )
     try:
         return table[columns].to_numpy(np.float32), []
     except ValueError as error:
-        raise DataError(f"the array `{ARRAY}` is no array of numbers ({error})") from None
+        raise DataError(f"the array `{ARRAY}` is not an array of numbers ({error})") from None
 
 
 def left_out_notes(model: Model, table: pd.DataFrame, others: Sequence[str] = ()) -> list[str]:

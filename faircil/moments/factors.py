@@ -25,8 +25,8 @@ def cholesky(matrix: Tensor) -> Tensor:
         factor = wide.to(matrix.dtype)
     if int(failed):
         raise DataError(
-            "the moments are singular: features depend on each other too closely for this "
-            "penalty; choose a larger `ridge`, such as .01, or fewer features with `width`"
+            "the moments are singular: features are too collinear for this penalty; choose a "
+            "larger `ridge`, such as .01, or fewer features with `width`"
         )
     return factor
 

@@ -164,7 +164,7 @@ class GroupMoments:
             raise UsageError(
                 f"rows of the groups {', '.join(map(str, sorted(faded)))} (class, attribute "
                 "values) cannot be removed: their earlier rows count less than later ones, by an "
-                "age that is not kept; learn with `decay=1` to remove rows later"
+                "age that is not stored; learn with `decay=1` to remove rows later"
             )
         self.seen.remove(samples)
         for part in on_device(samples, self.device):
@@ -203,8 +203,8 @@ class GroupMoments:
             )
         if type(other) is not type(self):
             raise UsageError(
-                f"{type(other).__name__} cannot be merged with {type(self).__name__}: the ones are "
-                "exact and the others compressed; make all of them in the same way"
+                f"{type(other).__name__} cannot be merged with {type(self).__name__}: one is "
+                "exact and the other compressed; compute both in the same way"
             )
         self.seen.merge(other.seen)
         self.faded |= other.faded

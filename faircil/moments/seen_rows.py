@@ -79,9 +79,9 @@ class SeenRows:
         """Strike rows out; raise a DataError, and change nothing, if some were never added."""
         if not self.kept:
             raise UsageError(
-                f"rows cannot be removed: {len(self):,} were added, and of so many no check sums "
-                "are kept by which rows that were never added would be noticed; learn them with "
-                "`forgettable=true`, which takes 8 bytes a row"
+                f"rows cannot be removed: {len(self):,} were added, and for so many no checksums "
+                "are kept, which detect rows that were never added; learn them with "
+                "`forgettable=true`, which takes 8 bytes per row"
             )
         left, refused = {}, 0
         wrong = torch.zeros(len(samples), dtype=torch.bool)

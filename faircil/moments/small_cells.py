@@ -127,9 +127,9 @@ def _pooling_notes(rows: int, moved: int, left_out: int, least: int) -> tuple[st
     """Say what became of rows of small cells; refuse to leave all rows out."""
     if left_out == rows:
         raise DataError(
-            f"none of the classes has {least} rows here, the least that is learned at once with "
-            f"`min_cell={least}`, so nothing would be learned; collect more rows, and learn them "
-            "together"
+            f"none of the classes has {least} rows here, the minimum that is learned in one step "
+            f"with `min_cell={least}`, so nothing would be learned; collect more rows, and learn "
+            "them together"
         )
     notes = []
     if moved:
@@ -161,9 +161,9 @@ def remove_rows(
     notes = []
     if any(n < least for n in group_counts(rows).values()):
         notes.append(
-            f"fewer than {least} rows of a group were forgotten at once: whoever has an earlier "
-            "copy of the model can compute their sums as the difference; replace or delete earlier "
-            "copies"
+            f"fewer than {least} rows of a group were forgotten in one step: anyone who has an "
+            "earlier copy of the model can compute their sums as the difference; replace or delete "
+            "earlier copies"
         )
     moments.remove(rows, features)
     targets = targets_for(moments.seen.counts, least)
@@ -175,7 +175,7 @@ def remove_rows(
         )
     if not len(moments):
         raise DataError(
-            f"fewer than {least} rows of every class would be left, the least that is kept with "
+            f"fewer than {least} rows of every class would be left, the minimum that is kept with "
             f"`min_cell={least}`; delete the model, or leave some rows out"
         )
     return tuple(notes)

@@ -165,7 +165,7 @@ def comparable(runs: Iterable[RunSummary]) -> list[Comparable]:
         if mine[PART] != "test" and PART not in differing:
             title.append(_titled(PART, mine[PART]))
         note = (
-            f"not compared with other runs on {dataset}, in tables of their own: other "
+            f"not compared with other runs on {dataset}, shown in separate tables: other "
             f"{', '.join(differing)}"
         )
         found.append(Comparable(", ".join(title), tuple(members), note if differing else ""))

@@ -326,7 +326,7 @@ def escaped_lines(text: str) -> str:
 def glossary(studies: Sequence[Study], further: Mapping[str, str]) -> str:
     """Explain the words and metrics that the page uses."""
     learning = {
-        "task": "A batch of new classes that the model learns at one time. Data of earlier tasks "
+        "task": "New classes that the model learns together. Data of earlier tasks "
         "is gone, except for a few stored samples or sums.",
         "forgetting": "Learning something new changes the model, and it gets worse at what it "
         "knew. Here: accuracy at the best moment, minus accuracy at the end.",

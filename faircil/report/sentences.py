@@ -198,7 +198,7 @@ def forgotten(method: Method) -> str:
     if not judged:
         return (
             f"With {named(method.name)}, no group of an earlier task has the {ENOUGH} test samples "
-            "that a judgement takes."
+            "needed to judge it."
         )
     most = max(judged, key=lambda one: one.lost or 0.0)
     least = min(judged, key=lambda one: one.lost or 0.0)

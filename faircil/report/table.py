@@ -310,8 +310,8 @@ def chance_note(means: Mapping[str, Means], rows: Sequence[str]) -> str:
         return ""
     names = ", ".join(f"{name} ({format_value(means[name]['final_accuracy'])})" for name in rows)
     return (
-        f"at chance, so that its disparities mean nothing and are not ranked (final accuracy of at "
-        f"most {CHANCE:g} / number of classes, as by always predicting one class): {names}"
+        "at chance, so its disparities are meaningless and not ranked (final accuracy of at "
+        f"most {CHANCE:g} / number of classes, as when always predicting one class): {names}"
     )
 
 
@@ -343,8 +343,8 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
     )
     left = len(order) - len(rows)
     notes = (
-        "weight: by that of equal groups; loss: squared, of training rows by the model without "
-        "them, with equal weights and with these, ± its standard error",
+        "weight: relative to equal groups; loss: squared, of training rows by the model without "
+        "them, with equal weights and with these, ± standard error",
         *((f"{left:,} further groups changed less",) if left else ()),
         *((price_note(passed.price),) if passed.price else ()),
         *((bound_note(passed.objective, passed.bound),) if passed.bound is not None else ()),
@@ -401,8 +401,8 @@ def abstention_table(found: Sequence[GroupAnswers], abstain: float) -> Table:
 def bound_note(objective: float, bound: float) -> str:
     """Say how much better another model could be."""
     return (
-        f"objective {format_value(objective)}; that of no other linear model of no larger norm is "
-        f"lower by more than {format_value(bound)}"
+        f"objective {format_value(objective)}; no linear model of at most its norm has one lower "
+        f"by more than {format_value(bound)}"
     )
 
 

@@ -291,8 +291,8 @@ def check_replaceable(folder: Path) -> None:
     others = _other_files(folder, OWN) + _other_files(model_folder(folder), OF_MODEL)
     if others:
         raise StorageError(
-            f"{folder} also has what faircil did not write, such as "
-            f"{others[0].relative_to(folder)}, so it is not replaced; move that away, or choose "
+            f"{folder} also has files that faircil did not write, such as "
+            f"{others[0].relative_to(folder)}, so it is not replaced; move them away, or choose "
             "another folder with `folder`"
         )
 
@@ -342,7 +342,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
 def read_run(folder: Path) -> RunSummary:
     """Read a finished run; a DataError says what was altered or is missing since it was written."""
     if not (folder / "summary.json").exists():
-        raise DataError(f"{folder / 'summary.json'} is missing, so {folder} is no finished run")
+        raise DataError(f"{folder / 'summary.json'} is missing, so {folder} is not a finished run")
     check_checksums(folder, READ)
     values = read_json(folder / "summary.json")
     try:

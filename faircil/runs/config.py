@@ -186,13 +186,13 @@ def postprocess_mistakes(
 class RunConfig(BaseModel):
     """One run, up to its seed.
 
-    ``data_sha256`` is that of the user's own file, ``encoder_sha256`` that of the encoder's files:
-    with another content it is another run. The latter is None without texts, and where there is
-    no such encoder, which is an error when the run starts.
-    ``epsilon`` is None without post-processing, ``held_out`` the samples of each group that are not
-    trained on but kept as its pool. ``evaluate_on`` is ``validation`` where a part of the training
-    data stands for the test data, which is then not used. ``favoured`` are names of classes. As
-    JSON, ``settings`` are flat.
+    ``data_sha256`` is the hash of the user's own file, ``encoder_sha256`` that of the encoder's
+    files: other content makes it a different run. The latter is None without texts, and if the
+    encoder does not exist, which is an error when the run starts.
+    ``epsilon`` is None without post-processing; ``held_out`` is the number of samples of each group
+    that are not trained on but kept as its pool. ``evaluate_on`` is ``validation`` if a part of the
+    training data replaces the test data, which is then not used. ``favoured`` are names of classes.
+    As JSON, ``settings`` are flat.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

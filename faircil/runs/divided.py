@@ -39,8 +39,8 @@ from faircil.weighting.over_ranks import group_of_each
 from faircil.weighting.weights import FairSampleWeights, WeightResult
 
 DRIFTED = (
-    "the processes rounded differently, as different processors do; the net of the first was "
-    "taken, and another run may differ in the last bits"
+    "the processes rounded differently, as different processors do; the net of the first is used, "
+    "and another run may differ in the last bits"
 )
 
 

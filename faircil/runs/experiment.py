@@ -266,7 +266,7 @@ def run(
     ----------
     config : RunConfig
     seed : int
-        Of everything that is drawn; methods with the same seed see the same data, initial weights
+        Seed of all random draws; methods with the same seed see the same data, initial weights
         and (with the same buffer rule) buffer.
     stream : TaskStream, optional
         Loaded from the configuration if not given.
@@ -274,13 +274,13 @@ def run(
     listener : callable
         Called after every epoch and every evaluation.
     state : RunState, optional
-        Of the same run at some checkpoint, to go on from there.
+        State of the same run at a checkpoint, from which it continues.
     checkpoint : callable
-        Is given the state at the end of every epoch.
+        Called with the state at the end of every epoch.
     between_steps : callable
-        Is given the state between any two steps of an epoch; the run can go on from there as well.
+        Called with the state between any two steps of an epoch; a run can continue from it, too.
     ranks : Ranks
-        Processes that make the run together, by the setting ``shards``: all of them call this with
+        Processes that share the run, by the setting ``shards``: all of them call this function with
         the same arguments, and get the same result. By default this process is alone.
     """
     raise_all(whole_mistakes(seed=seed))

@@ -128,12 +128,12 @@ def diagnose(
     seed: int = 0,
     **roles: Any,
 ) -> Preflight:
-    """Look at data before anything is trained on it.
+    """Inspect data before anything is trained on it.
 
     Parameters
     ----------
     data : str, Path, RunConfig or TaskStream
-        The name of a dataset, a table, the data of a run, or tasks as they are.
+        The name of a dataset, a table, the configuration of a run, or a stream of tasks.
     buffer_size : int, optional
         Rows of each group that replay keeps; default: what a run of replay would keep, and for
         a stream, nothing.
@@ -172,7 +172,7 @@ def _own(path: str | Path, roles: dict[str, Any]) -> OwnData:
     mistakes = [unknown_name("role", name, known) for name in roles if name not in known]
     if "label" not in roles:
         mistakes.append(
-            f"'{path}' is no known dataset (see `faircil list datasets`); of a table, name the "
+            f"'{path}' is not a known dataset (see `faircil list datasets`); of a table, name the "
             "column of the class with `label`"
         )
     raise_all(mistakes)

@@ -88,7 +88,7 @@ def load_state(
         raise DataError(f"{file.name} cannot be read: {told(error)}") from None
     saved = unpack(Packed(document, tensors), device=device, registered=learner_named)
     if not isinstance(saved, Saved) or not isinstance(saved.state, RunState):
-        raise DataError(f"{file.name} holds no state of a run")
+        raise DataError(f"{file.name} does not hold the state of a run")
     wanted = dict(identity or {})
     if saved.identity != wanted:
         other = differing(saved.identity, wanted) or ["machine or version of a library"]
@@ -166,8 +166,8 @@ class Checkpoints:
             if not self._complained:
                 why = str(error) if isinstance(error, FaircilError) else told(error)
                 self._tell(
-                    f"the state of the run cannot be saved in {self._folder}: {why}; the run goes "
-                    "on, and what it does now would be lost if it were stopped"
+                    f"the state of the run cannot be saved in {self._folder}: {why}; the run "
+                    "continues, but progress from now on would be lost if it were stopped"
                 )
             self._complained = True
         else:
@@ -262,7 +262,8 @@ def write_finished(
         )
         _pause(BETWEEN_TRIES)
     raise StorageError(
-        f"{problem}\nThe finished run of seed {result.seed} could be written nowhere; {metrics}"
+        f"{problem}\nThe finished run of seed {result.seed} could not be written anywhere; "
+        f"{metrics}"
     )
 
 

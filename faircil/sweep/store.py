@@ -190,7 +190,7 @@ def remove_others(folder: Path, work: Work) -> None:
 
 
 def _others(folder: Path, work: Work) -> dict[int, str]:
-    """Return why a seed's folder is no finished run of the configuration, where that is so."""
+    """Return why a seed's folder is not a finished run of the configuration, where that is so."""
     problems = {}
     for seed, path in seed_folders(folder).items():
         if _problem(path, work, seed):

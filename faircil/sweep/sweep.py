@@ -17,7 +17,7 @@ from faircil.sweep.processes import Crew, Listener, Place, Waiting, make_here, s
 from faircil.sweep.store import ROOT, Store
 from faircil.sweep.work import Keep, Outcome, Watcher, Work, effort, suits_gpu
 
-NOT_MADE = "not run: no finished run of it is there"
+NOT_MADE = "not run: it has no finished run"
 Finish = Callable[[Sequence[Work]], list[Outcome]]
 
 

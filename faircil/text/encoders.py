@@ -163,7 +163,7 @@ def _files(folder: Path) -> list[Path]:
 def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(
         f"{path} cannot be read: {error.strerror or error}; get the files of the encoder again, or "
-        "check your rights"
+        "check your permissions"
     )
 
 
@@ -332,19 +332,21 @@ def load_encoder(name: str | Path) -> Encoder:
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     config, mistakes = model.config, list[str]()
     if config.is_encoder_decoder:
-        mistakes.append(f"{folder} has a model of kind {config.model_type}, which writes texts")
+        mistakes.append(f"{folder} has a model of kind {config.model_type}, which generates text")
     if not tokenizer.is_fast:
         mistakes.append(f"{folder} has a tokenizer in pure Python; expected a tokenizer.json")
     if tokenizer.pad_token_id is None:
-        mistakes.append(f"the tokenizer of {folder} has no token to fill rows up with")
+        mistakes.append(f"the tokenizer of {folder} has no padding token")
     elif tokenizer.pad_token_id in tokenizer("")["input_ids"]:
         mistakes.append(
-            f"the tokenizer of {folder} puts {tokenizer.pad_token!r} around texts and fills rows "
-            "up with it, so that the two cannot be told apart"
+            f"the tokenizer of {folder} puts {tokenizer.pad_token!r} around texts and also pads "
+            "with it, so the two cannot be distinguished"
         )
     known = known_tokens(model)
     if known is None:
-        mistakes.append(f"{folder} has a model of kind {config.model_type}, which reads no texts")
+        mistakes.append(
+            f"{folder} has a model of kind {config.model_type}, which does not read texts"
+        )
     elif len(tokenizer) > known:
         mistakes.append(
             f"the tokenizer of {folder} has {len(tokenizer)} tokens and the model {known}: they do "

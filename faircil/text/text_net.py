@@ -162,7 +162,7 @@ def train_last_layers(model: nn.Module, count: int) -> None:
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth)
     layers = next(stacks, None)
     if layers is None or not 0 <= count <= len(layers):
-        found = "no layers that can be told apart" if layers is None else f"{len(layers)} layers"
+        found = "no layers that can be identified" if layers is None else f"{len(layers)} layers"
         raise UsageError(
             f"trainable_layers is {count}, and the encoder has {found}; expected 0 to their "
             "number, or nothing to train all of it"

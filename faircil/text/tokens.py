@@ -19,9 +19,9 @@ ROWS, CHARACTERS = 1024, 2**20  # maximum size of texts tokenised together
 BEGINNING = 50  # characters kept per token, ten times the usual number
 LONG, EMPTY, UNKNOWN = 1, 2, 4
 ODD = {
-    LONG: "texts longer than {} tokens, whose end is not used",
-    EMPTY: "texts that are empty, so that the encoder cannot tell them apart",
-    UNKNOWN: "texts in which the encoder knows less than half (another language?)",
+    LONG: "texts longer than {} tokens, truncated",
+    EMPTY: "texts that are empty, so the encoder cannot distinguish them",
+    UNKNOWN: "texts of which the encoder knows less than half (another language?)",
 }
 Bits = NDArray[np.uint8]
 

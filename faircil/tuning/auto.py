@@ -47,7 +47,9 @@ MOST_SEEDS = 5
 CHANCE = 0.05
 PLAIN = "group_weights=group"
 PROTECTING = ("min_cell", "noise_epsilon")  # settings of moments, about what sums reveal
-KEEPS_ROWS = "other methods keep rows of people, which `min_cell` and `noise_epsilon` are to hide"
+KEEPS_ROWS = (
+    "other methods keep rows of people, which `min_cell` and `noise_epsilon` are meant to hide"
+)
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,7 @@ def decide(
     if chance is not None and chance > CHANCE:
         chosen = with_equal_groups(chosen)
         reason += (
-            "; there is no measurable unfairness to mend here: groups that the measure compares "
+            "; there is no measurable unfairness to correct here: groups that the measure compares "
             f"differ by no more than chance explains (p = {format_value(chance)}), so all groups "
             "of a class count equally"
         )

@@ -127,7 +127,7 @@ def _bounded(what: str, metric: str, relation: str, number: str) -> Objective:
         bound = math.nan
     if not 0 <= bound < math.inf:
         mistakes.append(
-            f"{what}: '{number}' is no bound of a metric; write a number from 0 on, e.g. 0.05"
+            f"{what}: '{number}' is not a valid bound; write a number of at least 0, e.g. 0.05"
         )
     raise_all(mistakes)
     return Objective(metric, bound)

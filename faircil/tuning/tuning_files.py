@@ -106,8 +106,8 @@ def _scatter(axes: Axes, points: Sequence[Point], label: str, **style: Any) -> N
 SEEDS = range(5)  # that the chosen settings are run on
 PARTS = {
     "validation": f"{SHARE:.0%} of each group's training data, held out of training (seen tasks "
-    "only); the test data was not looked at",
-    "test": "the test data, so these figures are too good: do not report them",
+    "only); the test data was not used",
+    "test": "the test data, so these figures are too optimistic: do not report them",
 }
 
 

@@ -166,7 +166,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError:
-        raise _unreadable(path, "it is no file of torch, or holds more than tensors") from None
+        raise _unreadable(path, "it is not a torch file, or holds more than tensors") from None
     except (SafetensorError, RuntimeError, EOFError, KeyError, OSError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise _unreadable(path, reason) from None
@@ -229,8 +229,8 @@ def recognised(tensors: Tensors, path: Path) -> Backbone:
             f"{RECOGNISED}"
         )
     raise DataError(
-        f"{path} has {len(tensors)} tensors, such as {shortened(sorted(tensors), 3)}, which are of "
-        f"no net that is known; recognised are {RECOGNISED}"
+        f"{path} has {len(tensors)} tensors, such as {shortened(sorted(tensors), 3)}, which "
+        f"belong to no known net; recognised are {RECOGNISED}"
     )
 
 

@@ -105,7 +105,7 @@ def decode(content: bytes, side: int, inner: float = 1.0) -> Pixels:
         box = (width / 2 - half, height / 2 - half, width / 2 + half, height / 2 + half)
         scaled = colours.resize((side, side), Image.Resampling.BILINEAR, box=box)
     except UnidentifiedImageError:
-        raise UnusableImageError("it is no image of a format that Pillow reads") from None
+        raise UnusableImageError("it is not in an image format that Pillow reads") from None
     except UnusableImageError:
         raise
     except Exception as error:  # of many types: each format has its own

@@ -171,7 +171,7 @@ def in_order(given: object) -> DataLoader[Any]:
     whole = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
     if isinstance(dataset, IterableDataset | Tensor | str | Mapping) or not whole:
         raise UsageError(
-            f"a {type(dataset).__name__} cannot be weighed: its samples have no numbers, and "
+            f"a {type(dataset).__name__} cannot be weighted: its samples are not numbered, and "
             "weight i belongs to dataset[i]; give Samples, a dataset with __getitem__ and __len__, "
             "or a DataLoader of one"
         )

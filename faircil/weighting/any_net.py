@@ -44,8 +44,8 @@ class Classifier(nn.Module):
             )
         if any(p.is_inference() for p in net.parameters()):
             raise UsageError(
-                f"{name_of(net)} was made under torch.inference_mode, so torch computes no "
-                "gradients of it; make or load it outside of that, or give a copy made outside: "
+                f"{name_of(net)} was created under torch.inference_mode, so torch computes no "
+                "gradients for it; create or load it outside, or pass a copy created outside: "
                 "copy.deepcopy(net)"
             )
         casts = torch.is_autocast_enabled(kind)

@@ -84,11 +84,11 @@ def forecast(
     ----------
     net : Module
         Any classifier whose logits are the output of a linear layer, before it is trained on the
-        task. It is left as it was, errors included.
+        task. It is left unchanged, even after errors.
     current : Samples, map-style dataset or DataLoader
         Training data of the task.
     memory : Samples, map-style dataset or DataLoader
-        Rows of the old groups: the buffer, or others that are at hand. Groups are classes with an
+        Rows of the old groups: the buffer, or any others. Groups are classes with an
         attribute value if there is an attribute, else classes.
     replayed : bool
         Whether training replays rows of the old classes; else it is on the task alone.
@@ -132,7 +132,7 @@ def forecast(
             if not torch.isfinite(layer_of.features).all():
                 raise DataError(
                     f"features of `{name}` are not finite; replace NaN and infinite inputs, and "
-                    "look whether the net has diverged"
+                    "check whether the net has diverged"
                 )
         sums, losses = group_sums(old, membership.memory, len(groups))
         everything = torch.zeros_like(membership.current)

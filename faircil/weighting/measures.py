@@ -43,10 +43,10 @@ class Measure:
         The corresponding metric of predictions, which ``faircil tune`` improves; None: ``eo`` if
         groups have an attribute, else ``eer``.
     shown_as : str or None
-        The metric that progress and figures show; None: the same.
+        The metric that progress and figures show; None: that of ``metric``.
     combine : {"sum", "largest"}
-        How the rows make one number: ``‖D ℓ‖₁``, or the largest entry of ``D ℓ``. The program of
-        sample weights is made for the sum.
+        How the rows are combined: ``‖D ℓ‖₁``, or the largest entry of ``D ℓ``. The program of
+        sample weights supports only the sum.
     needs_favoured : bool
         Whether it compares groups of the favoured classes alone, which are given by
         :meth:`favouring`.

@@ -372,7 +372,7 @@ def test_random_attributes_are_seldom_called_unfair() -> None:
 
 def test_too_few_draws_are_noted() -> None:
     table = [(y, y, sex, z) for y in (0, 1) for sex in "fm" for z in (0, 1)] * 12
-    assert "nothing can be called different" in " ".join(audit_of(table).report().notes)
+    assert "no difference can be significant" in " ".join(audit_of(table).report().notes)
 
 
 def finding(low: float, high: float, measure: str = "eo_gap") -> Report:
@@ -449,7 +449,7 @@ def test_levelling_down_is_named() -> None:
         ({"sensitive_features": ["f"] * 4}, "has only the value 'f', expected two or more"),
         ({"sensitive_features": [None] * 4}, "has no known value"),
         ({"favoured": ["c"]}, "the favoured class 'c' is never true"),
-        ({"y_pred": ["x"] * 4}, "none could be right"),
+        ({"y_pred": ["x"] * 4}, "none could be correct"),
         ({"y_true": ["a", None, "b", "b"]}, "y_true has 1 missing values"),
         ({"y_pred": [0.5, 0.1, 0.2, 0.3]}, "give classes instead of scores"),
         ({"y_true": [], "y_pred": [], "sensitive_features": []}, "expected shape"),

@@ -117,7 +117,7 @@ def test_mistakes_are_told_at_once(cli: Cli, tables: Path) -> None:
     assert "no column 'q'" in outcome.err
     assert "no column 'sexx'" in outcome.err
     outcome = cli("audit", "old.csv", *COLUMNS, "--junit", "gate.xml", "--task", "y")
-    assert "--junit writes a gate" in outcome.err
+    assert "--junit writes the result of a gate" in outcome.err
     assert "the column 'y' is named 2 times" in outcome.err
 
 
@@ -160,7 +160,7 @@ def test_identifiers_are_no_groups_however_few(cli: Cli, tmp_path: Path) -> None
     table.to_csv(tmp_path / "small.csv", index=False)
     outcome = cli("audit", "small.csv", *COLUMNS[:4], "--sensitive", "id", "few")
     assert outcome.code == 1
-    assert "id has another value in each of 60 samples" in outcome.err
+    assert "id has a different value in each of 60 samples" in outcome.err
     assert "few" not in outcome.err.replace("small.csv", "")
 
 
@@ -171,7 +171,7 @@ def test_identifiers_are_no_groups_however_few(cli: Cli, tmp_path: Path) -> None
         (b"y,p,sex,race\n", "no rows"),
         (b"y,p,sex,race\na,a,f,\xff\n", "not UTF-8"),
         (b"y,p,sex,race\na,a,f,x\n,b,m,y\n", "column 'y' has missing values, 1 in 2 rows"),
-        (b"y,p,sex,race\na,1,f,x\nb,0,m,y\n", "none could be right"),
+        (b"y,p,sex,race\na,1,f,x\nb,0,m,y\n", "none could be correct"),
         (b"y,p,sex,race\na,a,f,x\nb,b,f,y\n", "sex has only the value 'f'"),
         (b"y,p,sex,race\n0,0.3,f,x\n1,0.7,m,y\n", "classes instead of scores"),
     ],
@@ -204,7 +204,7 @@ def test_all_faults_of_a_table_are_told_with_those_of_the_call(
     assert outcome.code == 2  # the call is wrong, too
     told = outcome.err.strip().splitlines()[1:]
     expected = (
-        "the condition 'eo' cannot be read",
+        "the condition 'eo' cannot be parsed",
         "column 'y' has missing values, 1 in 1,200 rows",
         "column 'score' has values such as",
         "column 'person' has 1,200 different values, such as 0, 1, 2",
@@ -296,6 +296,6 @@ def test_what_is_audited_is_not_written_over(cli: Cli, tmp_path: Path, option: s
     ):
         outcome = cli("audit", *words)
         assert outcome.code == 2
-        assert "is a file that is read; choose another name" in outcome.err
+        assert "is an input of this command; choose another name" in outcome.err
     assert (tmp_path / "table.csv").read_text() == table
     assert (tmp_path / "run/predictions.csv").read_text() == table

@@ -148,7 +148,7 @@ def test_a_current_folder_that_is_gone(
 def test_a_name_that_is_no_text(cli: Cli) -> None:
     outcome = cli(*TOY, "--out", "runs/\udcff")
     assert outcome.code == 2
-    assert "'runs/\\udcff' has bytes that are no text in" in outcome.err
+    assert "'runs/\\udcff' has bytes that are not valid" in outcome.err
 
 
 def test_a_name_that_is_too_long(cli: Cli) -> None:
@@ -161,7 +161,7 @@ def test_cuda_where_there_is_none(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     outcome = cli(*TOY, "--device", "cuda")
     assert outcome.code == 2
-    assert "device 'cuda' is not there: torch sees 0 CUDA devices" in outcome.err
+    assert "device 'cuda' is not available: torch sees 0 CUDA devices" in outcome.err
     assert "use --device cpu, or install a CUDA build of torch" in outcome.err
 
 
@@ -217,7 +217,11 @@ def test_tables_that_cannot_be_used(
         (".", None, "the folder . has no table"),
         ("empty.csv", b"", "empty.csv is empty"),
         ("header.csv", b"a,job\n", "has columns but no rows"),
-        ("people.txt", b"a,job\n1,w\n", "people.txt has an unknown ending; expected one of .csv"),
+        (
+            "people.txt",
+            b"a,job\n1,w\n",
+            "people.txt has an unknown file extension; expected one of .csv",
+        ),
         ("people.npz", b"a,job\n1,w\n", "people.npz is not an .npz archive"),
         ("people.csv.gz", b"a,job\n1,w\n", "cannot read people.csv.gz"),
         ("people.csv", b"\x89PNG\r\n\x1a\n\x00\xff", "people.csv is not UTF-8 text"),

@@ -79,10 +79,10 @@ def test_a_method_without_rows_is_refused(cli: Cli, write_table: WriteTable) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), ["nothing to look at"]),
+        ((), ["nothing to inspect"]),
         (
             ("model", "--label", "job", "--seed", "1"),
-            ["--label, --seed: the model knows", "--data"],
+            ["--label, --seed: the model already defines this", "--data"],
         ),
         (("--dataset", "digitz", "--method", "err"), ["did you mean 'digits'", "unknown method"]),
         (("model", "--data", "none.csv"), ["there is no model in model"]),

@@ -118,7 +118,7 @@ def test_broken_images_are_all_named_and_nothing_is_changed(
         outcome = cli(*command, "--images", "photos", *settings, "width=40")
         assert outcome.code == 1
         assert outcome.err.count("2 of 32 image files cannot be used") == 1, outcome.err
-        assert "red/bad.png: it is no image" in outcome.err
+        assert "red/bad.png: it is not in an image format" in outcome.err
         assert "blue/empty.jpg: it is empty" in outcome.err
     assert not Path("model").exists()
 

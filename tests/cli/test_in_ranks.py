@@ -71,7 +71,7 @@ def test_a_signal_to_any_process_stops_all_and_saves(cli: Cli, tmp_path: Path) -
     stop = {1: partial(at_step, 9, be_stopped)}
     first, second = ended(start_ranks(tmp_path, 2, *words("two", "er"), then=stop))
     assert (first.code, second.code, second.err) == (143, 0, "")
-    assert "begun and saved: seed 0 in two; the same command continues" in first.err
+    assert "started and saved: seed 0 in two; the same command continues" in first.err
     again = cli(*words("two", "er", shards=2))  # here, in one process
     assert again.code == 0
     assert "seed 0 continues in task" in again.err

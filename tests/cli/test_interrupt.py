@@ -49,5 +49,5 @@ def test_before_the_first_seed_is_finished(cli: Cli, monkeypatch: pytest.MonkeyP
     outcome = cli(*TOY)
     assert outcome.code == 130
     assert outcome.err.endswith(
-        "interrupted; no seed was finished, nothing was kept; the same command begins again\n"
+        "interrupted; no seed was finished, nothing was kept; the same command starts again\n"
     )

@@ -51,7 +51,7 @@ def test_a_signal_saves_the_run_and_says_how_to_go_on(
     assert stopped.code == code
     assert stopped.out == ""
     assert stopped.err.endswith(
-        "interrupted; finished: seed 0 in out; begun and saved: seed 1 in out; the same command "
+        "interrupted; finished: seed 0 in out; started and saved: seed 1 in out; the same command "
         "continues from there\n"
     )
     assert "Traceback" not in stopped.err

@@ -95,7 +95,7 @@ def test_embedded_datasets_need_nothing(cli: Cli) -> None:
         outcome = cli("data", action, "digits")
         assert outcome.code == 0
         assert outcome.out == ""
-        assert outcome.err == "digits is embedded and needs no file\n"
+        assert outcome.err == "digits is embedded and needs no files\n"
 
 
 @pytest.mark.usefixtures("tiny")

@@ -89,9 +89,12 @@ def test_two_models_are_compared_on_the_same_rows(
     ("words", "told"),
     [
         (("model",), "give rows that it has not learned with --data FILE"),
-        (("model", "--data", "people.csv", "--truth", "job"), "--truth: the model knows"),
+        (
+            ("model", "--data", "people.csv", "--truth", "job"),
+            "--truth: the model already defines this",
+        ),
         (("people.csv", "--data", "people.csv"), "there is none in people.csv"),
-        (("people.csv", "--remember"), "--remember: only a model takes it"),
+        (("people.csv", "--remember"), "--remember: only a model takes this"),
         (("model", "--data", "none.csv"), "none.csv"),
         (("model", "--data", "people.csv", "--against", "people.csv"), "there is no model in"),
     ],

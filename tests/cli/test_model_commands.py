@@ -107,7 +107,7 @@ def test_mistakes_leave_the_model_as_it_was(cli: Cli, write_table: WriteTable, m
     wrong = write_table("wrong.csv", lambda row: row | {"a": "much"})
     for arguments, message in (
         (("update", model, "--data", other), "no column 'b'"),
-        (("update", model, "--data", wrong), "are no numbers, such as 'much'"),
+        (("update", model, "--data", wrong), "are not numbers, such as 'much'"),
         (("update", model, "--data", "nowhere.csv"), "there is no file"),
         (("predict", model, "--data", other, "-o", "out.csv"), "no column 'b'"),
         (("predict", model, "--data", wrong, "-o", "out.txt"), "ends in .csv or .parquet"),
@@ -138,7 +138,7 @@ def test_an_update_waits_for_another_one(
     with Path(model, ".lock").open("w") as other:
         locks.flock(other, locks.LOCK_EX)
         assert cli("update", model, "--data", "known.csv").code == 0
-    assert said[0] == "another process changes model; waiting for it"
+    assert said[0] == "another process is changing model; waiting for it"
     assert len(json.loads(cli("show", model, "--json").out)["lessons"]) == 2
     assert cli("update", "nothing", "--data", "known.csv").code == 1
     assert not Path("nothing").exists()
@@ -148,7 +148,7 @@ def test_predictions_do_not_replace_a_file(cli: Cli, write_table: WriteTable, mo
     people = write_table("people.csv")
     outcome = cli("predict", model, "--data", people, "-o", people)
     assert outcome.code != 0
-    assert "is there already" in outcome.err
+    assert "already exists" in outcome.err
 
 
 def test_tasks_are_lessons_and_may_come_from_a_file(cli: Cli, write_table: WriteTable) -> None:
@@ -229,7 +229,7 @@ def test_models_of_datasets_take_arrays(cli: Cli, write_table: WriteTable) -> No
     assert refused.code == 2
     assert "an .npz file with an array `x` of shape (n, 2)" in refused.err
     refused = cli("update", model, "--data", write_table())
-    assert "made of arrays of 'toy'" in refused.err
+    assert "made from arrays of 'toy'" in refused.err
     assert "partial_fit" in refused.err
     np.savez("rows.npz", x=np.zeros((3, 2), dtype=np.float32))
     outcome = cli("predict", model, "--data", "rows.npz", "-o", "out.csv", "--json")
@@ -429,7 +429,7 @@ def test_small_groups_are_told_and_can_be_pooled(cli: Cli, write_table: WriteTab
     assert "none of the classes has 10 rows here" in update.err
     forgotten = cli("forget", "pooled", "--data", rare)
     assert forgotten.code == 0, forgotten.err
-    assert "whoever has an earlier copy" in forgotten.err
+    assert "anyone who has an earlier copy" in forgotten.err
     roles = ("--data", table, "--label", "job", "--sensitive", "sex")
     run = cli("run", *roles, "--set", "width=20", "min_cell=10", "-o", "runs")
     assert "method moments, since other methods keep rows of people" in run.err
@@ -449,7 +449,7 @@ def test_predictions_go_to_no_place_where_they_do_harm(
     before = (tmp_path / people).read_bytes()
     words = ("predict", model, "--data", people, "--keep", "job", "job", "--force", "-o")
     for place, says in {
-        people: "people.csv is a file that is read",
+        people: "people.csv is an input of this command",
         f"{model}/mine.csv": "would be among the files of a model; choose another place",
     }.items():
         outcome = cli(*words, place)

@@ -159,15 +159,15 @@ def test_tables_of_any_kind_are_applied_to_and_no_file_is_lost(
         for name in (new, f"away/../{new}"):
             outcome = cli(*words, "-o", name, "--force")
             assert outcome.code == 2
-            assert "is a file that is read; choose another name" in outcome.err
+            assert "is an input of this command; choose another name" in outcome.err
         assert Path(new).read_bytes() == before
         again = cli(*words, "-o", out)
         assert again.code == 2
-        assert f"{out} is there already; choose another name" in again.err
+        assert f"{out} already exists; choose another name" in again.err
         assert cli(*words, "-o", out, "--force").code == 0
         outcome = cli(*words, "-o", "minus.csv", "--seed", "-1")
         assert (outcome.code, Path("minus.csv").exists()) == (2, False)
-        assert "--seed is -1, expected a number from 0 on" in outcome.err
+        assert "--seed is -1, expected a number of at least 0" in outcome.err
     assert fair[0] == fair[1] == fair[2]
 
 

@@ -149,7 +149,7 @@ def test_what_is_no_audit_is_refused(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("report", *names)
     assert outcome.code == 1
     for name in names[:-1]:
-        assert f"{name} is no audit that faircil wrote" in outcome.err
+        assert f"{name} is not an audit written by faircil" in outcome.err
     assert "n: Input should be a valid integer" in outcome.err
     assert "cannot read absent.json: No such file" in outcome.err
     assert not (tmp_path / "report.html").exists()

@@ -305,7 +305,7 @@ def test_a_target_chooses_lam_on_held_out_training_data(cli: Cli, tmp_path: Path
     assert "held out of training" in found["judged_on"]
     (chosen,) = found["chosen"]
     assert f"target eo_gap <= 0.9: chose {chosen}, with eo_gap" in outcome.err
-    assert "the test data was not looked at" in outcome.err
+    assert "the test data was not used" in outcome.err
     config = read_json(tmp_path / "out/seed-0/config.json")["config"]
     assert config["settings"]["lam"] == float(chosen.removeprefix("lam="))
     assert config["evaluate_on"] == "test"
@@ -329,7 +329,7 @@ def test_mistakes_of_a_target_come_with_all_others(cli: Cli, tmp_path: Path) -> 
     assert outcome.code == 2
     for text in (
         "unknown metric 'eo_gab'",
-        "'x' is no bound",
+        "'x' is not a valid bound",
         "leave out --postprocess",
         "--seeds 'a' cannot be read",
         "unknown setting 'tua'",
@@ -353,7 +353,7 @@ def test_what_the_weights_did_and_what_more_would_cost(cli: Cli) -> None:
     assert "worst_group" in outcome.err
     assert outcome.err.splitlines()[0].count("worst_group") == 1
     assert "largest loss of a group" in outcome.out
-    assert "that of no other linear model of no larger norm is lower by more" in outcome.out
+    assert "no linear model of at most its norm has one lower by more" in outcome.out
 
 
 def test_without_a_method_one_is_chosen_on_held_out_rows(cli: Cli, write_table: WriteTable) -> None:

@@ -87,7 +87,7 @@ def test_workers_change_no_byte(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     before = Path(inside).read_bytes()
     refused = cli("predict", "m2", "--data", "people", "--force", "-o", inside)
     assert refused.code == 2
-    assert "would be read with people; choose another place" in refused.err
+    assert "would become part of the input people; choose another place" in refused.err
     assert Path(inside).read_bytes() == before
     found, wanted = pd.read_parquet("p.parquet"), pd.read_csv("q.csv")
     assert found["prediction"].tolist() == wanted["prediction"].tolist()

@@ -50,8 +50,8 @@ def test_progress_tells_what_was_there_what_failed_and_what_is_left(
     works = [small_work(0), small_work(1), small_work(2, lr=1e30), small_work(3, lr=1e30)]
     finish_shown(works, SweepOptions(tmp_path), quiet=False)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("2 of 4 runs, 1 of them were there, about ")
-    assert lines[1] == "2 of 4 runs, 1 of them were there, 2 failed, nothing left"
+    assert lines[0].startswith("2 of 4 runs, 1 of them reused, about ")
+    assert lines[1] == "2 of 4 runs, 1 of them reused, 2 failed, nothing left"
     assert lines[2].startswith("not finished: toy-groups er eo seed 2")
     assert "training diverged" in lines[2]
 

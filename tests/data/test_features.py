@@ -150,7 +150,7 @@ def test_other_tables_are_checked() -> None:
     assert encoder.inputs(other)[:, 2:].tolist() == [[0, 0], [0, 0]]
     with pytest.raises(DataError, match="no column 'ok'") as caught:
         encoder.check(pd.DataFrame({"age": ["1", "old"], "job": ["a", "b"]}))
-    assert "1 value(s) that are no numbers, such as 'old', in row 2" in str(caught.value)
+    assert "1 value(s) that are not numbers, such as 'old', in row 2" in str(caught.value)
 
 
 def test_an_encoder_is_kept_without_pickle() -> None:
@@ -198,7 +198,7 @@ def test_numbers_among_categories_are_the_same_whatever_their_type() -> None:
 def test_a_column_of_booleans_takes_no_other_numbers() -> None:
     encoder = fitted(pd.DataFrame({"there": [True, False, True]}))
     assert encoder.check(pd.DataFrame({"there": [0, 1, 1]})) == []
-    with pytest.raises(DataError, match="no true or false, such as '7'"):
+    with pytest.raises(DataError, match="not true or false, such as '7'"):
         encoder.check(pd.DataFrame({"there": [0, 1, 7]}))
 
 

@@ -61,8 +61,8 @@ def test_a_missing_file_says_where_it_belongs_and_how_to_get_it(folder: Path) ->
     ("stored", "reason"),
     [
         (b"", "is empty"),
-        (CONTENT, "no intact gzip file"),
-        (gzip.compress(CONTENT, mtime=0)[:-4], "no intact gzip file"),
+        (CONTENT, "not an intact gzip file"),
+        (gzip.compress(CONTENT, mtime=0)[:-4], "not an intact gzip file"),
         (
             gzip.compress(b"other", mtime=0),
             f"{hashlib.sha256(b'other').hexdigest()}, expected {PACKED.sha256}",

@@ -118,9 +118,9 @@ def test_classes_and_values_without_a_name() -> None:
     with pytest.raises(DataError) as caught:
         TaskStream("some", tasks, ("a", "b"), "sex", ("f", "m"))
     message = str(caught.value)
-    assert "task 1 has attribute value 2, and there are 2 names" in message
+    assert "task 1 has attribute value 2, but only 2 have names" in message
     assert "task 2 has class -1" in message
-    assert "task 2 has class 4, and there are 2 names" in message
+    assert "task 2 has class 4, but only 2 have names" in message
 
 
 def test_one_class_is_not_enough() -> None:

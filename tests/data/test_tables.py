@@ -71,7 +71,7 @@ def test_npz_arrays_become_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"x", r"unknown ending; expected one of \.csv"),
+        ("t.xlsx", b"x", r"unknown file extension; expected one of \.csv"),
         ("t.csv", None, "there is no file .*t.csv"),
         ("t.csv", b"", "is empty"),
         ("t.npz", b"", "is empty"),
@@ -357,7 +357,7 @@ def test_a_quotation_mark_swallows_no_rows_of_a_table_with_tabs(
 def test_a_quotation_mark_that_is_never_closed_is_hinted_at(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('bio,job\n"open,a\nmore,b\n')
-    with pytest.raises(DataError, match="a second quotation mark where a field begins with one"):
+    with pytest.raises(DataError, match="a closing quotation mark where a field begins with one"):
         read_table(path)
 
 

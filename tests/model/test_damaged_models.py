@@ -249,7 +249,7 @@ def test_texts_that_hold_no_model(text: str, folder: Path) -> None:
 
 def test_texts_that_are_no_texts(folder: Path) -> None:
     (folder / CONTENT).write_bytes(b'{"format": "\xff\xfe"}')
-    assert "no JSON document" in refusal(folder)
+    assert "not the JSON document" in refusal(folder)
     (folder / CONTENT).unlink()
     with pytest.raises(DataError, match="there is no model"):
         load_model(folder)

@@ -259,7 +259,7 @@ def test_attributes_are_those_of_the_first_rows():
     for other in (both[["sex"]], both.rename(columns={"sex": "age"}), z):
         with pytest.raises(ValueError, match="was fitted with sex, race"):
             model.partial_fit(x, y, sensitive_features=other)
-    with pytest.raises(ValueError, match="begun without a sensitive attribute"):
+    with pytest.raises(ValueError, match="started without a sensitive attribute"):
         small().fit(x, y).partial_fit(x, y, sensitive_features=z)
     for wrong, message in (
         ("sex", "of another form"),
@@ -295,7 +295,7 @@ def test_a_first_call_that_fails_leaves_nothing():
     with pytest.raises(NotFittedError):
         model.predict(x)
     assert model.partial_fit(x, y).score(x, y) > 0.8
-    with pytest.raises(ValueError, match="device 'cuda:99' is not there"):
+    with pytest.raises(ValueError, match="device 'cuda:99' is not available"):
         small(device="cuda:99").fit(x, y)
 
 
@@ -409,14 +409,12 @@ def test_classes_with_a_row_or_two_do_not_keep_auto_from_choosing(monkeypatch):
     model = FairIncrementalClassifier(settings={"epochs": 1, "width": 40}, random_state=0)
     model.fit(rows, labels, sensitive_features=people)
     assert model.model_.notes[0].startswith("method ")
-    said = "classes with too few rows to hold one out, without a part in this choice: 4, 5"
+    said = "classes with too few rows to hold one out, not used in this choice: 4, 5"
     assert said in model.model_.notes
     assert model.classes_.tolist() == [0, 1, 2, 3, 4, 5]
     alone = np.arange(len(labels)) == 3
     few = FairIncrementalClassifier(settings={"width": 40}).fit(rows, alone)
-    assert (
-        few.model_.notes[0] == "method moments, since there are too few rows to tell methods apart"
-    )
+    assert few.model_.notes[0] == "method moments, since there are too few rows to compare methods"
     single = FairIncrementalClassifier(settings={"width": 40})
     single.fit(rows, labels, sensitive_features=["f"] * len(labels))
     assert single.model_.notes[0] == (

@@ -256,7 +256,7 @@ def test_without_check_sums_rows_cannot_be_forgotten(tmp_path: Path) -> None:
     assert not model.learner.moments.seen.sums
     assert len(model.learner.moments.seen) == ROWS
     x = model.encoder.inputs(table[:5])  # type: ignore[union-attr]
-    with pytest.raises(UsageError, match="no check sums are kept"):
+    with pytest.raises(UsageError, match="no checksums are kept"):
         model.forget(x, table["job"][:5].tolist(), table["sex"][:5].tolist())
     plain = fit_parts(parted(path), roles(path), WISH)
     plain.forget(x, table["job"][:5].tolist(), table["sex"][:5].tolist())
@@ -295,7 +295,7 @@ def test_classes_that_are_exchanged_between_two_passes_are_not_learned(
         else:
             mapped.load_table(roles(path, tasks="a,c|b"), seed=0)
 
-    with pytest.raises(DataError, match=r"has changed while it was read; begin again"):
+    with pytest.raises(DataError, match=r"changed while it was being read; start again"):
         learn()
 
 
@@ -304,7 +304,7 @@ def test_names_that_come_after_the_count_are_not_learned(tmp_path: Path) -> None
     table = parted(path)
     reader = RowReader(table, roles(path), labels=("cook", "judge"), values=("F", "M"))
     reader = replace(reader, encoder=fit_table(roles(path), WISH).encoder)
-    with pytest.raises(DataError, match="has changed while it was read"):
+    with pytest.raises(DataError, match="changed while it was being read"):
         list(reader.batches(table.parts[0]))
 
 

@@ -266,7 +266,7 @@ def test_rounding_of_the_solver_makes_no_negative_chances() -> None:
 
 
 def test_seeds_below_0() -> None:
-    with pytest.raises(UsageError, match="`seed` is -1, expected a whole number from 0 on"):
+    with pytest.raises(UsageError, match="`seed` is -1, expected a whole number of at least 0"):
         EpsilonFair(0.1).fit(PROBABILITIES, GROUPS, seed=-1)
 
 

@@ -157,7 +157,7 @@ def test_one_run_without_attribute_tells_what_it_can(tmp_path: Path) -> None:
     said = Checker(page).said
     assert "The data has no sensitive attribute: classes are compared." in said
     assert "There is no plain replay (er) to compare with" in said
-    assert "no group of an earlier task has the 10 test samples that a judgement takes" in said
+    assert "no group of an earlier task has the 10 test samples needed to judge it" in said
     assert "Bias from one task to the next" not in said
 
 

@@ -202,7 +202,7 @@ def test_a_copied_run_is_named(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_summary_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"summary.json is missing, so .* is no finished run"):
+    with pytest.raises(DataError, match=r"summary.json is missing, so .* is not a finished run"):
         read_run(tmp_path)
 
 
@@ -276,7 +276,7 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes) -> None:
     without_names(tmp_path / "run")
     for file, read in (("epochs.jsonl", read_epochs), ("metrics.jsonl", read_names)):
         (tmp_path / "run" / file).write_bytes(content)
-        with pytest.raises(DataError, match=rf"{file} is damaged, so .* is no finished run"):
+        with pytest.raises(DataError, match=rf"{file} is damaged, so .* is not a finished run"):
             read(tmp_path / "run")
 
 

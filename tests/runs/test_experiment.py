@@ -504,5 +504,5 @@ def test_one_thread_computes_an_operation_whatever_is_allowed(
 
 @pytest.mark.parametrize("seed", [-1, 0.5])
 def test_a_seed_that_is_no_whole_number_is_refused(seed: Any) -> None:
-    with pytest.raises(UsageError, match="expected a whole number from 0 on"):
+    with pytest.raises(UsageError, match="expected a whole number of at least 0"):
         run(small_config(), seed, stream=small_stream(attribute=False))

@@ -187,7 +187,7 @@ def test_a_state_that_cannot_be_saved_costs_the_run_nothing(
     assert read_run(Path(trial.make().dir)).seed == 0
     (said,) = trial.told
     assert "cannot be saved" in said
-    assert "No space left on device; the run goes on" in said
+    assert "No space left on device; the run continues" in said
 
 
 def test_states_leave_room_for_the_result(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,9 @@ def test_in_the_end_the_metrics_are_printed(
 ) -> None:
     fill(monkeypatch, tmp_path)
     monkeypatch.setattr(saved_states, "TRIES", 2)
-    with pytest.raises(StorageError, match=r"could be written nowhere; its metrics: accuracy 0\."):
+    with pytest.raises(
+        StorageError, match=r"could not be written anywhere; its metrics: accuracy 0\."
+    ):
         trial.make()
     assert len(trial.told) == 1
 

@@ -241,7 +241,7 @@ def test_code_that_comes_with_an_encoder_is_not_run(
 
 def test_padding_that_is_also_put_around_texts_is_refused(folder: Path) -> None:
     change(folder, "tokenizer_config.json", pad_token="[SEP]")
-    with pytest.raises(DataError, match=r"puts '\[SEP\]' around texts and fills rows up with it"):
+    with pytest.raises(DataError, match=r"puts '\[SEP\]' around texts and also pads with it"):
         load_encoder(folder)
 
 
@@ -301,7 +301,7 @@ def test_a_model_that_reads_no_texts_is_refused(folder: Path) -> None:
     from transformers import ViTConfig, ViTModel
 
     ViTModel(ViTConfig(**SMALL)).save_pretrained(folder)
-    with pytest.raises(DataError, match="a model of kind vit, which reads no texts"):
+    with pytest.raises(DataError, match="a model of kind vit, which does not read texts"):
         load_encoder(folder)
 
 

@@ -88,8 +88,8 @@ def test_what_is_odd_about_texts_is_noted_each_time(
         found = encoded(stream, options(tiny_encoder, finetune=finetune))
         assert found.notes == (
             "before",
-            "texts longer than 20 tokens, whose end is not used: 3 of 13",
-            "texts that are empty, so that the encoder cannot tell them apart: 1 of 13",
+            "texts longer than 20 tokens, truncated: 3 of 13",
+            "texts that are empty, so the encoder cannot distinguish them: 1 of 13",
         )
 
 

@@ -33,9 +33,9 @@ def test_long_empty_and_unknown_texts_are_counted(tiny_encoder: Encoder) -> None
     assert found.ids[2].tolist() == found.ids[3].tolist() == [CLS, SEP, *[PAD] * 8]
     assert found.odd.tolist() == [LONG, 0, EMPTY, EMPTY, UNKNOWN, 0, 0]
     assert odd_notes(found.odd, 10) == [
-        "texts longer than 10 tokens, whose end is not used: 1 of 7",
-        "texts that are empty, so that the encoder cannot tell them apart: 2 of 7",
-        "texts in which the encoder knows less than half (another language?): 1 of 7",
+        "texts longer than 10 tokens, truncated: 1 of 7",
+        "texts that are empty, so the encoder cannot distinguish them: 2 of 7",
+        "texts of which the encoder knows less than half (another language?): 1 of 7",
     ]
 
 

@@ -77,7 +77,7 @@ def test_without_measurable_unfairness_there_are_no_weights(pretend, monkeypatch
     monkeypatch.setattr(auto, "chance_of", lambda _: 0.3)
     choice = choose(make, pretend(scores_of))
     assert choice.config.settings.flat()["group_weights"] == "group"
-    assert "no measurable unfairness to mend here" in choice.reason
+    assert "no measurable unfairness to correct here" in choice.reason
     assert "p = .300" in choice.reason
     # A part of the rows cannot tell that of all of them.
     trials = auto.trials_of(make)

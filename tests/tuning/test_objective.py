@@ -40,10 +40,10 @@ def test_forms(text, expected):
         ("accuracy - worst_group", "more of worst_group is better; write 'accuracy + worst_group'"),
         ("accuracy + eo", "less of eo is better; write 'accuracy - eo'"),
         ("accuracy with eo >= 0.05", "less of eo is better; write eo<=0.05"),
-        ("accuracy with eo <= five", "'five' is no bound of a metric; write a number"),
-        ("accuracy with eo <= -1", "'-1' is no bound"),
-        ("accuracy with eo <= inf", "'inf' is no bound"),
-        ("accuracy with eo <= nan", "'nan' is no bound"),
+        ("accuracy with eo <= five", "'five' is not a valid bound; write a number"),
+        ("accuracy with eo <= -1", "'-1' is not a valid bound"),
+        ("accuracy with eo <= inf", "'inf' is not a valid bound"),
+        ("accuracy with eo <= nan", "'nan' is not a valid bound"),
     ],
 )
 def test_mistakes(text, message):
@@ -70,8 +70,11 @@ def test_targets(text, expected):
         ("eo_gap", ["target 'eo_gap' cannot be read; write 'eo_gap<=0.05' or 'worst_group>=0.6'"]),
         ("eo_gap<0.05", ["cannot be read"]),
         ("eo_gap>=0.05", ["less of eo_gap is better; write eo_gap<=0.05"]),
-        ("eo_gab<=x", ["unknown metric 'eo_gab': did you mean 'eo_gap'?", "'x' is no bound"]),
-        ("worst_group<=2x", ["more of worst_group is better", "'2x' is no bound"]),
+        (
+            "eo_gab<=x",
+            ["unknown metric 'eo_gab': did you mean 'eo_gap'?", "'x' is not a valid bound"],
+        ),
+        ("worst_group<=2x", ["more of worst_group is better", "'2x' is not a valid bound"]),
     ],
 )
 def test_mistakes_of_targets_at_once(text, messages):

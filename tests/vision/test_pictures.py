@@ -94,7 +94,7 @@ def test_a_large_jpeg_is_read() -> None:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (b"text", "it is no image"),
+        (b"text", "it is not in an image format"),
         (content(halves("RGB", (9, 8, 7), (1, 2, 3)))[:-60], "it is broken"),
         (content(halves("L", 1, 2), "JPEG")[:-200], "it is broken"),
         (content(Image.new("F", (9, 9)), "TIFF"), "floating-point"),
@@ -121,7 +121,7 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
     first, *others = raised.value.args
     assert first.startswith("12 of 13 image files cannot be used, and nothing was changed")
     assert others[0] == f"{files[1]}: it is empty"
-    assert "it is no image" in others[1]
+    assert "it is not in an image format" in others[1]
     assert others[2] == f"{files[3]}: there is no such file"
     assert others[-1] == "and 2 more"
     assert len(others) == 11

@@ -250,8 +250,8 @@ def doubling(rows: list[Any]) -> Any:
 
 TUPLES = TensorDataset(*parts(CURRENT))
 BAD: dict[str, tuple[Any, str]] = {
-    "iterable": (DataLoader(Endless(), 4), "Endless cannot be weighed: its samples have no numb"),
-    "tensor": (CURRENT.x, "a Tensor cannot be weighed"),
+    "iterable": (DataLoader(Endless(), 4), "Endless cannot be weighted: its samples are not numb"),
+    "tensor": (CURRENT.x, "a Tensor cannot be weighted"),
     "unbatched": (DataLoader(TUPLES, batch_size=None), "batch_size=None"),
     "subset": (DataLoader(TUPLES, sampler=SubsetRandomSampler([1])), r"Subset\(dataset, rows\)"),
     "lossy": (DataLoader(TUPLES, 11, collate_fn=dropping), "33 samples and its batches have 30"),

@@ -280,12 +280,12 @@ def mixing() -> nn.Module:
     [
         (NETS["mlp"], torch.Tensor.double, 0, "MLP cannot take inputs of torch.float64"),
         (NETS["mlp"], torch.Tensor.long, 0, "parameters are torch.float32 on cpu: give it inputs"),
-        (NETS["mlp"], lambda x: x[:, :5], 0, r"shape \(8, 5\).*shape that it is made for"),
+        (NETS["mlp"], lambda x: x[:, :5], 0, r"shape \(8, 5\).*shape that it expects"),
         (NETS["mlp"], torch.Tensor.to_sparse, 0, r"sparse_coo, expected a dense one: x.to_dense"),
         (NETS["mlp"], torch.Tensor.float, 3, "has class -1; classes count from 0"),
         (lambda: MLP(6, 4, (8,)).to("meta"), torch.Tensor.float, 0, "on the device 'meta'"),
         (mixing, torch.Tensor.float, 0, "keeps no statistics"),
-        (untrainable, torch.Tensor.float, 0, "was made under torch.inference_mode"),
+        (untrainable, torch.Tensor.float, 0, "was created under torch.inference_mode"),
     ],
 )  # fmt: skip
 def test_what_a_net_cannot_take_is_told(

@@ -217,7 +217,7 @@ def solve_exactly(program: WeightProgram) -> Solution:
         except StuckError as reason:
             general = solve_with_highs if len(program) <= MANY else solve_with_ipm
             solution = general(program)
-            status = f"{solution.status}, since the own solver failed: {reason}"
+            status = f"{solution.status}, since our solver failed: {reason}"
             solution = replace(solution, status=status)
     return replace(solution, seconds=time.perf_counter() - start)
 

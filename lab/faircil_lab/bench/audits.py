@@ -304,28 +304,28 @@ def _far(shares: Sequence[float], expected: float, audits: int) -> int:
 
 
 ABOUT = """
-Each coverage is of {audits} audits, asked for 95 %. Were it exactly 95 %, it would by chance be
-seen outside of 93 to 97 % in about {outside:.0f} % of the cases. *Size* is the mean number of
-samples of a class with one value; there are {classes} classes. In brackets, the mean width of an
-interval.
+Each coverage is of {audits} audits, with a nominal level of 95 %. If coverage were exactly 95 %, it
+would by chance be outside 93 to 97 % in about {outside:.0f} % of the cases. *Size* is the mean
+number of samples of a class with one value; there are {classes} classes. In brackets, the mean
+width of an interval.
 
 Where the true value is 0, an interval can be wrong on one side only, and coverage may be above
 97 %. `rate` is the accuracy of a single group.
 
 The method was chosen by simulations of other systems with other seeds: two or three classes, two to
-ten groups of 15 to 800 samples, best accuracies of .7 to .95, gaps of .03 to .4. Systems as below
-were not looked at, but EXTRA and the tail of tied groups are older and were chosen by such systems.
-What is shown for one seed is all of it: no case is left out.
+ten groups of 15 to 800 samples, best accuracies of .7 to .95, gaps of .03 to .4. Systems such as
+those below were not used, but EXTRA and the tail of tied groups are older and were chosen on such
+systems. All cases of one seed are shown: none is left out.
 
-What limits coverage: the distribution of a gap or of a worst group depends on rates that are not
-known. How far the others are from the worst one decides how low the lowest is seen by chance; how a
-gap is made up of classes and values decides how large it is seen. Both have to be estimated from
-the same samples. Where the true differences are about as large as their standard errors (gaps of
-.05 in groups of 30 and 100) the estimate is worst, and the method rather makes intervals too wide
-than too narrow: `worst_group` above all, whose limits have to hold for tied groups and for a single
-worst one alike. Near 0, or among tied groups, only one of the two limits can be wrong. A gate
-would fail in up to 5 % if that limit had all of the error; it has 4 %, so that coverage there is
-about 96 %.
+What limits coverage: the distribution of a gap or of a worst group depends on unknown rates.
+How far the others are from the worst one determines how low the lowest appears by chance; how a
+gap is composed of classes and values determines how large it appears. Both have to be estimated
+from the same samples. Where the true differences are about as large as their standard errors (gaps
+of .05 in groups of 30 and 100) the estimate is worst, and the method tends to make intervals too
+wide rather than too narrow: `worst_group` above all, whose limits have to hold for tied groups and
+for a single worst one alike. Near 0, or among tied groups, only one of the two limits can be wrong.
+A gate would fail in up to 5 % if that limit had all of the error; it has 4 %, so that coverage
+there is about 96 %.
 
 *Gate errors*: how often a gate fails whose limit is exactly the true value. *False alarms*: how
 often an attribute without any effect is called unfair, by any measure.

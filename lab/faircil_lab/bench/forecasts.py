@@ -194,8 +194,8 @@ then mean ± standard deviation over seeds. The form of the forecasts was chosen
 digits, and on validation parts of the training data of the images. A task with two old groups has
 a correlation of 1 or −1.
 
-"The same training again" is no forecast: the task is trained a second time with other random
-numbers, and what happens to the test rows then takes the place of a forecast. None can do better.
+"The same training again" is not a forecast: the task is trained a second time with other
+random numbers, and its effect on the test rows is used as the forecast. No forecast can do better.
 """
 
 

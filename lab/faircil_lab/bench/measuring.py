@@ -43,8 +43,8 @@ def busy() -> list[str]:
     if load <= BUSY * cores:
         return []
     return [
-        f"Other programs were busy when this began (load {load:.1f} on {cores} cores): times are "
-        "too long, measure again on a quiet machine"
+        f"Other programs were running at the start (load {load:.1f} on {cores} cores): the times "
+        "are too long; measure again on an idle machine"
     ]
 
 

@@ -198,9 +198,9 @@ def _texts(cost: ModelCost) -> tuple[str, ...]:
 
 ABOUT = """
 Tables of numbers and categories, two sexes, {classes} classes, with gaps in one column. Steps in
-`code` are whole commands from CSV to files, with the start of Python; the others are calls in a
-process that has model and table in memory, medians of {tries}. The learner of the model is the one
-that `fit` chose, or the one named.
+`code` are whole commands from CSV to files, including the start of Python; the others are calls in
+a process that has model and table in memory, medians of {tries}. The learner of the model is the
+one that `fit` chose, or the one named.
 """
 
 

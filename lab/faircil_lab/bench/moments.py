@@ -29,7 +29,7 @@ INPUTS = 64
 COMPRESSED = 100  # directions of each group
 EXACT = "full"
 REMOVAL = "removal"
-ANEW = "learning anew"
+ANEW = "fitting again"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class LearningCost:
 
 @dataclass(frozen=True)
 class RemovalCost:
-    """What the removal of rows takes, against learning all others anew.
+    """What the removal of rows takes, compared with fitting all others again.
 
     Parameters
     ----------
@@ -246,11 +246,11 @@ ABOUT = """
 Streams of normal clusters, {inputs} inputs, two groups a class, measure `eo`, `width={width}`,
 `{rows}` rows a group. *Sums* is one pass over all rows, *weights* all solutions to choose penalty
 and weights, after every task; *solutions* is their number, without those for the penalty. Each
-stream has a process of its own, whose peak memory is shown; exact sums where they fit in 2 GiB.
+stream has its own process, whose peak memory is shown; exact sums where they fit in 2 GiB.
 """
 REMOVED = """
-Removal of rows from exact sums with the choice of weights after it, against learning all other rows
-anew, in turns; medians.
+Removal of rows from exact sums including the choice of weights after it, compared with learning all
+other rows again, in turns; medians.
 """
 
 

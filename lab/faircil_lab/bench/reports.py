@@ -179,8 +179,8 @@ def _sentences(results: ReportResults) -> Iterator[str]:
 
 
 ABOUT = """
-Real runs, short as they are: their report is as long as that of long ones. *Opens in* is the median
-of {repeats} times that Chromium without a window opens the file in a new tab, from the request
+The runs are real but short; their report is as long as that of long ones. *Opens in* is the median
+of {repeats} times that headless Chromium takes to open the file in a new tab, from the request
 until all of it is laid out and the next frame begins; *unfolds in*, until the same is true with
 every folded part open. *Written in* includes reading all runs, checking their files and auditing
 one run of each method.

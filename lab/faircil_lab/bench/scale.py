@@ -278,11 +278,11 @@ def _tables(results: ScaleResults) -> list[Table]:
 ABOUT = """
 A table of normal clusters, {inputs} float32 numbers, {classes} classes and two sexes, as Parquet
 files on a local disk. Each way is a whole command, `faircil fit --method moments --set
-width={width}`, with the start of Python and, for Dask, of its cluster. One process alone uses all
-cores; several, and the workers of Dask, have one thread each. Memory is that of the first process.
-*Tensors* is the hash of what was learned: the same means the same to the bit. The rival reads the
-first rows with pandas, computes as many random ReLU features of float32 and fits a
-`RidgeClassifier`, without groups; it has as many rows as its features leave room for.
+width={width}`, including the start of Python and, for Dask, of its cluster. One process alone uses
+all cores; several, and the workers of Dask, have one thread each. Memory is that of the first
+process. *Tensors* is the hash of what was learned: equal hashes mean bit-identical results. The
+alternative reads the first rows with pandas, computes as many random ReLU features of float32 and
+fits a `RidgeClassifier`, without groups; it gets as many rows as fit in memory with their features.
 """
 
 

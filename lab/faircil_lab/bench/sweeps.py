@@ -283,8 +283,8 @@ def measure_case(works: Sequence[Work], case: Processes, repeat: int) -> SweepCo
     processes = max(map(len, splits))
     if processes > case.jobs + case.gpu_jobs:
         raise FaircilError(
-            f"with {case.name} a process died and another took its place, so the time means "
-            "nothing; measure again, with fewer processes if memory ran out"
+            f"with {case.name} a process died and was replaced, so the time is meaningless; "
+            "measure again, with fewer processes if memory ran out"
         )
     parts = summed([summed(list(split.values())) for split in splits])
     wall = sum(wall for wall, _ in sweeps)

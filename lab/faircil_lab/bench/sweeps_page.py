@@ -131,7 +131,7 @@ IDLE = "#BBBBBB"  # nothing is done
 def time_per_run(rows: Sequence[CaseSummary]) -> Figure:
     """Draw a bar per case: the time of a process for a run, split.
 
-    Bars of the same length mean that twice as many processes make twice as many runs.
+    Bars of equal length mean that twice as many processes finish twice as many runs.
     """
     layers = [
         BarPart(part_name(part), colour, [getattr(row.per_run, part) for row in rows])
@@ -164,7 +164,7 @@ def sentences(rows: Sequence[CaseSummary]) -> Iterator[str]:
         if _is_disturbed(row):
             yield (
                 f"**With {row.case.name} a process had {row.cores:.2f} of a core: other programs "
-                "were busy. Measure again on a quiet machine.**"
+                "were running. Measure again on an idle machine.**"
             )
 
 
@@ -198,19 +198,19 @@ each time; median of {repeats}.
 
 {sentences}
 
-![what the time of a process goes to, per run]({picture})
+![where the time of a process is spent, per run]({picture})
 
-Bars of the same length mean that twice as many processes make twice as many runs. *Cores per
-process* is what the processor gave a process while it worked: less than 1 where others were in its
-way, or where it waited for a GPU.
+Bars of equal length mean that twice as many processes finish twice as many runs. *Cores per
+process* is the processor time of a process while it worked: less than 1 where others competed,
+or where it waited for a GPU.
 """
 PARTS_TEXT = """
-*Start* is all until a process is ready for its first run: Python, imports, what torch loads when
-it is first used, the context of a GPU. One process on the CPU is that of the command, which has
-most of this behind it. *Load data* counts what is not in memory yet; a process keeps the data of
-its last runs and rather takes runs on it. *Weights* are the statistics of the groups and the linear
+*Start* is the time until a process is ready for its first run: Python, imports, what torch loads
+at first use, the context of a GPU. A single process on the CPU is that of the command, which has
+already done most of this. *Load data* counts what is not in memory yet; a process keeps the data of
+its last runs and prefers runs on it. *Weights* are the statistics of the groups and the linear
 program. *Write* is the files of the runs, *idle at the end* the time from the last run of a process
-to the end of the sweep, *all else* nets, buffers, locks and waiting for the next piece of work.
+to the end of the sweep, *all else* nets, buffers, locks and waiting for work.
 """
 
 

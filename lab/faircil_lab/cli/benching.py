@@ -44,10 +44,10 @@ def add_output_arguments(parser: argparse.ArgumentParser, folder: Path) -> None:
         "--page",
         type=Path,
         metavar="FILE",
-        help="write the page there too, with its pictures in images/ beside it",
+        help="also write the page to this file, with its pictures in images/ next to it",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    parser.add_argument("--quiet", action="store_true", help="no progress and no notes")
+    parser.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
 def add_sizes(parser: argparse.ArgumentParser, sizes: Mapping[str, tuple[int, str]]) -> None:
@@ -82,7 +82,10 @@ def add_methods(parser: argparse.ArgumentParser, methods: str, repeated: str, ti
         "--methods", nargs="+", metavar="METHOD", help=f"methods (default: {methods})"
     )
     parser.add_argument(
-        "--repeats", type=int, default=times, help=f"of every {repeated} (default: {times})"
+        "--repeats",
+        type=int,
+        default=times,
+        help=f"repetitions of every {repeated} (default: {times})",
     )
     parser.add_argument(
         "--set",

@@ -39,13 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--settings",
         choices=("shipped", "tuned"),
         metavar="KIND",
-        help="tuned, chosen here on validation data; or shipped (default: as the page needs it)",
+        help="tuned, chosen here on validation data; or shipped (default: depends on the page)",
     )
     what.add_argument(
-        "--seeds", metavar="LIST", help="3, 0-4 or 0,2,5 (default: as the page needs, mostly 0-4)"
+        "--seeds", metavar="LIST", help="3, 0-4 or 0,2,5 (default: depends on the page, mostly 0-4)"
     )
     what.add_argument(
-        "--only-finished", action="store_true", help="run nothing, show what finished runs say"
+        "--only-finished",
+        action="store_true",
+        help="run nothing, show the results of finished runs",
     )
     what.add_argument(
         *("-o", "--out"),

@@ -252,21 +252,21 @@ HEADER = (
     *("test samples right after the last task", "eo_gap by chance"),
 )
 ABOUT = (
-    "2,951 biographies of Bias in Bios, collected from public samples of it: no natural sample. "
-    "736 rows whose profession is a classifier's guess are left out, and 220 of professions with "
-    "few. The other 1,995 are of six professions, in three tasks of two, with gender as the "
-    "attribute. All 1,008 accountants come from one source, which has 10 of each of the others: a "
-    "model can tell the source instead of the profession, so accuracy on them comes too easily. "
-    "The last task has 148 training samples.\n\n"
-    "The encoder is a frozen MiniLM; a net with two hidden layers learns from its embeddings. "
-    "`seconds total` is the time of one run whose embeddings were computed before, from the first "
-    "task to the last evaluation, without reading the data; a sweep makes several side by side."
+    "2,951 biographies of Bias in Bios, collected from public samples of it, so not a random "
+    "sample. 736 rows whose profession is a classifier's guess are left out, and 220 rows of "
+    "professions with few. The other 1,995 are of six professions, in three tasks of two, with "
+    "gender as the attribute. All 1,008 accountants come from one source, which has 10 of each of "
+    "the others: a model can recognise the source instead of the profession, so accuracy on them "
+    "is too high. The last task has 148 training samples.\n\nThe encoder is a frozen MiniLM; a net "
+    "with two hidden layers learns from its embeddings. `seconds total` is the time of one run "
+    "with embeddings computed beforehand, from the first task to the last evaluation, without "
+    "reading the data; a sweep makes several side by side."
 )
 ABOUT_REFERENCES = (
     "Logistic regression, refitted after each task on all training samples of the classes so "
-    "far: joint, with nothing to forget. Accuracy is a mean over classes; of all test samples more "
-    "are right, since half are accountants. By chance: what `eo_gap` would be if the samples that "
-    "are predicted right were spread over the genders of their class at random. Groups of ten test "
+    "far: joint, with nothing to forget. Accuracy is a mean over classes; over all test samples "
+    "it is higher, since half are accountants. By chance: what `eo_gap` would be if the correctly "
+    "predicted samples were spread over the genders of their class at random. Groups of ten test "
     "samples show that much between groups that are treated alike; less accurate models show more."
 )
 
@@ -315,7 +315,7 @@ def _row(name: str, values: Sequence[ReferenceValues]) -> tuple[str, ...]:
 def _accuracies(models: Mapping[str, Sequence[ReferenceValues]]) -> list[str]:
     """Say how accurate models are that see all classes so far at once."""
     parts = [f"{name} {_row(name, values)[1]}" for name, values in models.items() if values]
-    return [f"Accuracy with all classes so far at once: {', '.join(parts)}."] if parts else []
+    return [f"Accuracy with all classes so far together: {', '.join(parts)}."] if parts else []
 
 
 def significant(claims: Sequence[Claim]) -> list[str]:
@@ -343,11 +343,11 @@ BIOGRAPHIES = BiographiesTable(
 
 
 ABOUT_TRAINED = (
-    "The biographies of [the page with the frozen encoder](biographies.md), which says what is odd "
-    "about them, and how large an `eo_gap` chance alone gives. Here MiniLM is trained along with a "
-    "linear head, ten epochs per task, as the paper trains BERT: FSW's weights come from the "
-    "gradients of the head, and GSS and OCS compare the same ones. `seconds total` is the time of "
-    "one run; a sweep makes several side by side on the GPU."
+    "The biographies of [the page with the frozen encoder](biographies.md), which says what is "
+    "unusual about them, and how large an `eo_gap` chance alone gives. Here MiniLM is trained "
+    "along with a linear head, ten epochs per task, as the paper trains BERT: FSW's weights come "
+    "from the gradients of the head, and GSS and OCS compare the same ones. `seconds total` is the "
+    "time of one run; a sweep makes several side by side on the GPU."
 )
 IN_ANSWER = (JOINT.name, FSW.name, REPLAY.name)
 COLLAPSE = 0.5  # of the median accuracy of a method's seeds after a task

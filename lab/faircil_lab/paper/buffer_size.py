@@ -30,9 +30,9 @@ STYLES = {FSW: Style(EMPHASIS, "o", width=2.4), REPLAY: style_of(1)}
 KEPT = "samples kept"
 ABOUT = (
     "For each seed, the rank correlation of a value with the four buffer sizes: 1 where it only "
-    "grows, −1 where it only falls. The mean over seeds with its 95 % interval; a trend is told "
-    "where that leaves 0 out. The paper sees accuracy grow and disparity fall with the buffer, and "
-    "no clear relation with the number of samples whose weight is above 0."
+    "grows, −1 where it only falls. The mean over seeds with its 95 % interval; a trend is "
+    "reported where that excludes 0. The paper sees accuracy grow and disparity fall with the "
+    "buffer, and no clear relation with the number of samples whose weight is above 0."
 )
 
 

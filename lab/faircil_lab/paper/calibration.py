@@ -210,16 +210,16 @@ HEADER = (
     "log loss of the worst group",
 )  # fmt: skip
 ABOUT = (
-    "The expected calibration error (ECE) is the distance between what a model says of its "
-    "predictions and how often they are right: rows are cut by the probability of the predicted "
+    "The expected calibration error (ECE) is the distance between a model's stated probabilities "
+    "and how often its predictions are right: rows are cut by the probability of the predicted "
     f"class into {BINS} bins of equal size (fewer where a bin would have less than {ENOUGH} rows), "
     "and the mean probability of a bin is compared with its accuracy. Small groups have an error "
-    "by chance, given beside it: that of predictions which are right exactly as often as they say. "
+    "by chance, shown next to it: that of predictions that are right exactly as often as they say. "
     "The log loss is the mean negative logarithm of the probability of the true class. Both of the "
     "final model, on the test rows of all tasks; the ECE of a group is a mean over groups (a class "
     f"with one attribute value, or a class) of at least {ENOUGH} test rows. `moments` has a "
-    "temperature T that follows from its sums, no row being held out; *T = 1* is the softmax of "
-    "the scores as they are. Shipped settings; mean ± standard deviation over seeds."
+    f"temperature T that follows from its sums, without held-out rows; *T = 1* is the softmax of "
+    f"the unscaled scores. Shipped settings; mean ± standard deviation over seeds."
 )
 TITLES = {**DATASET_NAMES, "digits": "digits", "biased-digits": "biased digits"}
 
@@ -229,7 +229,7 @@ class Calibration(WithoutRuns):
     """Calibration of moments and of replay, by group."""
 
     title: str = "Are probabilities right, for every group?"
-    paper: str = "not there"
+    paper: str = "no counterpart"
     seeds: tuple[int, ...] = SEEDS
 
     def page(self, results: Results) -> Page:

@@ -38,7 +38,7 @@ ABOUT = (
     "Where a method was published or compared with a grid of settings and no value is given for "
     "it, the shipped value (`faircil/runs/settings.toml`) was chosen from that grid on held-out "
     "training data, a tenth of each group, with seeds {seeds}, which no table shows, by the "
-    "accuracy averaged over groups after each task. Test data took no part. Within a seed nothing "
+    "accuracy averaged over groups after each task. Test data was not used. Within a seed nothing "
     "leaks; but DRUG is split by the seed, so rows that were trained on and held out here are test "
     "rows under other seeds. `er`, `fsw` and `der++` have the settings of the paper and were not "
     "chosen. On Biased MNIST `gss` and `ocs` were not tried, since a run takes hours on a CPU. A "
@@ -53,7 +53,7 @@ class ChosenSettings:
     """The grids, their scores, and where the shipped settings stand among them."""
 
     title: str = "How the shipped settings were chosen"
-    paper: str = "not there; the paper chose on test data"
+    paper: str = "no counterpart; the paper chose on test data"
     trial_seeds: tuple[int, ...] = (10, 11)
 
     def requests(self) -> Sequence[TuneRequest]:

@@ -186,7 +186,7 @@ def _place(claim: Claim, others: Sequence[Claim]) -> str:
 KEPT = "samples kept"
 EQUAL = 0.05  # numbers of samples that differ by less than this share are the same
 CONTROLS_ABOUT = (
-    "The controls have FSW's settings, all of them, and differ in the weights alone: *random "
+    "The controls have all settings of FSW, and differ in the weights alone: *random "
     "weights* are those of FSW, permuted over the task; a *balanced subset* has as many samples, "
     "in equal numbers per group. Each solves its own programs, so the numbers of samples can drift "
     "apart. Only where they are the same (within 5 %) does a difference come from *which* samples "

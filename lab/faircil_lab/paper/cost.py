@@ -88,8 +88,9 @@ def pearson(a: Floats, b: Floats) -> float:
 DATASET = "biased-mnist"
 PARTS = {"train": "training data (task and buffer)", "test": "test data of the tasks seen"}
 ABOUT = (
-    "The cost is what the program lowers, ‖Dℓ‖₁ of the losses of groups; the disparity is `eo`, "
-    "the same formula with accuracies for losses. Both after every epoch of a run of FSW for EO on "
+    "The cost is what the program minimises, ‖Dℓ‖₁ of the losses of groups; the disparity is `eo`, "
+    "the same formula with accuracies instead of losses. Both are measured after every epoch of a "
+    "run of FSW for EO on "
     "Biased MNIST. They move together if they rise and fall together within a task: the rank "
     "correlation over its epochs, averaged over tasks; mean over seeds with its 95 % interval."
 )

@@ -144,10 +144,10 @@ PUBLISHED = ("icarl", "wa", "clad", "gss", "ocs", "fsw")
 CURVES = ("er", "fsw", "icarl", "wa", "der++")
 AFTER, ON_BUFFER = "{}, ε-fair", "{}, ε-fair fitted on the buffer"
 ABOUT = (
-    f"{DP_NOTE} The paper does not say its ε; beside its rows stand ours with ε = 0, the "
-    f"strictest. The rule is fitted on {HELD_OUT} samples of each group that are kept from "
-    "training, and once on the buffer, of which the net is too sure. It needs the attribute of "
-    "every test sample, which on Biased MNIST is made from the label."
+    f"{DP_NOTE} The paper does not state its ε; its rows are compared with ours at ε = 0, the "
+    f"strictest. The rule is fitted on {HELD_OUT} samples of each group that are held out of "
+    "training, and once on the buffer, on which the net is overconfident. It needs the attribute "
+    "of every test sample, which on Biased MNIST is derived from the label."
 )
 METHODS = tuple(
     TableRow(contender, contender.method if contender.method in PUBLISHED else None)

@@ -29,16 +29,15 @@ VARIANTS = {
     "lws": ("quota=class",),
 }
 ABOUT = (
-    "Settings are those shipped with faircil; they are not tuned against each other, and were "
-    "chosen without weighting: see [how](chosen-settings.md). The same for all: the net, the data "
+    "Settings are those shipped with faircil; they were not tuned against each other, and were "
+    "chosen without weighting: see [how](chosen-settings.md). All methods share the net, the data "
     "and its order, the initial weights of a seed, 32 buffered samples of each group (class and "
-    "attribute value) unless `quota` says otherwise, one head over all classes, evaluation after "
-    "everything a method does at the end of a task. `fsw` weights the samples of the current task, "
-    "one by one as in the paper, or by group; weights multiply the loss of current samples, never "
-    "distillation or replay.\n\n"
-    "`der++` is Dark Experience Replay (Buzzega et al. 2020). What the FSW paper calls DER is "
-    "another method (Yan et al. 2021, an expanding net), which neither the paper nor this page "
-    "compares with."
+    "attribute value) unless `quota` says otherwise, one head over all classes, and evaluation "
+    "after everything a method does at the end of a task. `fsw` weights the samples of the current "
+    "task, one by one as in the paper, or by group; weights multiply the loss of current samples, "
+    "never distillation or replay.\n\n`der++` is Dark Experience Replay (Buzzega et al. 2020). "
+    "What the FSW paper calls DER is a different method (Yan et al. 2021, an expanding net), with "
+    "which neither the paper nor this page compares."
 )
 
 

@@ -159,7 +159,7 @@ def overview(entries: Entries) -> Section:
         "All methods on all data",
         "Means over seeds: accuracy / disparity / accuracy of the worst group after the last task. "
         "The disparity is `eer_task`, `eo_gap` or `dp_predicted`, by the measure in brackets. A "
-        "low disparity beside a worst group near 0 is no merit: everything was forgotten evenly. "
+        "low disparity with a worst group near 0 is no merit: everything was forgotten evenly. "
         "The sections below have deviations, times and commands.",
         Grid(header, rows),
         Picture(
@@ -234,11 +234,11 @@ def _surely_better(one: Entry, other: Entry, metric: str) -> bool:
 
 FRONT = (
     "`auto`, the default of `faircil run`, takes the candidate with the best balanced accuracy "
-    "less disparity on held-out training rows. It should harm nobody: no plain method (replay, "
-    "DER++ and GDumb with searched settings, ridge regression with equal samples or classes) may "
-    "be better in both accuracy and disparity, or in the worst group, beyond the noise of the "
-    "seeds (paired t-test at 5 %, without correction for the number of comparisons, which would "
-    "favour `auto`)."
+    "less disparity on held-out training rows. It should never be harmful: no plain method "
+    "(replay, DER++ and GDumb with searched settings, ridge regression with equal samples or "
+    "classes) may be better in both accuracy and disparity, or in the worst group, beyond the "
+    "noise of the seeds (paired t-test at 5 %, without correction for the number of comparisons, "
+    "which would favour `auto`)."
 )
 FRONT_HEADER = (
     *("on", "taken", "held-out rows", "accuracy", "disparity", "worst group"),
@@ -356,7 +356,7 @@ def _draw_column(axes: Axes, column: Column, entries: Sequence[Entry]) -> None:
 
 
 MOMENTS_TABLE = MomentsTable(
-    "Learning from moments, beside replay and ridge regression with fixed weights",
+    "Learning from moments, compared with replay and ridge regression",
     "moments",
     MOMENT_ROWS,
     tuple(map(moment_column, MOMENT_TARGETS)),
@@ -374,19 +374,20 @@ MOMENTS_TABLE = MomentsTable(
     ),
     "[Fair learning from moments](../moments.md) explains the method. Rows named `equal` differ "
     "from it in one thing: the weights of the groups are fixed, equal for all groups of a class, "
-    "for all classes, or for all samples. In rows named `ridge` the largest ridge score wins "
-    "besides, with equal samples as in RanPAC and ACIL, or equal classes as in AIR. `nearest class "
-    "mean` and `LDA` are made of the same sums, with equal classes. `BGS` and `LwS` are replay "
+    "for all classes, or for all samples. In rows named `ridge`, also, the largest ridge score "
+    "wins, with equal samples as in RanPAC and ACIL, or equal classes as in AIR. `nearest class "
+    "mean` and `LDA` use the same sums, with equal classes. `BGS` and `LwS` are replay "
     "against spurious correlations, not in the paper: the first trains the last layer again on a "
     "buffer balanced over classes and attribute values, the second finds clusters and does without "
-    "the attribute. Features are random ReLU features of the raw inputs, where all methods know "
-    "the same: as many as the first task has rows, from 200 to 2,000, or 4,000. Patches know that "
-    "the inputs are images, which an MLP does not; replay with a convolutional net stands beside "
-    "them, with the settings that were chosen for the MLP. `head of moments`: replay whose net is "
+    "the attribute. Features are random ReLU features of the raw inputs, so that all methods have "
+    "the same information: as many as the first task has rows, from 200 to 2,000, or 4,000. "
+    "Patches use the fact that the inputs are images, which an MLP does not; replay with a "
+    "convolutional net is shown next to them, with the settings that were chosen for the MLP. "
+    "`head of moments`: replay whose net is "
     "followed by a ridge head, fitted on the buffer. `trained features`: the last activations of "
-    "a net that was trained on the first task, beside random ones. Settings of replay are "
-    "searched on held-out training rows; methods from moments have nothing to search: the penalty "
-    "is chosen from the moments themselves, and lam is 1 unless it is named. "
+    "a net that was trained on the first task, in addition to random ones. Settings of replay are "
+    "searched on held-out training rows; methods based on moments have nothing to search: the "
+    "penalty is chosen from the moments themselves, and lam is 1 unless it is named. "
     + " ".join(NOTES.values()),
     "tuned",
 )

@@ -31,7 +31,7 @@ def as_markdown(name: str, exhibit: Exhibit, page: Page) -> str:
         page.answer,
     ]
     if page.verdicts:
-        parts.append(f"Published values beside ours: {count_verdicts(page.verdicts)}.")
+        parts.append(f"Published values compared with ours: {count_verdicts(page.verdicts)}.")
     if page.findings:
         parts.append("\n".join(f"- {finding}" for finding in page.findings))
     parts += [part for section in page.sections for part in _section(section)]
@@ -106,10 +106,10 @@ def _unwritten(path: Path, error: OSError) -> StorageError:
     )
 
 
-HEADER = ("page", "in the paper", "result", "published values beside ours", "command")
+HEADER = ("page", "in the paper", "result", "published values and ours", "command")
 HOW = (
     "Every table and figure of the paper (Park, Kim and Whang, KDD 2026), reproduced by the "
-    "command beside it. Each page has the published value beside ours, the difference, a verdict, "
+    "command next to it. Each page shows the published value, ours, the difference, a verdict, "
     "and the command of every line. A page without a counterpart in the paper says so. Finished "
     "runs are reused. This page is written by `faircil reproduce all`."
 )
@@ -141,9 +141,9 @@ def _says(exhibits: Mapping[str, Exhibit], pages: Mapping[str, Page]) -> list[st
     verdicts = [verdict for page in pages.values() for verdict in page.verdicts]
     run = sum(verdict is not Verdict.NOT_RUN for verdict in verdicts)
     parts = [
-        f"{len(verdicts)} published values, {run} of them with one of ours beside it: "
-        f"{count_verdicts(verdicts)}. A value that several pages show counts on each.",
-        "Times are not among them: they depend on the machine, and have sections of their own. "
+        f"{len(verdicts)} published values, {run} of them with a value of ours: "
+        f"{count_verdicts(verdicts)}. A value that several pages show is counted for each.",
+        "Times are not among them: they depend on the machine, and have separate sections. "
         "Comparisons on DRUG are shown but not counted, since its test data is too small to rank "
         "methods.",
         CONTROLS_ABOUT + " Where FSW is not significantly better than its controls, its choice of "

@@ -154,21 +154,22 @@ MARKS = (
     f"({TEST}; joint training and fine-tuning take no part, nor do methods with a diverged seed)."
 )
 VERDICTS = (
-    "`same`: chance over the seeds of both sides (Welch, 95 %) and the rounding of the print "
-    "explain the difference; else ours is `better` or `worse`. `diverged`: a seed of ours did, "
-    "which counts against the method."
+    "`same`: chance over the seeds of both sides (Welch, 95 %) and the rounding of the printed "
+    "value explain the difference; otherwise ours is `better` or `worse`. `diverged`: one of our "
+    "seeds did, which counts against the method."
 )
 TIMES = (
     "Times depend on the machine, so they have no verdict and are not counted among the published "
-    "values: below stand both, and our time as a share of theirs."
+    "values: both are shown below, with our time as a share of theirs."
 )
 NOISE = (
     "{names}: the test data is too small to rank methods. Its rows have no marks, and its "
     "comparisons are shown but not counted."
 )
 APART = (
-    "{names} is no method of the paper's kind and takes no part in the marks: it trains no net and "
-    "keeps no samples, but sums over all samples of each group; see [its page](moments.md)."
+    "{names} is a different kind of method from the paper's and takes no part in the marks: it "
+    "trains no net and keeps no samples, only sums over all samples of each group; see [its "
+    "page](moments.md)."
 )
 Entries = Mapping[Column, Sequence[Entry]]
 Compared = Mapping[str, Sequence[tuple[Entry, Comparison]]]  # by metric
@@ -371,7 +372,7 @@ def _share(found: Comparison) -> str:
 
 
 CHANCE = (
-    "What `eo_gap` would be if the samples that are predicted right were spread over the attribute "
+    "What `eo_gap` would be if the correctly predicted samples were spread over the attribute "
     "values of their class at random: small groups show that much even where they are treated "
     "alike. Computed from the predictions of the runs above; mean ± deviation over seeds."
 )
@@ -430,16 +431,16 @@ def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str], run:
     if not verdicts:
         return " ".join(told) or (ONLY_TIMES if run else "Not run yet.")
     if all(verdict is Verdict.NOT_RUN for _, verdict in verdicts):
-        return f"Not run yet: {len(verdicts)} published values stand without one of ours."
+        return f"Not run yet: {len(verdicts)} published values have no value of ours yet."
     own = [verdict for entry, verdict in verdicts if (entry.published or "").startswith("fsw")]
     counted = [f"Published values of FSW: {count_verdicts(own)}."] if own else []
     return " ".join([*counted, *told])
 
 
-ONLY_TIMES = "Times alone, which have no verdict: the tables have ours beside the published ones."
+ONLY_TIMES = "Times alone, which have no verdict: the tables show ours next to the published ones."
 SHIPPED = (
     "Those shipped with faircil (`faircil/runs/settings.toml`): the paper's where it gives them, "
-    "else chosen on held-out training data. None was chosen here."
+    "otherwise chosen on held-out training data. None was chosen here."
 )
 SPLIT_BY_SEED = ("drug", "biasbios-sample", *PEOPLE)
 ACROSS_SEEDS = (
@@ -473,9 +474,9 @@ def settings_section(settings: Settings, entries: Entries) -> Section:
 def _how_chosen(request: TuneRequest) -> str:
     seeds = ", ".join(map(str, request.seeds))
     data = (
-        "a held-out part of the training data of the tasks seen so far; test data took no part"
+        "a held-out part of the training data of the tasks seen so far; test data was not used"
         if request.select_on == "validation"
-        else "**test data**, as the paper does: these figures are too good"
+        else "**test data**, as the paper does: these figures are too optimistic"
     )
     return (
         f"Chosen on {data}. Every method has the same budget: at most {request.budget} "

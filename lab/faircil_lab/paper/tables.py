@@ -57,7 +57,7 @@ EER_NOTE = "What the paper prints as EER disparity is `eer_task`, the mean over 
 EO_NOTE = "What the paper prints as EO disparity is `eo_gap`, twice `eo` for two groups."
 DP_NOTE = (
     "What the paper prints as DP disparity is `dp_predicted`, over the classes that are predicted "
-    "at least once; `dp`, over all seen classes as its formula says, stands beside it."
+    "at least once; `dp`, over all seen classes as its formula says, is shown next to it."
 )
 NOTES = {"eer": EER_NOTE, "eo": EO_NOTE, "dp": DP_NOTE}
 
@@ -350,19 +350,18 @@ STREAMS_TABLE = ComparisonTable(
         *(Pair(NARROW_MOMENTS.name, other.name) for other in REPLAYING),
         *(Pair(one.name, NARROW_MOMENTS.name) for one in (*FADING, *AGAINST_NOISE)),
     ),
-    "Each dataset first as it is, two classes per task and right labels, then changed in one "
-    "thing. *Drift*: half of the training data comes as ever, in five tasks; then every class "
-    "comes back in five more, upside down, and is tested on that from then on. `decay` is what "
-    "earlier rows of a group (class and attribute value) count once a task brings as many new "
-    "rows of it. "
-    "*Other tasks*: so many samples of each class come in any of the other tasks; a class is "
-    "tested from its own task on, and may be predicted earlier. *Wrong labels*: any other class is"
-    " as likely; a sample comes in the task of its label and keeps its attribute value, and test "
-    "labels are right. *Chunks without borders*: classes fade in and out one after the other, two "
-    "at a time, and a learner is given 25 equal chunks, each of them as if it were a task; a class"
-    " is tested from the chunk with its first sample on. `accuracy` and disparity are means over "
-    "the evaluations after each task or chunk, `final_accuracy` and `worst_group` are of the final"
-    " model. Distorted copies of a digit come in the same task with the same label. Replay keeps "
-    "32 samples of each group, a random draw from all that it saw of the group. All settings are "
+    "Each dataset first unchanged, with two classes per task and correct labels, then with one "
+    "change. *Drift*: half of the training data comes as usual, in five tasks; then every class "
+    "comes back in five more, upside down, and is tested on that from then on. `decay` is the "
+    "weight of earlier rows of a group (class and attribute value) once a task brings as many new "
+    "rows of it. *Other tasks*: this share of each class comes in any of the other tasks; a class "
+    "is tested from its own task on, and may be predicted earlier. *Wrong labels*: every other "
+    "class is equally likely; a sample comes in the task of its label and keeps its attribute "
+    "value, and test labels are correct. *Chunks without borders*: classes fade in and out one "
+    "after the other, two at a time, and a learner gets 25 equal chunks, each like a task; a class "
+    "is tested from the chunk with its first sample on. `accuracy` and disparity are means over "
+    "the evaluations after each task or chunk, `final_accuracy` and `worst_group` are of the final "
+    "model. Distorted copies of a digit come in the same task with the same label. Replay keeps 32 "
+    "samples of each group, a random draw from all that it has seen of the group. All settings are "
     "the shipped ones of the dataset, with 400 features. " + " ".join((EER_NOTE, EO_NOTE)),
 )

@@ -132,9 +132,9 @@ class ErrorSeries:
 DATASETS = ("mnist", "biased-mnist")
 ABOUT = (
     "For every epoch from the second task on: how far the loss of a group after the epoch is from "
-    "what was predicted at its start, averaged over groups (on the task's training data and the "
-    "buffer). Taylor's formula is given the step that the epoch took, over all parameters. The "
-    "linear program has a step of its own: it counts normalised gradients of the last layer with "
+    "the prediction at its start, averaged over groups (on the task's training data and the "
+    "buffer). Taylor's formula gets the step that the epoch took, over all parameters. The linear "
+    "program has its own step: it counts normalised gradients of the last layer with "
     "the factor α. “No change” predicts that losses stay as they are."
 )
 

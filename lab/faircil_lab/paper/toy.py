@@ -466,14 +466,14 @@ def _draw_vectors(axes: Axes, vectors: Vectors) -> None:
 ABOUT = (
     "Dataset `toy`, shipped settings. Gradients are means over the new class and over the buffer's "
     "samples of the old ones, at the start of the second task. Means over seeds with their 95 % "
-    "interval. The published angles come without a deviation: they count as the same if a single "
-    "run of ours may have them."
+    "interval. The published angles come without a deviation: they count as the same if they are "
+    "plausible for a single run of ours."
 )
 CAPTION = (
     "Data and gradients of the first seed; accuracy as the mean over seeds, with a band from the "
-    "smallest to the largest. Gradients have length 1 and are seen in the plane of g₁ and g₂; g₀ "
-    "is short because it stands across it. g₂* is the mean of the new class with FSW's weights, "
-    "thin lines are single samples."
+    "smallest to the largest. Gradients have length 1 and are shown in the plane of g₁ and g₂; g₀ "
+    "is short because it is nearly perpendicular to it. g₂* is the mean of the new class with "
+    "FSW's weights, thin lines are single samples."
 )
 
 

@@ -248,12 +248,13 @@ ABOUT = (
     "All points are measured on the part of the training data that is held out to choose settings, "
     "with its one seed; the paper shows test data. Every method has the same budget, the "
     "configurations that its search tried first; its front has those that no other configuration "
-    "of the method beats, that is, is no worse in both accuracy and disparity and better in one. "
+    "of the method beats, that is, no other is at least as good in both accuracy and disparity "
+    "and better in one. "
     "The paper claims that FSW dominates: `same` where FSW's front beats every point of the common "
     "front of the paper's other methods, `worse` where every point of FSW's front is beaten, "
     "`different` where neither holds. Joint training and fine-tuning are bounds and take no part; "
-    "the controls have no search of their own. The curve by λ (FSW's chosen settings, λ alone "
-    "varied) has further runs: it is shown, and not compared. DRUG is shown but not counted: it is "
+    "the controls have no separate search. The curve by λ (FSW's chosen settings, λ alone "
+    "varied) has further runs: it is shown, but not compared. DRUG is shown but not counted: it is "
     "too small to rank methods."
 )
 HEADER = (

@@ -363,10 +363,10 @@ COUNTS = (
 )
 ORDER = (
     "Groups are compared as the measure does: the classes of a task (EER), or the attribute values "
-    "of a class (EO, DP). The worse one has the larger loss on the training data when the weights "
-    "are computed. The paper says that it gets the higher weight on average; `same` where the "
-    "difference is above 0 over seeds (95 %). The share is of the comparisons of all tasks and "
-    "epochs whose weights differ."
+    "of a class (EO, DP). The worse group has the larger loss on the training data when the "
+    "weights are computed. The paper states that it gets the higher weight on average; `same` "
+    "where the difference is above 0 over seeds (95 %). The share is of the comparisons of all "
+    "tasks and epochs whose weights differ."
 )
 
 

@@ -79,7 +79,7 @@ def _biased(
 def _biased_variant(base: str) -> Dataset:
     return DATASETS[base].variant(
         base,
-        summary=f"{base}: negatives that predict the class, another way in each task",
+        summary=f"{base}: negatives that predict the class, in a different way in each task",
         attribute=ATTRIBUTE,
         arrange=biased_tasks,
     )

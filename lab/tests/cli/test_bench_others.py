@@ -49,7 +49,7 @@ def test_a_gpu_that_is_not_there_and_sizes_are_told_together(
     assert "--widths is 1, expected at least 2" in outcome.err
     assert "--rows is 10, expected at least 200" in outcome.err
     assert "--embeddings is -1, expected at least 200" in outcome.err
-    assert "device 'cuda' is not there" in outcome.err
+    assert "device 'cuda' is not available" in outcome.err
 
 
 def test_the_command_for_a_gpu_writes_its_page(cli: Cli, tmp_path: Path) -> None:

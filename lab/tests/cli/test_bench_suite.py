@@ -258,7 +258,7 @@ def test_auto_takes_what_is_best_on_held_out_rows(
     assert str(row(tmp_path, "auto")["note"]).startswith("takes toy: ")
     again = cli(*BENCH, "--method", "auto", "--streams", "toy", "--only-finished", "--jobs", "2")
     assert again.code == 0
-    assert "not run: no finished run" in row(tmp_path, "auto")["missing"]["toy"]
+    assert "not run: it has no finished run" in row(tmp_path, "auto")["missing"]["toy"]
 
 
 def test_rows_of_others_are_shown_beside(cli: Cli, tmp_path: Path) -> None:

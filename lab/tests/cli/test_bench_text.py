@@ -29,7 +29,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["bench", "text", "--help"])
     assert stopped.value.code == 0
-    assert "texts for training, of all tasks (default: 253000)" in capsys.readouterr().out
+    assert "texts for training, over all tasks (default: 253000)" in capsys.readouterr().out
 
 
 def test_writes_files_and_prints_tables(cli: Cli, tmp_path: Path) -> None:

@@ -142,4 +142,4 @@ def test_it_is_an_exhibit_whose_seeds_can_be_changed() -> None:
     assert EXHIBITS["biographies"] is BIOGRAPHIES
     few = replace(BIOGRAPHIES, seeds=(0,), settings="shipped")
     assert len(few.works({})) == len(CONTENDERS)
-    assert "not there" in few.paper
+    assert "no counterpart" in few.paper

@@ -85,7 +85,7 @@ def test_every_page_has_a_line_with_its_answer_counts_and_command():
 
 
 def test_it_says_what_the_reproduction_says_also_where_nothing_differs():
-    assert "3 published values, 2 of them with one of ours beside it" in TEXT
+    assert "3 published values, 2 of them with a value of ours" in TEXT
     assert (
         "- **FSW against replay**: disparity is not significantly different on MNIST (EER)." in TEXT
     )

@@ -66,7 +66,7 @@ def test_a_row_that_stands_apart_takes_no_part_in_the_marks():
     assert {name: row for name, row in found.items() if name != "moments"} == rows(
         page_of(), "MNIST (EER)"
     )
-    told = "`moments` is no method of the paper's kind"
+    told = "`moments` is a different kind of method from the paper's"
     assert told in section(page, "How to read it").text
     assert told not in section(page_of(), "How to read it").text
 
@@ -179,7 +179,7 @@ def test_with_one_seed_nothing_is_claimed():
 
 def test_a_page_without_runs_says_what_is_missing_and_how_to_get_it():
     page = page_of(run=lambda _: None, diverged=False)
-    assert page.answer == "Not run yet: 8 published values stand without one of ours."
+    assert page.answer == "Not run yet: 8 published values have no value of ours yet."
     assert set(page.verdicts) == {Verdict.NOT_RUN}
     assert len(section(page, "MNIST (EER)").commands) == 4
 
@@ -262,7 +262,7 @@ def test_settings_say_how_they_were_chosen():
     page = table.page(results_of(table, make, tuned))
     settings = section(page, "Settings")
     assert "at most 12 configurations (random) on seed 10" in settings.text
-    assert "test data took no part" in settings.text
+    assert "test data was not used" in settings.text
     assert settings.table is not None
     assert settings.table.rows[1] == (
         *("MNIST (EER)", "FSW", "`lr=0.1`", "accuracy - eer", ".500", "1"),

@@ -55,7 +55,7 @@ def test_the_page_says_how_to_read_and_how_to_join(results: BoardResults) -> Non
     assert "reference, not ranked" in page
     assert "predictions, not run here" in page
     assert "Missing on toy-groups: seed 2: diverged." in page
-    assert "By chance, a disparity of .020 to .020" in page
+    assert "By chance alone, these rows would show a disparity of .020 to .020" in page
     assert "![accuracy against disparity on each stream](front.svg)" in page
 
 

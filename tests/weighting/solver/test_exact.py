@@ -121,5 +121,5 @@ def test_what_the_own_solver_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch) 
     program = hard_program(np.random.default_rng(7), "plain")
     solution = solve_exactly(program)
     assert "HiGHS" in solution.status
-    assert "since the own solver failed: it is Sunday" in solution.status
+    assert "since our solver failed: it is Sunday" in solution.status
     check(program, solution)

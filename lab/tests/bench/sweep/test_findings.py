@@ -36,7 +36,7 @@ def test_page_has_all_parts() -> None:
         "faircil bench sweep\n```",
         "The same 10 runs, on validation data",
         "\n- With 2 processes on the CPU: 10 runs in 15.0 s,",
-        "![what the time of a process goes to, per run](t.svg)",
+        "![where the time of a process is spent, per run](t.svg)",
         "| processes | runs | time | runs per second | against the first | cores per process |",
         "| 1 process on the CPU | 10 | 20.0 s | 0.500 | 1.00 | 1.00 |",
         "| 2 processes on the CPU | 10 | 15.0 s | 0.667 | 1.33 | 1.00 |",
@@ -82,7 +82,7 @@ def test_disturbed_cases_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     gpu, many = Processes(0, 2), Processes(4)
     rows = summarise_sweeps([cost(case, 9.0, cores=0.6) for case in (ONE, TWO, gpu, many)])
-    warnings = [text for text in sentences(rows) if "other programs were busy" in text]
+    warnings = [text for text in sentences(rows) if "other programs were running" in text]
     assert [text.split(" a process")[0] for text in warnings] == [
         "**With 1 process on the CPU",
         "**With 2 processes on the CPU",
