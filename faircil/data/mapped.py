@@ -50,7 +50,7 @@ def mapped_samples(
     task_of : Tensor of int64, shape (classes,), optional
         Task of each class, −1 if it is in none; by default there is one task.
     held_out : bool
-        Whether rows that are held out are meant.
+        Whether to read the rows that are held out instead of the others.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.flo
         )
     try:
         with tempfile.TemporaryFile(dir=place) as file:
-            if hasattr(os, "posix_fallocate"):  # a full disk is told here, not by a signal later
+            if hasattr(os, "posix_fallocate"):  # fails here on a full disk, not by a signal later
                 os.posix_fallocate(file.fileno(), 0, max(needed, FLOAT))
             return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
     except OSError as error:  # filled meanwhile by others, or beyond a quota

@@ -241,7 +241,7 @@ def _sizes_of(file: Path) -> tuple[Any, list[int]]:
 def _record_batches(file: Path) -> tuple[Any, list[Any]]:
     """Return the schema and the record batches of an Arrow file or stream, mapped into memory.
 
-    A file without rows may have no batch; its columns are told by the schema alone.
+    A file without rows may have no batch; then only the schema has its columns.
     """
     arrow = package("pyarrow")
     source = arrow.memory_map(str(file))

@@ -219,7 +219,7 @@ class RowReader:
             yield Samples(x, torch.from_numpy(numbers), own), new
 
     def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
-        """Return about so many rows that are learned, spread over the table, with their names."""
+        """Return about ``rows`` rows that are learned, spread over the table, with their names."""
         frame = self.table.sample(self.reads, rows, engine)
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
@@ -294,7 +294,7 @@ class CountParts(PartWork[RowCounts]):
                 found.gaps[name] = (len(missing), rows.tolist())
         marks = self.reader.held_out.column
         if marks in found.gaps or (marks and mark_mistakes(frame[marks], new_rows=True)):
-            return found  # which is an error, told for all parts at once
+            return found  # :func:`count_rows` reports it for all parts at once
         frame, y, z = self.reader.usable(frame)
         if z is not None and len(z.names) * len(y.names) > MOST_COMBINATIONS:
             raise DataError(

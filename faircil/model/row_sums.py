@@ -29,7 +29,7 @@ MOMENTS = "moments"
 
 @dataclass
 class RowSums:
-    """Sums over rows, and what tells whether the same come again.
+    """Sums over rows, and a checksum by which the same rows are recognised.
 
     Parameters
     ----------
