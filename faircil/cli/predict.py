@@ -152,19 +152,16 @@ def command(arguments: argparse.Namespace) -> None:
     refuse_input(out, arguments.data)
     model = load_model(arguments.model)
     counts: Counter[str] = Counter()
-    notes: dict[str, str] = {}
     with workers(arguments) as engine:
         parts = _predictions(arguments, model, engine)
-        first, told = next(parts)  # what is wrong is told before a file is begun
+        rows, notes = next(parts)  # what is wrong is reported before a file is begun
         with written(out) as writer:
             while True:
-                writer.write(first)
-                counts.update(map(str, first["prediction"]))
-                for note in told:
-                    notes.setdefault(note.split(" has ")[0], note)
+                writer.write(rows)
+                counts.update(map(str, rows["prediction"]))
                 if (more := next(parts, None)) is None:
                     break
-                first, told = more
+                rows, notes = more
     if arguments.json:
         print_json(
             {
@@ -172,11 +169,11 @@ def command(arguments: argparse.Namespace) -> None:
                 "out": str(out),
                 "rows": counts.total(),
                 "predicted": {name: counts[name] for name in model.names},
-                "notes": list(notes.values()),
+                "notes": notes,
             }
         )
     if not arguments.quiet:
-        say_notes(list(notes.values()))
+        say_notes(notes)
         say(f"{counts.total():,} predictions in {out}")
 
 

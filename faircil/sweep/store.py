@@ -263,7 +263,7 @@ def _note(folder: Path, seed: int) -> Path:
 
 
 def _read_note(path: Path, wanted: Mapping[str, Any], *, any_code: bool) -> str | None:
-    """Return the problem that a note tells of; None if it is about another run."""
+    """Return the problem in a note; None if the note is about another run."""
     try:
         text = path.read_bytes().decode("utf-8")
         found = json.loads(text)
