@@ -117,8 +117,8 @@ def _guessed(
 def readable_sentence(attribute: str, one: Readability) -> str:
     """Say what a linear classifier makes of the inputs."""
     told = (
-        f"a linear classifier is right on {one.accuracy:.0%} of {one.rows:,} held-out rows ({LEVEL:.0%} "
-        f"interval {one.low:.0%} to {one.high:.0%}), the most frequent value on "
+        f"a linear classifier is right on {one.accuracy:.0%} of {one.rows:,} held-out rows "
+        f"({LEVEL:.0%} interval {one.low:.0%} to {one.high:.0%}), the most frequent value on "
         f"{one.majority:.0%}, the most frequent of each class on {one.by_class:.0%}"
     )
     if one.low <= one.majority:
