@@ -81,12 +81,15 @@ class Team:
         Number of the next one.
     lost : bool
         Whether the processes have lost each other.
+    code : int
+        Exit code of the command, once it has ended.
     """
 
     ranks: Ranks
     store: Any
     order: int = 0
     lost: bool = False
+    code: int = 1
 
     def failed(self) -> str | None:
         """Return the errors of processes at the present order, a line each; None without any."""
@@ -147,20 +150,23 @@ def _backend() -> tuple[str, int | None]:
 
 
 @contextmanager
-def leading(ranks: Ranks) -> Iterator[None]:
+def leading(ranks: Ranks) -> Iterator[Team]:
     """Lead the other processes in the block, and let them go at its end.
 
-    They end as if all were well, for the first says what is not; but for one that is lost, which
-    whoever started them may start again, all of them fail.
+    They end with the exit code of the first: Kubernetes and others look at each process alone, and
+    start again only what has failed. ``torchrun`` looks at all of them, and would report each one:
+    there, they end as if all were well, unless the processes have lost each other.
     """
     team = _meet(ranks)
     _TEAM.append(team)
     try:
-        yield
+        yield team
     finally:
         _TEAM.remove(team)
         with suppress(RuntimeError):  # the store may be gone, and with it those who listen
-            _order(team, {"do": "end", "code": int(team.lost)})
+            alone = not distributed.is_torchelastic_launched()
+            code = team.code if alone else 0
+            _order(team, {"do": "end", "code": int(team.lost) or code})
             end = time.monotonic() + (SOON if team.lost else FAREWELL)
             names = [f"left/{rank}" for rank in range(1, ranks.size)]
             # The store may be in this process: it stays until the others have looked.
