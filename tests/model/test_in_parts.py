@@ -77,7 +77,7 @@ def test_a_table_of_many_rows_is_learned_in_parts(
     monkeypatch.setattr(in_parts, "IN_PARTS", 1000)
     monkeypatch.setattr(row_parts, "SAMPLE", 300)
     model = fit_table(roles(path), WISH)
-    assert any("by a sample of" in note for note in model.notes)
+    assert any("from a sample of" in note for note in model.notes)
     with pytest.raises(UsageError, match="`tasks` are given"):
         fit_table(roles(path, tasks="cook,judge|nurse"), WISH)
     people().to_csv(tmp_path / "people.csv", index=False)
