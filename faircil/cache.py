@@ -15,19 +15,18 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
 from faircil.errors import StorageError
-from faircil.files import expanded, make_private, open_private
+from faircil.files import expanded, locked, make_private, open_private
 
 Keys = NDArray[np.bytes_]
 Rows = NDArray[np.float32]
@@ -340,24 +339,20 @@ class EmbeddingStore:
         The lock is released when its process ends, in any way. Partial shards found under the lock
         are therefore those of dead processes, and are removed.
         """
-        lock = FileLock(self.folder / ".lock", mode=0o600)
-        try:
-            make_private(self.folder)
+
+        def waiting() -> None:
+            logger.warning(
+                "another process is adding embeddings to %s; waiting for it", self.folder
+            )
+
+        with ExitStack() as lock:
             try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                logger.warning(
-                    "another process is adding embeddings to %s; waiting for it", self.folder
-                )
-                lock.acquire()
-        except OSError as error:
-            raise cannot_write(self.folder, error) from None
-        try:
+                lock.enter_context(locked(self.folder / ".lock", waiting))
+            except OSError as error:
+                raise cannot_write(self.folder, error) from None
             for partial in self.folder.glob(f"{PARTIAL}*"):
                 shutil.rmtree(partial, ignore_errors=True)
             yield
-        finally:
-            lock.release()
 
     def _shards(self) -> list[Shard]:
         shards = []

@@ -1,7 +1,7 @@
 """Tasks on a Dask cluster: one that runs already, or processes of this machine begun for it.
 
-A worker that dies loses nothing: Dask does its tasks again elsewhere, and what is sent to all
-workers is kept by the scheduler, not by one of them. Workers of ``local:N`` listen on this machine
+A worker that dies loses nothing: Dask computes its tasks again elsewhere, and what all workers
+need is kept by the scheduler, not by one of them. Workers of ``local:N`` listen on this machine
 alone, and talk to nobody without the key of this cluster, which never leaves memory: whoever can
 talk to a worker can let it run code.
 """
@@ -57,7 +57,7 @@ ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
 
 
 class WorkersDiedError(FaircilError):
-    """A task at which one worker after the other has died."""
+    """Several workers died at the same task."""
 
 
 class Dask:
@@ -248,7 +248,7 @@ class Dask:
         self._patiently(look)
 
     def _patiently(self, look: Callable[[], Result]) -> Result:
-        """Return what is found in one of several looks, as long as there are workers."""
+        """Return what ``look`` finds; it may time out, as long as the cluster has workers."""
         lonely = 0
         while lonely < LONELY:
             with suppress(TimeoutError), self._present():
@@ -305,7 +305,7 @@ class Dask:
 
     @contextmanager
     def _present(self) -> Iterator[None]:
-        """Say what it means that workers die again and again, or that the scheduler is gone."""
+        """Turn errors of Dask into messages: workers die again and again, the scheduler is gone."""
         try:
             yield
         except self._dask.scheduler.KilledWorker as error:

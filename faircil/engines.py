@@ -1,8 +1,8 @@
-"""Where independent tasks are computed: here, in processes, by the ranks of torchrun, or by Dask.
+"""Engines for independent tasks: this process, several processes, ranks of torchrun, or Dask.
 
-All engines give the same results in the same order. So what is made of them, such as a sum, does
-not depend on how many workers there are, nor on which of them computed what, nor on a worker that
-died on the way: its task is done again.
+All engines give the same results in the same order. So a sum of results depends neither on the
+number of workers, nor on which of them computed what, nor on workers that died: their tasks are
+computed again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Engine(Protocol):
 
     @property
     def asked(self) -> bool:
-        """Whether a user asked for it: what it cannot share is an error then."""
+        """Whether the user asked for workers; then it is an error if a table cannot be shared."""
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Yield the results of all tasks, in their order.
@@ -78,7 +78,7 @@ HERE = Here()
 
 
 class DiedError(Exception):
-    """A process that is gone before it has answered."""
+    """A process ended before it answered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class Worker:
             raise DiedError from None
 
     def end(self) -> None:
-        """End the process at once: it has nothing that anyone needs."""
+        """Kill the process: nobody waits for its answer any more."""
         self.process.kill()
         self.process.join()
 
@@ -157,7 +157,7 @@ class Processes:
         self._ended = False
         self._threads: ThreadPoolExecutor | None = None
         self._begun: set[Worker] = set()
-        # Those at rest, the last first; None stands for one that is not begun.
+        # Idle processes, the one used last first; None stands for one that is not begun yet.
         self._idle: LifoQueue[Worker | None] = LifoQueue()
         for _ in range(workers):
             self._idle.put(None)
@@ -196,7 +196,7 @@ class Processes:
                 future.cancel()
 
     def _answered(self, order: Order, task: bytes) -> bytes:
-        """Return the answer of any process, of the next one if it dies."""
+        """Return the answer of an idle process; if that dies, of the next one."""
         for _ in range(DEATHS):
             worker = self._idle.get()
             try:

@@ -9,6 +9,7 @@ Checksums have the format of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import math
@@ -16,6 +17,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +33,9 @@ TABLES_IN_FOLDERS = (".parquet", ".arrow", ".feather", ".npy")  # a folder of su
 KEPT_IN_FOLDERS = (".csv", ".json", ".jsonl", ".npz", ".safetensors")  # of runs and models
 ESCAPED = "backslashreplace"  # in JSON, what stands for such a byte is read as the same again
 NO_TEXT = re.compile("[\ud800-\udfff]")  # what Python makes of bytes in names that are not UTF-8
+PARTIAL = ".partial"  # end of the name of a file that is being written
+RANDOM_LETTERS = 8  # of such a name, by tempfile
+BETWEEN_LOOKS = 0.05  # seconds, at a lock that another process holds
 MOST_LETTERS = 50  # of a name that is made of a text: 200 bytes at most, of 255
 
 
@@ -175,10 +180,94 @@ def open_private(path: Path, mode: str, newline: str | None = None) -> IO[Any]:
     return open(path, mode, encoding="utf-8", errors=ESCAPED, newline=newline, opener=opened)
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of a new file to write, which takes the place of another when it is whole.
+
+    What is there stays as it is if the block fails, and what takes its place has its permissions;
+    a file that is new is for its owner alone. A link stays a link.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():  # such as a device: it has no other in its place
+        yield target
+        return
+    number, name = tempfile.mkstemp(dir=target.parent, prefix=_begun(target), suffix=PARTIAL)
+    os.close(number)
+    partial = Path(name)
+    try:
+        yield partial
+        if target.exists():
+            shutil.copymode(target, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _begun(target: Path) -> str:
+    return f".{target.name[:MOST_LETTERS]}."
+
+
+def clear_partials(path: Path) -> None:
+    """Remove what processes have left that were killed while they wrote a file; none may now."""
+    target = path.resolve()
+    pattern = f"{glob.escape(_begun(target))}{'[!.]' * RANDOM_LETTERS}{PARTIAL}"
+    if len(target.name) <= MOST_LETTERS:  # else the partial files may be those of another name
+        for partial in target.parent.glob(pattern):
+            partial.unlink(missing_ok=True)
+
+
 def write_private(path: Path, text: str) -> None:
-    """Write a text file; if it is new, for its owner alone."""
-    with open_private(path, "w") as file:
+    """Write a text file, whole or not at all; if it is new, for its owner alone."""
+    with replacing(path) as partial, open_private(partial, "w") as file:
         file.write(text)
+
+
+@contextmanager
+def locked(
+    path: Path, waiting: Callable[[], None] | None = None, *, nested: bool = False
+) -> Iterator[bool]:
+    """Let one process at a time into the block, by a lock on a file; yields whether this one may.
+
+    The lock is released when its process ends, in any way. Its holder may remove the file and its
+    folder: who comes next makes them again.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is not there.
+    waiting : callable, optional
+        Called if another process is in the block, which is then waited for; None: do not wait.
+    nested : bool
+        Whether this process may be in the block already.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600, is_singleton=nested)
+    held, told = lock.is_locked, False
+    if held:
+        lock.acquire()
+    while not held:
+        try:
+            make_private(path.parent)
+            lock.acquire(timeout=0)
+        except FileNotFoundError:  # the folder went at this moment
+            continue
+        except Timeout:
+            if waiting is None:
+                break
+            if not told:
+                waiting()
+            told = True
+            time.sleep(BETWEEN_LOOKS)
+            continue
+        held = path.exists()
+        if not held:  # a file that its last owner has removed: others see a new one
+            lock.release()
+    try:
+        yield held
+    finally:
+        if held:
+            lock.release()
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

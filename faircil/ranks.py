@@ -32,11 +32,11 @@ LENGTH = 8  # of these, the length itself
 SEGMENTED = 1 << 16
 HEADER = "header"
 PLACE = re.compile(r"^\[[^]]*\] *")
-MOST_LINES = 5  # ranks whose mistakes are told
+MOST_LINES = 5  # ranks whose mistakes are reported
 
 
 class RankError(FaircilError):
-    """Processes that have lost each other."""
+    """The connection between processes is lost."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Ranks:
 
     @contextmanager
     def alike(self) -> Iterator[None]:
-        """Make an error of one rank in the block one of all: else the others would wait for it."""
+        """Raise an error of one rank in the block on all of them: the others would wait for it."""
         problem: FaircilError | None = None
         try:
             yield

@@ -1,4 +1,4 @@
-"""Work for other processes: what is sent to them, what they do with it, and what they say.
+"""Work for other processes: what is sent to them, how they do it, and how they answer.
 
 Work, registered pieces and results travel as pickles over pipes and sockets between processes that
 trust each other; none is ever written to a file.
@@ -89,9 +89,10 @@ def own_versions() -> dict[str, str]:
 
 
 def one_thread_each() -> None:
-    """Leave the other cores to the other workers, for the rest of this process.
+    """Use one thread for the rest of this process: other workers use the other cores.
 
-    So no number of threads that one task sets, and puts back, is seen by another one beside it.
+    It is set for good, since tasks may run side by side in threads of a worker: a number that one
+    of them sets and restores would change under the others.
     """
     # Libraries read this when they are loaded, which may be later or never: torch takes seconds.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -150,13 +151,13 @@ def packed(content: object) -> bytes:
 
 @dataclass(frozen=True)
 class Failed:
-    """What a process says instead of a result."""
+    """An error as the answer of a process, in place of a result."""
 
     error: Exception
 
 
 def carry_out(order: Order, task: bytes) -> bytes:
-    """Do work that was sent by the process that asks for it; an error is an answer, too."""
+    """Do work for the process that sent it; an error is an answer, too."""
     here = own_versions()
     try:
         if here != order.versions:
@@ -172,7 +173,7 @@ def carry_out(order: Order, task: bytes) -> bytes:
         asked = [why for (_, name), why in order.unsent.items() if f"'{name}'" in str(error)]
         error.args += tuple(why for why in asked if why not in error.args)
         return pickle.dumps(Failed(error))
-    except Exception as error:  # a defect: it keeps its kind, and tells where it was
+    except Exception as error:  # a defect: it keeps its type, and a note has its traceback
         error.add_note(f"in another process:\n{traceback.format_exc()}")
         try:
             sent = pickle.dumps(Failed(error))

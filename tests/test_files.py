@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +21,12 @@ from faircil.files import (
     file_name,
     is_intact,
     kept_digest,
+    locked,
     read_json,
     refuse_input,
+    replacing,
     shipped_rows,
+    write_private,
     write_sealed,
 )
 
@@ -125,6 +129,60 @@ def test_a_file_is_read_once_as_long_as_it_is_not_written(
     path.write_bytes(b"two")
     os.utime(path, ns=(0, 0))
     assert kept_digest(path) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_a_file_that_is_not_written_to_its_end_stays_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "notes.json"
+    write_private(path, "before")
+    path.chmod(0o640)
+
+    def write_half() -> None:
+        with replacing(path) as partial:
+            partial.write_text("half")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write_half()
+    assert path.read_text() == "before"
+    write_private(path, "after")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("after", 0o640)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_to_a_file_stays_one(tmp_path: Path) -> None:
+    path, link = tmp_path / "there" / "notes", tmp_path / "link"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    write_private(link, "text")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("text", 0o600)
+    assert link.is_symlink()
+
+
+def test_a_device_is_written_to(tmp_path: Path) -> None:
+    write_private(Path(os.devnull), "text")
+    assert Path(os.devnull).is_char_device()
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_waits_for_a_lock_gets_it_with_its_folder_where_that_was_removed(
+    tmp_path: Path,
+) -> None:
+    lock, waits, told = tmp_path / "model" / ".lock", threading.Event(), []
+
+    def second() -> None:
+        with locked(lock, waits.set) as mine:
+            told.append((mine, lock.is_file(), lock.parent.stat().st_mode & 0o777))
+
+    with locked(lock) as mine:
+        with locked(lock) as other:
+            assert (mine, other) == (True, False)
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        assert waits.wait(10)
+        lock.unlink()
+        lock.parent.rmdir()
+    waiting.join(10)
+    assert told == [(True, True, 0o700)]
 
 
 def test_a_row_applies_where_all_of_its_keys_match() -> None:

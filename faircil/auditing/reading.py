@@ -100,7 +100,7 @@ def audit_file(
 
 def _counted(path: Path, counting: CountRows, engine: Engine) -> Iterable[Counted]:
     """Count a table, in parts if it can be."""
-    # An empty file is told as one of any other kind.
+    # Not of an empty file: the reader below says that it is empty.
     table = parted_table(path) if path.is_dir() or _has_content(path) else None
     if table is not None:
         return _counted_parts(table, counting, engine)
@@ -220,7 +220,7 @@ def _counted_parts(table: PartedTable, counting: CountRows, engine: Engine) -> I
 
 
 def _merged(empty: Audit, counted: Iterable[Counted]) -> Audit:
-    """Merge audits of parts; what the other columns tell alone is told with the faults of some."""
+    """Merge audits of parts; faults of columns come with the mistakes that others show alone."""
     faults: dict[str, str] = {}
     audits = []
     for made, found in counted:

@@ -291,8 +291,9 @@ def _with_others(words: Sequence[str]) -> int:
             return _main(words)
         if ranks.rank:
             return follow(ranks) if helped else DONE
-        with leading(ranks):
-            return _main(words)
+        with leading(ranks) as team:
+            team.code = _main(words)
+            return team.code
     except FaircilError as error:
         say(f"error: {error}")
         return ERROR

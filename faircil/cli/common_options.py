@@ -200,9 +200,9 @@ def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
 
 
 def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) -> None:
-    """Begin what processes of this machine will be copies of, if some are wanted.
+    """Begin the server that workers of this machine are copies of, if workers are wanted.
 
-    It imports what they need while this process still imports what the command needs.
+    It imports their modules while this process imports those of the command.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) 
     mistakes: list[str] = []
     check_workers(arguments, mistakes)
     if mistakes:
-        return  # told later, with all others
+        return  # reported later, with all others
     if (arguments.scheduler or "").startswith(LOCAL):
         begin_server((*imports, *DASK))
     elif arguments.jobs > 1:

@@ -92,7 +92,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Declare how a command tells its results."""
+    """Declare how a command shows its results."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     parser.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
@@ -145,7 +145,7 @@ def _fit(arguments: argparse.Namespace) -> None:
             "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
         )
     raise_all(mistakes)
-    # The second also tells at once if the folder cannot be written.
+    # The second fails before anything is learned if the folder cannot be written.
     with workers(arguments) as engine, _alone(arguments, arguments.out):
         _keep(arguments, _fitted(arguments, own, wish, device, engine))
 

@@ -17,7 +17,7 @@ from pandas.api.types import is_numeric_dtype
 from faircil.data.table_columns import code_values, cross_all
 from faircil.data.tables import read_as_written, read_table
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
-from faircil.files import file_name, make_private, open_private, refuse_input
+from faircil.files import file_name, make_private, open_private, refuse_input, replacing
 from faircil.metrics import METRICS
 from faircil.postprocess import EpsilonFair
 from faircil.postprocess.pool import probability_mistakes
@@ -139,7 +139,7 @@ def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
     table[PREDICTION] = np.array(job.probabilities)[chosen]
     try:
         make_private(out.parent)
-        with open_private(out, "w", newline="") as file:
+        with replacing(out) as partial, open_private(partial, "w", newline="") as file:
             table.to_csv(file, sep=SEPARATORS[out.suffix], index=False)
     except OSError as error:
         raise FaircilError(f"cannot write {out}: {error.strerror or error}") from None
@@ -181,7 +181,7 @@ def write_rows(processed: Processed, folder: Path) -> Path:
     path = folder / "postprocess.csv"
     try:
         make_private(folder)
-        with open_private(path, "w", newline="") as file:
+        with replacing(path) as partial, open_private(partial, "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("dataset", "method", "seed", "epsilon", "largest_gap", *METRICS))
             for row, runs in processed:

@@ -14,7 +14,7 @@ from faircil.cli.common_options import add_worker_arguments, begin_early, check_
 from faircil.cli.console import print_json, say, say_notes
 from faircil.cli.models import add_model, add_output, add_rows
 from faircil.errors import UsageError, raise_all
-from faircil.files import make_private, open_private, refuse_input
+from faircil.files import clear_partials, locked, open_private, refuse_input, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ class CsvWriter:
     """Writes CSV; the names of columns come first."""
 
     def __init__(self, path: Path) -> None:
-        self.file = open_private(path, "x", newline="")
+        self.file = open_private(path, "w", newline="")
         self._begun = False
 
     def write(self, table: pd.DataFrame) -> None:
@@ -87,7 +87,7 @@ class ParquetWriter:
     """Writes Parquet, a row group at a time; the first rows decide on the types of columns."""
 
     def __init__(self, path: Path) -> None:
-        self.file = open_private(path, "xb")
+        self.file = open_private(path, "wb")
         self._writer: Any = None
 
     def write(self, table: pd.DataFrame) -> None:
@@ -111,17 +111,24 @@ class ParquetWriter:
 
 @contextmanager
 def written(out: Path) -> Iterator[Writer]:
-    """Write a new file, which takes its place when it is whole."""
-    partial = out.with_name(f".{out.name}.partial")  # a file that is there stays whole
+    """Write a new file, which takes its place when it is whole; one process at a time."""
+    lock = out.with_name(f".{out.name}.lock")
     try:
-        make_private(out.parent)
-        partial.unlink(missing_ok=True)  # a new file, not one that somebody put there to read it
-        writer = CsvWriter(partial) if out.suffix == ".csv" else ParquetWriter(partial)
-        try:
-            yield writer
-        finally:
-            writer.close()
-        partial.replace(out)
+        with locked(lock) as alone:
+            if not alone:
+                raise UsageError(
+                    f"another process is writing {out}; wait for it, or choose another name"
+                )
+            try:
+                clear_partials(out)
+                with replacing(out) as partial:  # a file that is there stays whole
+                    writer = CsvWriter(partial) if out.suffix == ".csv" else ParquetWriter(partial)
+                    try:
+                        yield writer
+                    finally:
+                        writer.close()
+            finally:
+                lock.unlink(missing_ok=True)
     except ImportError:
         raise UsageError(
             "a .parquet file needs the pyarrow package: pip install pyarrow, or write .csv"
@@ -130,8 +137,6 @@ def written(out: Path) -> Iterator[Writer]:
         raise UsageError(
             f"cannot write {out}: {error.strerror or error}; choose another place"
         ) from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -152,19 +157,16 @@ def command(arguments: argparse.Namespace) -> None:
     refuse_input(out, arguments.data)
     model = load_model(arguments.model)
     counts: Counter[str] = Counter()
-    notes: dict[str, str] = {}
     with workers(arguments) as engine:
         parts = _predictions(arguments, model, engine)
-        first, told = next(parts)  # what is wrong is told before a file is begun
+        rows, notes = next(parts)  # what is wrong is reported before a file is begun
         with written(out) as writer:
             while True:
-                writer.write(first)
-                counts.update(map(str, first["prediction"]))
-                for note in told:
-                    notes.setdefault(note.split(" has ")[0], note)
+                writer.write(rows)
+                counts.update(map(str, rows["prediction"]))
                 if (more := next(parts, None)) is None:
                     break
-                first, told = more
+                rows, notes = more
     if arguments.json:
         print_json(
             {
@@ -172,11 +174,11 @@ def command(arguments: argparse.Namespace) -> None:
                 "out": str(out),
                 "rows": counts.total(),
                 "predicted": {name: counts[name] for name in model.names},
-                "notes": list(notes.values()),
+                "notes": notes,
             }
         )
     if not arguments.quiet:
-        say_notes(list(notes.values()))
+        say_notes(notes)
         say(f"{counts.total():,} predictions in {out}")
 
 

@@ -350,7 +350,7 @@ def settle(
 
 
 def embedding_lines(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
-    """Return what is told of the progress of embedding texts or images."""
+    """Return a listener that prints the progress of embedding texts or images."""
     from faircil.cli.progress import EmbeddingLines
 
     return EmbeddingLines((lambda _: None) if arguments.quiet else say)

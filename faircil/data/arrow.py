@@ -82,10 +82,11 @@ def read_batches(
     """
     arrow, parquet = package("pyarrow"), package("pyarrow.parquet")
     with readable(path, arrow):
-        schema = parquet.read_schema(path)
+        about = parquet.read_metadata(path)
+        schema = about.schema.to_arrow_schema()
         # Columns of words are kept as numbers of words, as the file has them.
         words = [name for name in wanted if arrow.types.is_string(schema.field(name).type)]
-        file = parquet.ParquetFile(path, read_dictionary=words)
+        file = parquet.ParquetFile(path, metadata=about, read_dictionary=words)
         batches = file.iter_batches(BATCH, row_groups=list(row_groups), columns=list(wanted))
     while True:
         with readable(path, arrow):

@@ -18,7 +18,8 @@ category that was not there then is all zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -54,6 +55,9 @@ HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
 Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
 WITHOUT_NUMBERS = ("category", "hashed", "identifier")
+# Rows by column and value, of values that no row had that the encoder was fitted on; None is a
+# missing one. Those of batches add up.
+NewValues = Counter[tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,11 @@ class TableEncoder:
         return found
 
     def check(self, table: pd.DataFrame) -> list[str]:
-        """Return notes on a table that the encoder was not fitted on.
+        """Return notes on a table that the encoder was not fitted on, see :meth:`new_values`."""
+        return self.notes_on(self.new_values(table))
+
+    def new_values(self, table: pd.DataFrame) -> NewValues:
+        """Count the values of a table that the encoder does not know.
 
         Raises
         ------
@@ -161,15 +169,22 @@ class TableEncoder:
             f"{shortened([str(one) for one in table.columns])}"
             for name in absent
         ]
-        notes = []
+        found = NewValues()
         for column in needed:
             if column.name in absent:
                 continue
             values = table[column.name]
             mistakes += other_values(values, column) + infinite_mistakes(values)
-            notes += _unknown_notes(values, column)
+            found.update(_new_values(values, column))
         raise_all(mistakes, DataError)
-        return notes
+        return found
+
+    def notes_on(self, new: NewValues) -> list[str]:
+        """Say which values are new to the columns, and what stands for them."""
+        by_column: dict[str, dict[str | None, int]] = {name: {} for name in self.names}
+        for (name, value), rows in new.items():
+            by_column[name][value] = rows
+        return [note for column in self.columns for note in _notes(column, by_column[column.name])]
 
 
 def fit_encoder(table: pd.DataFrame, train: Integers, first_task: Integers) -> TableEncoder:
@@ -320,25 +335,34 @@ def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
     ]
 
 
-def _unknown_notes(values: pd.Series, column: FeatureColumn) -> list[str]:
-    """Say which values are unknown to a fitted column, and what is used instead."""
+def _new_values(values: pd.Series, column: FeatureColumn) -> NewValues:
+    """Count the values (n,) that are new to a fitted column."""
+    found = NewValues()
+    missing = values.isna().to_numpy()
+    if missing.any() and not column.gaps:
+        found[column.name, None] = int(missing.sum())
+    if column.kind == "category":
+        new = values[(column.flag_of(values) < 0) & ~missing]
+        found.update((column.name, str(value)) for value in new)
+    return found
+
+
+def _notes(column: FeatureColumn, new: Mapping[str | None, int]) -> list[str]:
+    """Say what is used instead of values that are new to a column, given with their rows."""
     notes = []
-    missing = int(values.isna().sum())
-    if missing and not column.gaps:
+    if None in new:
         instead = "the median" if column.fill else "no category"
         notes.append(
-            f"column '{column.name}' has {missing} missing value(s), and had none when the model "
+            f"column '{column.name}' has {new[None]} missing value(s), and had none when the model "
             f"was fitted: {instead} is used instead"
         )
-    if column.kind == "category":
-        flags = column.flag_of(values)
-        new = values[(flags < 0) & values.notna().to_numpy()]
-        if len(new):
-            names = shortened([f"'{name}'" for name in dict.fromkeys(map(str, new))])
-            notes.append(
-                f"column '{column.name}' has categories that the model does not know, in "
-                f"{len(new)} row(s): {names}; they are treated as none of the known categories"
-            )
+    words = {f"'{value}'": rows for value, rows in new.items() if value is not None}
+    if words:
+        notes.append(
+            f"column '{column.name}' has categories that the model does not know, in "
+            f"{sum(words.values())} row(s): {shortened([*words])}; they are treated as none "
+            "of the known categories"
+        )
     return notes
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from faircil.data.features import NewValues
 from faircil.data.own import OwnData, load_own
 from faircil.data.part_files import parted_table
 from faircil.data.parts import IN_PARTS, PartedTable, changed_table
@@ -49,7 +50,7 @@ def mapped_samples(
     task_of : Tensor of int64, shape (classes,), optional
         Task of each class, −1 if it is in none; by default there is one task.
     held_out : bool
-        Whether rows that are held out are meant.
+        Whether to read the rows that are held out instead of the others.
 
     Returns
     -------
@@ -70,9 +71,9 @@ def mapped_samples(
     y, z = torch.empty(rows, dtype=torch.int64), torch.empty(rows, dtype=torch.int64)
     ends = list(accumulate(sizes))
     place = [end - size for end, size in zip(ends, sizes, strict=True)]
-    notes: dict[str, str] = {}
+    found = NewValues()
     for part in reader.table.parts:
-        for samples, told in reader.batches(part, held_out=held_out):
+        for samples, new in reader.batches(part, held_out=held_out):
             task = torch.zeros_like(samples.y) if task_of is None else task_of[samples.y]
             for number in range(len(sizes)):
                 chosen = samples if task_of is None else samples.take(task == number)
@@ -83,14 +84,13 @@ def mapped_samples(
                 if chosen.z is not None:
                     z[own] = chosen.z
                 place[number] = own.stop
-            for note in told:
-                notes.setdefault(note.split(" has ")[0], note)
+            found.update(new)
     if place != ends:  # the others would be what was in memory before
         raise changed_table(reader.table.path)
     whole = Samples(torch.from_numpy(x), y, z if reader.spec.sensitive else None)
     starts = [0, *ends[:-1]]
     tasks = [whole.take(slice(a, b)) for a, b in zip(starts, ends, strict=True)]
-    return tasks, list(notes.values())
+    return tasks, reader.encoder.notes_on(found)
 
 
 def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.float32]]:
@@ -105,7 +105,7 @@ def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.flo
         )
     try:
         with tempfile.TemporaryFile(dir=place) as file:
-            if hasattr(os, "posix_fallocate"):  # a full disk is told here, not by a signal later
+            if hasattr(os, "posix_fallocate"):  # fails here on a full disk, not by a signal later
                 os.posix_fallocate(file.fileno(), 0, max(needed, FLOAT))
             return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
     except OSError as error:  # filled meanwhile by others, or beyond a quota

@@ -59,11 +59,15 @@ class ArrowTable(PartedTable):
             part.check_size()
             if is_parquet(file):
                 parquet = package("pyarrow.parquet")
-                schema = parquet.read_schema(file)
-                coded = [n for n in labels if n in schema.names and _is_text(schema.field(n).type)]
-                opened = parquet.ParquetFile(file, read_dictionary=coded, memory_map=True)
-                if not _still_has(opened.metadata.num_row_groups, schema.names, part, columns):
+                # Read once: of a file with thousands of row groups, it takes as long as a batch.
+                about = parquet.read_metadata(file)
+                schema = about.schema.to_arrow_schema()
+                if not _still_has(about.num_row_groups, schema.names, part, columns):
                     raise part.changed()
+                coded = [n for n in labels if n in schema.names and _is_text(schema.field(n).type)]
+                opened = parquet.ParquetFile(
+                    file, metadata=about, read_dictionary=coded, memory_map=True
+                )
                 batches = opened.iter_batches(
                     parts_.BATCH_ROWS, row_groups=list(part.pieces), columns=columns
                 )
@@ -237,7 +241,7 @@ def _sizes_of(file: Path) -> tuple[Any, list[int]]:
 def _record_batches(file: Path) -> tuple[Any, list[Any]]:
     """Return the schema and the record batches of an Arrow file or stream, mapped into memory.
 
-    A file without rows may have no batch; its columns are told by the schema alone.
+    A file without rows may have no batch; then only the schema has its columns.
     """
     arrow = package("pyarrow")
     source = arrow.memory_map(str(file))

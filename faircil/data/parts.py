@@ -46,7 +46,7 @@ class TablePart:
         Rows of the whole table that come before it.
     rows : int
     size : int
-        Bytes of the file, or of all arrays, which tell that another one has taken its place.
+        Bytes of the file, or of all arrays; another size reveals that the file was replaced.
     """
 
     path: str
@@ -56,7 +56,7 @@ class TablePart:
     size: int = 0
 
     def check_size(self) -> None:
-        """Raise if the file is not the one that parts were cut from, as far as its size tells."""
+        """Raise if the file has another size than when it was cut into parts."""
         try:
             size = Path(self.path).stat().st_size
         except OSError:
@@ -209,17 +209,16 @@ def changed_table(path: str) -> DataError:
 
 
 def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
-    """Cut parts into at most so many runs of neighbours with about as many rows each.
+    """Cut parts into at most ``most`` runs of neighbours with about as many rows each.
 
-    What is cut how follows from the parts alone.
+    The cuts follow from the parts alone.
     """
     if len(parts) <= most:
         return [(part,) for part in parts]
-    total, number = sum(part.rows for part in parts), most
     rows = np.array([part.rows for part in parts])
     middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
-    place = np.minimum(middle * number // total, number - 1)
-    runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(number)]
+    place = np.minimum(middle * most // rows.sum(), most - 1)
+    runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(most)]
     return [run for run in runs if run]
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.features import NewValues, TableEncoder, feature_mistakes, fit_encoder
 from faircil.data.own import OwnData, usage_mistakes
 from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.data.table_columns import (
@@ -185,8 +185,8 @@ class RowReader:
 
     def batches(
         self, part: TablePart, *, held_out: bool = False
-    ) -> Iterator[tuple[Samples, list[str]]]:
-        """Read the rows of a part that are learned, or those held out, and notes on them.
+    ) -> Iterator[tuple[Samples, NewValues]]:
+        """Read the rows of a part that are learned, or held out, and count their new values.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class RowReader:
                 frame, y = frame[chosen], replace(y, codes=y.codes[chosen])
                 z = None if z is None else replace(z, codes=z.codes[chosen])
             try:
-                notes = self.encoder.check(frame)
+                new = self.encoder.new_values(frame)
             except DataError as error:
                 raise DataError(*(f"{part.path}: {one}" for one in error.args)) from None
             numbers = _renumbered(y, self.labels)
@@ -216,10 +216,10 @@ class RowReader:
                 raise part.changed()
             x = torch.from_numpy(self.encoder.inputs(frame))
             own = None if attribute is None else torch.from_numpy(attribute)
-            yield Samples(x, torch.from_numpy(numbers), own), notes
+            yield Samples(x, torch.from_numpy(numbers), own), new
 
     def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
-        """Return about so many rows that are learned, spread over the table, with their names."""
+        """Return about ``rows`` rows that are learned, spread over the table, with their names."""
         frame = self.table.sample(self.reads, rows, engine)
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
@@ -294,7 +294,7 @@ class CountParts(PartWork[RowCounts]):
                 found.gaps[name] = (len(missing), rows.tolist())
         marks = self.reader.held_out.column
         if marks in found.gaps or (marks and mark_mistakes(frame[marks], new_rows=True)):
-            return found  # which is an error, told for all parts at once
+            return found  # :func:`count_rows` reports it for all parts at once
         frame, y, z = self.reader.usable(frame)
         if z is not None and len(z.names) * len(y.names) > MOST_COMBINATIONS:
             raise DataError(

@@ -118,7 +118,7 @@ def card_of(model: Model) -> dict[str, Any]:
 
 
 def _handed_on(model: Model) -> dict[str, Any]:
-    """Return the summary without what tells of single people: a card is made to be handed on."""
+    """Return the summary without data about single people: cards are meant to be shared."""
     summary = summary_of(model)
     large, small = _by_size(model.seen)
     return summary | {

@@ -106,7 +106,7 @@ class DaskLearning:
         return self
 
     def __dask_tokenize__(self) -> object:
-        """Return what tells Dask whether predictions of two classifiers are the same."""
+        """Return a token by which Dask recognises classifiers with the same predictions."""
         if not hasattr(self, "model_"):
             return type(self).__name__, repr(self)
         model = self.model_

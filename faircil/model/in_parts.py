@@ -87,8 +87,9 @@ class SumShard(PartWork[RowSums]):
 
     def add(self, found: RowSums, part: TablePart) -> RowSums:
         """Return the sums with the rows of one more part."""
-        for samples, notes in self.reader.batches(part):
-            found.add(samples, self.features, notes)
+        for samples, new in self.reader.batches(part):
+            found.add(samples, self.features)
+            found.new.update(new)
         return found
 
 
@@ -345,8 +346,9 @@ def learn_parts(
     progress : callable
         Called after every shard.
     """
-    assert reader.encoder is not None
-    gathering = Gathering(model, reader.encoder.width, device)
+    encoder = reader.encoder
+    assert encoder is not None
+    gathering = Gathering(model, encoder.width, device)
     gathering.name(counts.labels, counts.attribute_values)
     if first is not None:
         gathering.begin(first)
@@ -358,7 +360,7 @@ def learn_parts(
         counts.learned, names, values if reader.spec.sensitive else None
     ):
         raise changed_table(reader.table.path)
-    return gathering.finish(sums, solve=solve)
+    return gathering.finish(sums, notes=encoder.notes_on(sums.new), solve=solve)
 
 
 def sum_parts(

@@ -1,4 +1,4 @@
-"""Who is told how far a model is that learns, predicts or forgets."""
+"""Listeners to the progress of a model that learns, predicts or forgets."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ class Model:
         ):
             rows = where_learned(state.learner, shared, place)
             learn_task(self.config, state, rows, heard, ranks=ranks)
-        # A hash of rows tells whether they are those, which noise is to hide.
+        # A hash reveals whether given rows were learned, which noise is to hide.
         hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(
             at=now(),

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from faircil.data.features import NewValues, TableEncoder
 from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.data.row_parts import RowReader
 from faircil.engines import HERE, Engine
@@ -62,22 +63,21 @@ class PredictRows:
     keep: tuple[str, ...]
     probabilities: bool
 
-    def __call__(self, part: TablePart) -> tuple[pd.DataFrame, list[str]]:
-        """Return predictions, and notes on the rows."""
+    def __call__(self, part: TablePart) -> tuple[pd.DataFrame, NewValues]:
+        """Return predictions, and count the values that the model does not know."""
         model: Model = unpack(self.packed)
-        assert model.encoder is not None
+        assert isinstance(model.encoder, TableEncoder)
         needed = [name for name in model.encoder.names if name in self.table.names]
         columns = list(dict.fromkeys([*needed, *self.keep]))
-        frames, notes = [], dict[str, str]()
+        frames, new = [], NewValues()
         for frame in self.table.read(part, columns):
-            for note in model.encoder.check(frame):
-                notes.setdefault(note.split(" has ")[0], note)
+            new.update(model.encoder.new_values(frame))
             found: dict[str, Any] = {"row": frame.index.to_numpy() + 1}
             found |= {name: frame[name].to_numpy() for name in self.keep}
             x = model.encoder.inputs(frame)
             found |= predicted_columns(model, x, probabilities=self.probabilities)
             frames.append(pd.DataFrame(found))
-        return pd.concat(frames), list(notes.values())
+        return pd.concat(frames), new
 
 
 def predict_parts(
@@ -87,7 +87,7 @@ def predict_parts(
     *,
     probabilities: bool = False,
     engine: Engine = HERE,
-) -> Iterator[tuple[pd.DataFrame, list[str]]]:
+) -> Iterator[tuple[pd.DataFrame, NewValues]]:
     """Predict the rows of a table part by part, in their order.
 
     Parameters
@@ -105,7 +105,8 @@ def predict_parts(
     ------
     predictions : DataFrame
         ``row``, counted from 1, the kept columns, ``prediction`` and ``probability``.
-    notes : list of str
+    new : Counter
+        Values of the part that the model does not know.
     """
     work = PredictRows(pack(model.without_sums()), table, tuple(keep), probabilities)
     return engine.map(work, table.parts)

@@ -12,6 +12,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from faircil.compute import same_bits
+from faircil.data.features import NewValues
 from faircil.errors import UsageError
 from faircil.learners.moments import Moments
 from faircil.learners.moments_options import MomentsOptions
@@ -28,7 +29,7 @@ MOMENTS = "moments"
 
 @dataclass
 class RowSums:
-    """Sums over rows, and what tells whether the same come again.
+    """Sums over rows, and a checksum by which the same rows are recognised.
 
     Parameters
     ----------
@@ -36,31 +37,29 @@ class RowSums:
     rows : int
     check : int
         Sum of the checksums of the rows, modulo 2⁶⁴: the same for the same rows in any order.
-    notes : dict
-        On the rows, by what they begin with, the first of each.
+    new : Counter
+        Values of the rows that the encoder of the model does not know.
     """
 
     moments: GroupMoments
     rows: int = 0
     check: int = 0
-    notes: dict[str, str] = field(default_factory=dict)
+    new: NewValues = field(default_factory=NewValues)
 
-    def add(self, samples: Samples, features: FeatureMap, notes: Sequence[str] = ()) -> None:
+    def add(self, samples: Samples, features: FeatureMap) -> None:
         """Add rows."""
         place = samples.to(self.moments.device)
         with torch.no_grad(), threadpool_limits(1, user_api="blas"), same_bits():
             self.moments.add(place, features)
         self.rows += len(samples)
         self.check = (self.check + int(row_sums(samples.x).sum())) % 2**64
-        for note in notes:
-            self.notes.setdefault(note.split(" has ")[0], note)
 
     def merge(self, other: RowSums) -> None:
         """Add the sums of other rows."""
         self.moments.merge(other.moments)
         self.rows += other.rows
         self.check = (self.check + other.check) % 2**64
-        self.notes = other.notes | self.notes
+        self.new.update(other.new)
 
 
 def learns_sums(model: Model) -> bool:
@@ -136,13 +135,17 @@ class Gathering:
             self._sums = RowSums(self.learner.empty_sums(self.learner.moments.device))
         self._sums.add(samples, self.learner.summed)
 
-    def finish(self, sums: RowSums | None = None, *, solve: bool = True) -> Lesson:
+    def finish(
+        self, sums: RowSums | None = None, *, notes: Sequence[str] = (), solve: bool = True
+    ) -> Lesson:
         """Learn what was added, or other sums by the same features; the model has it then.
 
         Parameters
         ----------
         sums : RowSums, optional
             By default those of the batches.
+        notes : sequence of str
+            On the rows.
         solve : bool
             Whether the weights of groups are chosen; else the model has sums alone.
         """
@@ -166,7 +169,7 @@ class Gathering:
             new_classes=self.after.names[known:],
             groups=tuple(self.after.groups_of(groups)),
             seconds=time.perf_counter() - self.started,
-            notes=(*found.notes.values(), *left_out, *(LEARNED_TWICE,) * twice, *passed.notes),
+            notes=(*notes, *left_out, *(LEARNED_TWICE,) * twice, *passed.notes),
             passed=passed if solve else None,
             digest="" if learner.noise is not None else digest,
         )

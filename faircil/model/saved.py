@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -35,7 +34,7 @@ from faircil.files import (
     SEAL,
     file_digest,
     is_intact,
-    make_private,
+    locked,
     open_private,
     write_sealed,
 )
@@ -172,23 +171,17 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
         Called if another process has to be waited for.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
-    with _written(folder):
-        make_private(folder)
-        lock = FileLock(folder.resolve() / LOCK, is_singleton=True, mode=0o600)
+    with ExitStack() as lock:
+        with _written(folder):
+            lock.enter_context(locked(folder.resolve() / LOCK, waiting, nested=True))
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            waiting()
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-        if new and not (folder / CONTENT).exists():  # it came to nothing
-            with suppress(OSError):
-                (folder / LOCK).unlink(missing_ok=True)
-                for path in new:
-                    path.rmdir()
+            yield
+        finally:
+            if new and not (folder / CONTENT).exists():  # it came to nothing
+                with suppress(OSError):
+                    (folder / LOCK).unlink(missing_ok=True)
+                    for path in new:
+                        path.rmdir()
 
 
 @contextmanager

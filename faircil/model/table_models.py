@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from faircil.counts import ENOUGH
-from faircil.data.features import TableEncoder, fit_encoder
+from faircil.data.features import NewValues, TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
 from faircil.data.tables import PATH, read_table
 from faircil.engines import HERE, Engine
@@ -286,28 +286,30 @@ def predict_table(
         if there is one, the kept columns as they are in the file, ``prediction`` and
         ``probability``.
     notes : list of str
+        On all rows so far.
     """
     taken = [name for name in keep if name in PREDICTED]
     if taken:
         raise UsageError(
             f"column '{taken[0]}' cannot be kept: predictions have one of that name; rename it"
         )
-    table = None
-    if isinstance(model.encoder, TableEncoder):
+    encoder, table = model.encoder, None
+    if isinstance(encoder, TableEncoder):
         table = table_in_parts(OwnData(str(path), ""), engine)
-    if table is None:
+    if table is None or not isinstance(encoder, TableEncoder):
         yield _predicted(model, path, keep, probabilities=probabilities, watcher=watcher)
         return
     known = table.names
     raise_all([unknown_name("column", name, known) for name in keep if name not in known])
-    done = 0
+    done, new = 0, NewValues()
     reader_for(model, table, model.config.own or OwnData(str(path), ""))  # refuses missing columns
-    for frame, notes in predict_parts(
+    for frame, found in predict_parts(
         model, table, keep, probabilities=probabilities, engine=engine
     ):
         done += len(frame)
+        new.update(found)
         watcher.rows(done, table.rows)
-        yield frame, notes
+        yield frame, encoder.notes_on(new)
 
 
 def _predicted(

@@ -22,7 +22,7 @@ class SeenRows:
 
     A row's check sum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, with fixed odd
     random factors m: two different rows share one with a chance of about 2⁻⁶³. It tells whether a
-    given row was added; it does not tell the row.
+    given row was added, and not what is in the row.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class SeenRows:
         return again / max(len(self), 1)
 
     def settle(self) -> None:
-        """Sort the check sums of each cell: their order tells nothing of that of the rows."""
+        """Sort the check sums of each cell: their order does not reveal that of the rows."""
         self.sums = {key: sums.sort().values for key, sums in self.sums.items()}
 
     def add(self, samples: Samples) -> None:

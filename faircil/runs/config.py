@@ -369,6 +369,23 @@ def _encoder_digest(settings: Settings) -> str | None:
         return None
 
 
+def check_data(config: RunConfig) -> None:
+    """Raise if the user's data is no longer what a configuration was made for.
+
+    A run on other rows would be filed under the hash of those that are gone.
+    """
+    own = config.own
+    if (
+        own is not None
+        and config.data_sha256 is not None
+        and _data_digest(own) != config.data_sha256
+    ):
+        raise DataError(
+            f"{own.path} has changed since the command began, so its runs would be on different "
+            "data; leave it as it is meanwhile, and run the command again"
+        )
+
+
 def _data_digest(own: OwnData) -> str:
     """Return a hash of the user's table, and of the images that it names."""
     path = Path(own.path)

@@ -131,25 +131,20 @@ class Checkpoints:
         self._folder, self._identity, self._tell, self._room = folder, identity, tell, room
         self._begun = time.perf_counter()
         self._due = self._begun + PAUSE
-        self._number = self._size = 0
+        self._size = 0
         self._spent = 0.0  # seconds
         self._complained = False
 
     def latest(self, device: torch.device | str = "cpu") -> RunState | None:
         """Return the newest state that is what was saved; None without one."""
-        found = None
         for path in sorted(self._folder.glob(STATES), reverse=True):
-            number, _, digest = path.stem.partition("-")
-            self._number = max(self._number, int(number) if number.isdecimal() else 0)
-            if found is not None:
-                continue
             try:
-                if file_digest(path) != digest:
+                if file_digest(path) != path.stem.partition("-")[2]:
                     raise DataError(f"{path.name} is not what was saved")
-                found = load_state(path, device, self._identity)
+                return load_state(path, device, self._identity)
             except (DataError, OSError) as error:
                 self._tell(f"not used, a saved state in {self._folder}: {error}")
-        return found
+        return None
 
     def __call__(self, state: RunState) -> None:
         """Save a state, if it is due or the run is to stop; in that case raise afterwards."""
@@ -190,12 +185,14 @@ class Checkpoints:
                 f"{free / 1e6:,.0f} MB are free on the disk, and the result needs about "
                 f"{self._room / 1e6:,.0f} MB; free space"
             )
-        self._number += 1
+        # After all that are there, also those of a run that was begun anew: the last are kept.
+        numbers = [path.name.partition("-")[0] for path in self._folder.glob(STATES)]
+        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
         partial = self._folder / "partial"
         try:
             save_state(state, partial, self._identity)
             self._size = partial.stat().st_size
-            partial.replace(self._folder / f"{self._number:06d}-{file_digest(partial)}.safetensors")
+            partial.replace(self._folder / f"{last + 1:06d}-{file_digest(partial)}.safetensors")
         finally:
             partial.unlink(missing_ok=True)
         for old in sorted(self._folder.glob(STATES))[:-KEPT]:

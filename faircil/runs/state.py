@@ -23,7 +23,7 @@ from faircil.metrics import TaskMetrics
 from faircil.nets import build_conv, build_mlp, traits_of
 from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import EpochRecord, Predictions, Seconds, WeightRecord
-from faircil.runs.config import RunConfig, default_measure
+from faircil.runs.config import RunConfig, check_data, default_measure
 from faircil.samples import Samples, group_counts
 from faircil.text.encoders import kept_encoder
 from faircil.text.text_net import TextNet
@@ -261,6 +261,7 @@ def read_stream(config: RunConfig, seed: int) -> TaskStream:
     """
     if config.own is not None:
         stream = load_table(config.own, seed)
+        check_data(config)  # after it was read: it may have been replaced meanwhile
         if config.images is not None:
             stream = replace(stream, image=config.images.image)
     else:

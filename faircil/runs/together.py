@@ -46,7 +46,7 @@ NUMBER, SIZE, MEETING = "RANK", "WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")
 TIMEOUT = timedelta(minutes=30)  # within which a process has to answer the others
 MEET = timedelta(minutes=10)  # within which all processes have to be there
 PATIENCE = 10.0  # seconds that a process which failed waits to hear that all did
-FAREWELL = 5.0  # seconds that the first waits for the others to have heard that it is over
+FAREWELL = 5.0  # seconds that the first waits until the others have read that it is over
 SOON, LATER = 0.02, 0.5  # seconds between two looks for an order
 
 
@@ -81,15 +81,18 @@ class Team:
         Number of the next one.
     lost : bool
         Whether the processes have lost each other.
+    code : int
+        Exit code of the command, once it has ended.
     """
 
     ranks: Ranks
     store: Any
     order: int = 0
     lost: bool = False
+    code: int = 1
 
     def failed(self) -> str | None:
-        """Return what processes said of the order that is being carried out and that they fail."""
+        """Return the errors of processes at the present order, a line each; None without any."""
         keys = [f"failed/{self.order}/{rank}" for rank in range(self.ranks.size)]
         try:
             found = [self.store.get(key).decode() for key in keys if self.store.check([key])]
@@ -147,20 +150,23 @@ def _backend() -> tuple[str, int | None]:
 
 
 @contextmanager
-def leading(ranks: Ranks) -> Iterator[None]:
+def leading(ranks: Ranks) -> Iterator[Team]:
     """Lead the other processes in the block, and let them go at its end.
 
-    They end as if all were well, for the first says what is not; but for one that is lost, which
-    whoever started them may start again, all of them fail.
+    They end with the exit code of the first: Kubernetes and others look at each process alone, and
+    start again only what has failed. ``torchrun`` looks at all of them, and would report each one:
+    there, they end as if all were well, unless the processes have lost each other.
     """
     team = _meet(ranks)
     _TEAM.append(team)
     try:
-        yield
+        yield team
     finally:
         _TEAM.remove(team)
         with suppress(RuntimeError):  # the store may be gone, and with it those who listen
-            _order(team, {"do": "end", "code": int(team.lost)})
+            alone = not distributed.is_torchelastic_launched()
+            code = team.code if alone else 0
+            _order(team, {"do": "end", "code": int(team.lost) or code})
             end = time.monotonic() + (SOON if team.lost else FAREWELL)
             names = [f"left/{rank}" for rank in range(1, ranks.size)]
             # The store may be in this process: it stays until the others have looked.
@@ -246,7 +252,7 @@ def led(
 def led_lesson(
     config: RunConfig, state: RunState, samples: Samples, device: torch.device
 ) -> Iterator[tuple[Samples, Ranks]]:
-    """Do as :func:`led` for the samples of a single task that a model learns."""
+    """Let the others learn a task of a model in step with the block, as :func:`led` does a run."""
     shards = config.settings.training.shards
     if shards == 1:
         yield samples, ALONE
@@ -281,7 +287,7 @@ def _beginning(header: dict[str, Any], state: RunState) -> bytes:
 
 @contextmanager
 def _ordered(team: Team, do: str, message: bytes) -> Iterator[None]:
-    """Give an order with what it begins with; say when it is done, here or at all."""
+    """Give an order with the message that it begins with; note in the store when it has ended."""
     try:
         with in_step():
             _order(team, {"do": do})

@@ -11,15 +11,13 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from faircil.errors import DataError, StorageError, raise_all
-from faircil.files import claim, file_name, is_intact, make_private, write_sealed
+from faircil.files import claim, file_name, is_intact, locked, write_sealed
 from faircil.results.folder import (
     check_replaceable,
     check_run_place,
@@ -221,25 +219,9 @@ def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> R
     return run
 
 
-@contextmanager
-def _locked(folder: Path, seed: int) -> Iterator[bool]:
-    """Hold the lock of a seed, if it is free; it is released when its process ends."""
-    path = _lock(folder, seed)
-    lock = FileLock(path, mode=0o600)
-    while not (lock.is_locked and path.exists()):
-        lock.release()  # of a file that its last owner has removed: others see a new one
-        try:
-            make_private(folder)  # which it may have removed as well
-            lock.acquire(timeout=0)
-        except FileNotFoundError:
-            continue
-        except Timeout:
-            yield False
-            return
-    try:
-        yield True
-    finally:
-        lock.release()
+def _locked(folder: Path, seed: int) -> AbstractContextManager[bool]:
+    """Hold the lock of a seed, if it is free."""
+    return locked(_lock(folder, seed))
 
 
 def _lock(folder: Path, seed: int) -> Path:
@@ -263,7 +245,7 @@ def _note(folder: Path, seed: int) -> Path:
 
 
 def _read_note(path: Path, wanted: Mapping[str, Any], *, any_code: bool) -> str | None:
-    """Return the problem that a note tells of; None if it is about another run."""
+    """Return the problem in a note; None if the note is about another run."""
     try:
         text = path.read_bytes().decode("utf-8")
         found = json.loads(text)

@@ -16,18 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from faircil.compute import chunks_of
-from faircil.errors import DataError, raise_all
 from faircil.samples import Samples
-from faircil.weighting.any_data import PROBE
+from faircil.weighting.any_data import some_inputs
 from faircil.weighting.any_net import plain_head, precise
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import (
     GroupSums,
     LastLayer,
+    compared_layer,
     cosines,
     last_layers,
     mean_losses,
-    missing_outputs,
 )
 from faircil.weighting.losses import LossFunction, cross_entropy
 
@@ -57,7 +56,7 @@ class Aligned:
 
 def too_large(net: nn.Module, current: Samples, head: nn.Linear | str | None) -> bool:
     """Tell whether factors of all samples would take more than :data:`KEPT` bytes."""
-    layer = plain_head(net, current.x[:PROBE], head)
+    layer = plain_head(net, some_inputs(current), head)
     numbers = 1 + layer.out_features + layer.in_features
     return len(current) * numbers * precise(layer.weight.dtype).itemsize > KEPT
 
@@ -71,8 +70,7 @@ def block_statistics(
     loss: LossFunction = cross_entropy,
 ) -> Aligned:
     """Compute statistics of all groups: those of one pass, to the bit."""
-    layer = plain_head(net, current.x[:PROBE], head)
-    raise_all(missing_outputs(layer.out_features, membership.groups.label), DataError)
+    layer = compared_layer(net, current, membership.groups, head)
     groups = len(membership.groups)
 
     def blocks(samples: Samples) -> Iterator[tuple[slice, LastLayer]]:

@@ -28,9 +28,9 @@ from faircil.compute import chunk_size, chunks_of, map_chunks, map_tasks, thread
 from faircil.errors import DataError, DivergedError, raise_all
 from faircil.nets import evaluating, not_the_head
 from faircil.samples import Samples
-from faircil.weighting.any_data import PROBE, Part, Stream, no_class
+from faircil.weighting.any_data import Part, Stream, no_class, some_inputs
 from faircil.weighting.any_net import plain_head, precise, same_logits
-from faircil.weighting.groups import Floats, Integers, Membership
+from faircil.weighting.groups import Floats, Groups, Integers, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
 
 # Numbers of the products of a chunk of rows with a block of groups, at most: all of them, with 200
@@ -343,8 +343,7 @@ def group_statistics(
     loss: LossFunction = cross_entropy,
 ) -> LastLayerStatistics:
     """Compute statistics of all groups with one forward pass over task and buffer."""
-    layer = plain_head(net, current.x[:PROBE], head)
-    raise_all(missing_outputs(layer.out_features, membership.groups.label), DataError)
+    layer = compared_layer(net, current, membership.groups, head)
     sets, members = [(current.x, current.y)], [membership.current]
     if memory is not None and len(memory):
         sets.append((memory.x, memory.y))
@@ -368,6 +367,15 @@ def _statistics(
 ) -> LastLayerStatistics:
     gradients, losses = (sum(parts[1:], parts[0]) for parts in zip(*totals, strict=True))
     return LastLayerStatistics(mean_losses(losses, membership), current, gradients)
+
+
+def compared_layer(
+    net: nn.Module, source: Samples | Stream, groups: Groups, head: nn.Linear | str | None
+) -> nn.Linear:
+    """Return the layer whose gradients are compared; it has an output for each class."""
+    layer = plain_head(net, some_inputs(source), head)
+    raise_all(missing_outputs(layer.out_features, groups.label), DataError)
+    return layer
 
 
 def missing_outputs(outputs: int, classes: Tensor | Integers) -> list[str]:

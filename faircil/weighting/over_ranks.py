@@ -21,11 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from faircil.errors import DataError, raise_all
+from faircil.errors import DataError
 from faircil.ranks import Ranks, packed, shards_of, unpacked
 from faircil.samples import Samples, unique_rows
-from faircil.weighting.any_data import PROBE, Stream
-from faircil.weighting.any_net import plain_head
+from faircil.weighting.any_data import Stream
 from faircil.weighting.choice import (
     MANY,
     Choice,
@@ -39,10 +38,10 @@ from faircil.weighting.last_layer import (
     GroupSums,
     LastLayer,
     LastLayerStatistics,
+    compared_layer,
     group_sums,
     last_layers,
     mean_losses,
-    missing_outputs,
     stream_layer,
 )
 from faircil.weighting.losses import LossFunction
@@ -169,9 +168,7 @@ def statistics_over_ranks(
     first = shards_of(ranks.rank, ranks.size, count).start
     groups = memberships[0].groups
     with ranks.alike():
-        x = parts[0].first() if isinstance(parts[0], Stream) else parts[0].x[:PROBE]
-        layer = plain_head(net, x, head)
-        raise_all(missing_outputs(layer.out_features, groups.label), DataError)
+        layer = compared_layer(net, parts[0], groups, head)
         pieces: list[tuple[Source, Tensor]] = [
             (part, member.current) for part, member in zip(parts, memberships, strict=True)
         ]

@@ -10,7 +10,7 @@ import pytest
 from cli_outcome import Cli, Outcome, WriteTable, run_words
 from faircil.model.saved import load_model
 from faircil.runs import together as module
-from together import at_step, be_killed, be_stopped, run_out_of_memory, start_ranks
+from together import at_step, be_killed, be_stopped, be_torchrun, run_out_of_memory, start_ranks
 
 SMALL = {"epochs": 2, "hidden": 8, "buffer_size": 4}
 BYTES = ("metrics.jsonl", "predictions.csv", "config.json")
@@ -43,6 +43,12 @@ def test_two_processes_write_the_bytes_of_one_and_one_of_them_speaks(
     assert same_runs(tmp_path, "one", "two")
 
 
+def test_torchrun_is_told_of_a_failure_once(tmp_path: Path) -> None:
+    by = dict.fromkeys(range(2), be_torchrun)
+    first, second = ended(start_ranks(tmp_path, 2, *words("two", "er", lr=-1), then=by))
+    assert (first.code, second.code) == (2, 0)
+
+
 def test_what_cannot_be_divided_runs_once(cli: Cli, tmp_path: Path) -> None:
     first, second = ended(start_ranks(tmp_path, 2, *words("two", "gss")))
     assert (first.code, second.code, second.err) == (0, 0, ""), first.err
@@ -54,7 +60,7 @@ def test_what_cannot_be_divided_runs_once(cli: Cli, tmp_path: Path) -> None:
 def test_a_mistake_ends_all_and_is_told_once(tmp_path: Path) -> None:
     more = ("--jobs", "2", "--device", "cuda:0")
     first, second = ended(start_ranks(tmp_path, 2, *words("two", "er", *more, shards=3, lr=-1)))
-    assert (first.code, second.code) == (2, 0)
+    assert (first.code, second.code) == (2, 2)
     assert (second.out, second.err) == ("", "")
     for part in (
         "--jobs is 2, and 2 processes",
@@ -70,7 +76,8 @@ def test_a_mistake_ends_all_and_is_told_once(tmp_path: Path) -> None:
 def test_a_signal_to_any_process_stops_all_and_saves(cli: Cli, tmp_path: Path) -> None:
     stop = {1: partial(at_step, 9, be_stopped)}
     first, second = ended(start_ranks(tmp_path, 2, *words("two", "er"), then=stop))
-    assert (first.code, second.code, second.err) == (143, 0, "")
+    # Kubernetes starts a process again only if it has failed; all have to be, to meet again.
+    assert (first.code, second.code, second.err) == (143, 143, "")
     assert "started and saved: seed 0 in two; the same command continues" in first.err
     again = cli(*words("two", "er", shards=2))  # here, in one process
     assert again.code == 0

@@ -9,9 +9,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from cli_outcome import Cli, WriteTable
+from cli_outcome import Cli, Outcome, WriteTable
+from faircil.cli.predict import CsvWriter
 from faircil.model.saved import load_model
 
 FIT = ("fit", "--label", "job", "--sensitive", "sex", "--method", "moments", "--set", "width=40")
@@ -372,6 +374,29 @@ def test_columns_that_are_left_out_or_cannot_be_kept_are_named(
     outcome = cli("predict", model, "--data", more, "-o", "other.csv", "--keep", "row")
     assert outcome.code == 2
     assert "column 'row' cannot be kept" in outcome.err
+
+
+def test_two_commands_that_write_the_same_predictions(
+    cli: Cli, write_table: WriteTable, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = write_table("rows.csv", lambda row: row)
+    predict = ("predict", model, "--data", rows, "-o", "out.csv")
+    real, others = CsvWriter.write, list[Outcome]()
+
+    def write(writer: CsvWriter, table: pd.DataFrame) -> None:
+        if not others:
+            others.append(cli(*predict))
+        real(writer, table)
+
+    Path(f".out.csv.{'a' * 8}.partial").touch()  # of a process that was killed
+    monkeypatch.setattr(CsvWriter, "write", write)
+    outcome = cli(*predict)
+    assert outcome.code == 0, outcome.err
+    (other,) = others
+    assert other.code == 2
+    assert "another process is writing out.csv; wait for it" in other.err
+    assert len(rows_of("out.csv")) == len(rows_of(rows))
+    assert not [path for path in Path().iterdir() if path.name.startswith(".out")]
 
 
 def test_rows_with_gaps_can_be_learned_later(cli: Cli, write_table: WriteTable, model: str) -> None:

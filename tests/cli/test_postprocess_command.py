@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -143,8 +145,13 @@ def test_a_table_gets_a_column_with_the_prediction(cli: Cli, write: WriteProbabi
     assert expected.tolist() != p_new.argmax(axis=1).tolist()
 
 
+def _half(_table: pd.DataFrame, file: IO[str], **_options: Any) -> None:
+    file.write("row")
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_tables_of_any_kind_are_applied_to_and_no_file_is_lost(
-    cli: Cli, write: WriteProbabilities
+    cli: Cli, write: WriteProbabilities, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = write("pool.csv")
     pd.read_csv(pool).to_parquet("new.parquet")
@@ -164,6 +171,11 @@ def test_tables_of_any_kind_are_applied_to_and_no_file_is_lost(
         again = cli(*words, "-o", out)
         assert again.code == 2
         assert f"{out} already exists; choose another name" in again.err
+        with monkeypatch.context() as full:
+            whole = Path(out).read_bytes()
+            full.setattr(pd.DataFrame, "to_csv", _half)
+            assert cli(*words, "-o", out, "--force").code == 1
+            assert Path(out).read_bytes() == whole
         assert cli(*words, "-o", out, "--force").code == 0
         outcome = cli(*words, "-o", "minus.csv", "--seed", "-1")
         assert (outcome.code, Path("minus.csv").exists()) == (2, False)

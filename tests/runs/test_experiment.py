@@ -389,6 +389,16 @@ def test_own_data_is_read_from_its_file(tmp_path: Path) -> None:
     assert len(run(config, 0).per_task) == 2
 
 
+def test_own_data_that_is_replaced_during_a_command_is_no_data_of_its_runs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"{number},{'abc'[number % 3]}" for number in range(60)]
+    path.write_text("\n".join(["x,y", *rows]) + "\n")
+    config = resolve(own=OwnData(str(path), "y"), overrides=["epochs=1", "hidden=4"])
+    path.write_text("\n".join(["x,y", *rows[1:]]) + "\n")
+    with pytest.raises(DataError, match=r"mine.csv has changed since the command began"):
+        load_stream(config, 0)
+
+
 def test_data_is_loaded_for_the_device_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Embeddings of a GPU are others than those of a CPU."""
     seen: list[torch.device] = []

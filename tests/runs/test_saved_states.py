@@ -289,6 +289,19 @@ def test_what_is_begun_anew_leaves_states_aside(trial: Trial) -> None:
     assert trial.told == []
 
 
+def test_states_of_another_run_do_not_push_out_those_of_a_run_that_is_begun_anew(
+    kept: Kept,
+) -> None:
+    before = Checkpoints(kept.folder, IDENTITY).latest()
+    assert before is not None
+    other = IDENTITY | {"config": {"lr": 0.2}}
+    states = Checkpoints(kept.folder, other)  # as with --force: what is there is not looked at
+    states(before)
+    assert kept.latest(other) == 6
+    states(before)
+    assert [file.name[:6] for file in kept.files()] == ["000007", "000008"]
+
+
 def test_a_second_signal_does_not_wait() -> None:
     with listening(), waiting():
         signal.raise_signal(signal.SIGINT)

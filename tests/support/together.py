@@ -140,5 +140,9 @@ def be_killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def be_torchrun() -> None:
+    os.environ["TORCHELASTIC_RUN_ID"] = "one"
+
+
 def be_stopped() -> None:
     os.kill(os.getpid(), signal.SIGTERM)

@@ -282,7 +282,7 @@ width={width}`, including the start of Python and, for Dask, of its cluster. One
 all cores; several, and the workers of Dask, have one thread each. Memory is that of the first
 process. *Tensors* is the hash of what was learned: equal hashes mean bit-identical results. The
 alternative reads the first rows with pandas, computes as many random ReLU features of float32 and
-fits a `RidgeClassifier`, without groups; it gets as many rows as fit in memory with their features.
+fits a `RidgeClassifier`, without groups; its rows, set by `--rival`, must fit in memory.
 """
 
 
@@ -296,12 +296,13 @@ def _text(results: ScaleResults, pictures: Mapping[str, str]) -> str:
 def _sentences(results: ScaleResults) -> str:
     found = {cost.way: cost for cost in results.outcomes}
     said = []
-    hashes = {cost.tensors for cost in results.outcomes if cost.tensors is not None}
-    if hashes:
+    hashes = [cost.tensors for cost in results.outcomes if cost.tensors is not None]
+    if len(hashes) > 1:
+        different = len(set(hashes))
         said.append(
-            "All ways give the same tensors, to the bit."
-            if len(hashes) == 1
-            else f"**The ways give {len(hashes)} different tensors.**"
+            f"All {len(hashes)} ways of faircil give the same tensors, to the bit."
+            if different == 1
+            else f"**The ways give {different} different tensors.**"
         )
     single = found.get(ONE_THREAD)
     for way, cost in found.items():

@@ -67,15 +67,18 @@ class BoardRow:
         return not self.reference and not self.other_budget
 
     def joined(self, earlier: BoardRow) -> BoardRow:
-        """Return this row, with the streams that only an earlier state of it has."""
+        """Return this row, with the streams and seeds that only an earlier state of it has."""
         if (earlier.what, earlier.suite, earlier.origin) != (self.what, self.suite, self.origin):
             return self
-        old = {name: seeds for name, seeds in earlier.scores.items() if name not in self.scores}
+        scores: dict[str, dict[int, SeedScore]] = {}
+        for row in (earlier, self):
+            for name, seeds in row.scores.items():
+                scores[name] = dict(sorted({**scores.get(name, {}), **seeds}.items()))
         reasons = {n: why for n, why in earlier.missing.items() if n not in self.scores}
-        known = {name for name in self.missing if name not in old}
+        known = {n for n in self.missing if n in self.scores or n not in earlier.scores}
         return replace(
             self,
-            scores={**old, **self.scores},
+            scores=scores,
             missing=reasons | {name: self.missing[name] for name in known},
             made=tuple(dict.fromkeys((*earlier.made, *self.made))),
         )

@@ -105,9 +105,9 @@ def standings(
         for score in RANKED
     }
     void = frozenset(name for name in means if levelled[name] or chance[name])
+    sound = frozenset(better["disparity"]) - void  # all of them better than those in ``void``
     better["disparity"] = {
-        name: some - void if name not in void else frozenset(better["disparity"]) - void
-        for name, some in better["disparity"].items()
+        name: sound if name in void else some - void for name, some in better["disparity"].items()
     }
     found = {}
     for row in there:

@@ -68,7 +68,7 @@ Without faircil: `--write-template DIR --inputs` writes `STREAM/seed-N/{INPUTS}`
 arrays `train_x`, `train_y`, `train_z`, `train_task`, `test_x` and `test_task`. Numbers of classes
 and of attribute values are positions in the names of `suite.json`, and −1 is unknown; there is no
 `train_z` without an attribute. Rows of `test_x` are in the order of `{TEST_ROWS}`. Where the seed
-does not change the data, only `seed-0` has it: other seeds are for what a method draws itself.
+does not change the data, only the first seed has it: other seeds are for what a method draws.
 
 ## Rules
 
@@ -107,7 +107,7 @@ def write_template(
             # Attribute values of test rows are not for those who predict.
             rows = zip(count(), index.task.tolist(), index.label, strict=False)
             _write(place / TEST_ROWS, _as_csv([(ROW, "task", TRUE), *rows]).encode())
-            if inputs and (stream.redrawn or seed == suite.seeds[0]):
+            if inputs and (stream.redrawn or seed == seeds[0]):
                 _write(place / INPUTS, _as_archive(_arrays(stream, seed)))
         yield f"{stream.dataset}: test rows of {len(seeds)} seeds{' and inputs' * inputs}"
     document = {

@@ -82,8 +82,10 @@ def test_the_page_compares_workers_with_one_of_them_and_dask_with_processes() ->
     findings = SCALE.findings(found)
     assert len(json.loads(json.dumps(findings.document))["ways"]) == 4
     text = findings.page({})
-    assert "All ways give the same tensors, to the bit." in text
+    assert "All 4 ways of faircil give the same tensors, to the bit." in text
     assert "4 processes, one thread each: 3.00 times as fast as one of them." in text
     assert "Dask, 4 workers: +25% of the time of 4 processes" in text
     other = SCALE.findings(results(*found.outcomes[:3], ScaleCost("x", 600, 1.0, 1.0, "tensors-d")))
     assert "**The ways give 2 different tensors.**" in other.page({})
+    alone = SCALE.findings(results(found.outcomes[0])).page({})
+    assert "same tensors" not in alone  # there is nothing to compare it with

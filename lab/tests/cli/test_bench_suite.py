@@ -230,12 +230,26 @@ def test_the_template_is_all_that_others_need(cli: Cli, tmp_path: Path) -> None:
     assert all(one["final_accuracy"]["value"] > 0.9 for one in scores.values())
 
 
+def suite_of_groups(*, redrawn: bool = True) -> tuple[SuiteStream, Suite]:
+    size = (2, 2, 3000, 1500)
+    stream = SuiteStream("toy-groups", "", "points", "eo", size, ("",), "", redrawn=redrawn)
+    return stream, Suite("made", 1, (stream,), (0, 1, 2))
+
+
+def test_inputs_that_seeds_do_not_change_are_written_with_any_first_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SuiteStream, "check", lambda *_: None)
+    stream, suite = suite_of_groups(redrawn=False)
+    list(write_template(suite, [stream], [1, 2], tmp_path, inputs=True))
+    assert [path.parent.name for path in tmp_path.rglob("inputs.npz")] == ["seed-1"]
+
+
 def test_the_template_has_attributes_of_training_rows_only(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = SuiteStream("toy-groups", "", "points", "eo", (2, 2, 3000, 1500), ("",), "")
     monkeypatch.setattr(SuiteStream, "check", lambda *_: None)
-    suite = Suite("made", 1, (groups,), (0,))
+    groups, suite = suite_of_groups()
     list(write_template(suite, [groups], [0], tmp_path / "mine", inputs=True))
     described = json.loads((tmp_path / "mine" / "suite.json").read_text())
     assert described["streams"][0]["attribute_values"] == ["0", "1"]

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from faircil.errors import DataError
-from faircil_lab.suite.board_rows import as_text, read_row, read_rows, shipped_folder, write_row
+from faircil_lab.suite.board_rows import (
+    BoardRow,
+    as_text,
+    read_row,
+    read_rows,
+    shipped_folder,
+    write_row,
+)
 from faircil_lab.suite.catalogue import FULL, SMALL
 from faircil_lab.suite.entrants import REFERENCES
 from suite_rows import STREAM, SUITE, made_row
@@ -46,6 +53,17 @@ def test_streams_that_were_scored_before_stay() -> None:
     assert after.made == ("there", "here")
     other = replace(before, what="other settings")
     assert set(made_row("mine").joined(other).scores) == {STREAM.dataset}
+
+
+def test_seeds_that_were_scored_before_stay() -> None:
+    row = made_row("mine")
+    every = row.scores[STREAM.dataset]
+
+    def of(*seeds: int) -> BoardRow:
+        return replace(row, scores={STREAM.dataset: {seed: every[seed] for seed in seeds}})
+
+    assert of(0, 1).joined(of(4, 2, 3)) == row
+    assert list(of(3).joined(of(4, 1)).scores[STREAM.dataset]) == [1, 3, 4]
 
 
 @pytest.mark.parametrize("suite", [FULL, SMALL])
