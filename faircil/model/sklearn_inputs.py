@@ -106,7 +106,7 @@ def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
     kinds: dict[bool, Hashable] = {}
     for label in (*dict.fromkeys(found), *known):
         if column.dtype.kind in "mM" or not isinstance(label, str | bool | int | float):
-            raise ValueError(f"class {column[0]!r} is no text and no number; write y as texts")
+            raise ValueError(f"class {column[0]!r} is neither text nor a number; write y as texts")
         kinds.setdefault(isinstance(label, str), label)
     if len(kinds) > 1:
         some = " and ".join(map(repr, kinds.values()))

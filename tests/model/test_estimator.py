@@ -220,7 +220,7 @@ def test_classes_that_are_none_are_named_before_anything_is_learned():
         (words, np.array([np.nan], dtype=object), "1 missing value"),
         (y, pd.Series([pd.NA]), "1 missing value"),
         (y, [0.5], "continuous"),
-        (words, pd.Series([pd.Timestamp(0)]), "no text and no number"),
+        (words, pd.Series([pd.Timestamp(0)]), "neither text nor a number"),
     ):
         model = small().fit(x, labels)
         with pytest.raises(ValueError, match=message):
