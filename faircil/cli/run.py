@@ -261,7 +261,7 @@ def command(arguments: argparse.Namespace) -> None:
         if beside is not None and others:
             # Of a folder that the user has named, it is a part.
             folders = shlex.join(map(str, (folder, beside.folder)[: 1 if arguments.out else 2]))
-            say(f"{beside.config.label} beside it in {beside.folder}")
+            say(f"baseline {beside.config.label} in {beside.folder}")
             say(f"both as a page: faircil report {folders}")
         if keep:
             say_models(runs)

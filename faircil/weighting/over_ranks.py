@@ -83,7 +83,7 @@ def groups_over_ranks(
     with ranks.alike():
         if any(len(part) == 0 for part in parts):
             raise DataError(
-                "there are no current samples to weigh; each process needs some of its own"
+                "there are no current samples to weight; each process needs some of its own"
             )
         if by_attribute and any(part.z is None for part in parts):
             raise DataError("this measure compares attribute values, but the samples have no z")
