@@ -111,6 +111,16 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
     )
 
 
+def add_measure_arguments(parser: argparse._ArgumentGroup) -> None:
+    """Declare the fairness measure, and the classes that it favours."""
+    parser.add_argument(
+        "--measure",
+        metavar="NAME",
+        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
+    )
+    add_favoured_argument(parser)
+
+
 def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
     """Declare the option that names the favoured classes."""
     parser.add_argument(
