@@ -273,8 +273,9 @@ class Model:
         samples = self.samples_of(x, labels, values)
         if len(samples) == sum(state.seen.values()):
             raise DataError(
-                f"these {len(samples):,} rows are all that the model has learned, so nothing would "
-                "be left; delete the model, or leave some rows out. Nothing was changed"
+                f"these are {len(samples):,} rows, as many as the model has learned, so nothing "
+                "would be left; delete the model, or give some of the rows that it has learned. "
+                "Nothing was changed"
             )
         state = deepcopy(state)
         assert isinstance(state.learner, Moments)
