@@ -256,7 +256,7 @@ def update_parts(
         lesson = learn_parts(model, reader, counts, engine, solve=solve, progress=progress)
     else:
         lesson = learn_mapped(model, reader, counts, listener=listener)
-    model.notes += [*gap_notes(spec, counts), *lesson.notes]
+    model.notes += [*model.kept(gap_notes(spec, counts)), *lesson.notes]
     if counts.held_out and solve:
         measure_parts(model, reader, engine, on="rows held out of an update")
     return lesson
