@@ -259,7 +259,7 @@ def update_parts(
     else:
         lesson = learn_mapped(model, reader, counts, listener=listener)
     left_out = left_out_notes(model, table.names)
-    model.notes += [*gap_notes(spec, counts), *lesson.notes, *left_out]
+    model.notes += [*model.kept(gap_notes(spec, counts)), *lesson.notes, *left_out]
     if counts.held_out and solve:
         measure_parts(model, reader, engine, on="rows held out of an update")
     return lesson

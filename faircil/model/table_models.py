@@ -206,7 +206,7 @@ def update_table(
         raise DataError(f"no row of {what} is left to learn: all are marked as test rows")
     watcher.start(model.config, 1)
     lesson = _learn(model, *learned.take(~test), solve=solve, watcher=watcher)
-    model.notes += [*notes, *lesson.notes, *_alike(lesson.new_classes, names)]
+    model.notes += [*model.kept(notes), *lesson.notes, *_alike(lesson.new_classes, names)]
     if test.any() and solve:
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
