@@ -310,6 +310,24 @@ def _check_here() -> None:
         ) from None
 
 
+LEAST_SPACE = 2**30  # bytes of addresses that a process needs
+
+
+def _check_limits() -> None:
+    """Refuse to begin with so few addresses that libraries wait for memory without end."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LEAST_SPACE:
+        raise UsageError(
+            f"the address space of a process is limited to {limit / 2**20:,.0f} MiB, and the "
+            f"libraries of faircil need at least {LEAST_SPACE / 2**20:,.0f} MiB: raise the limit "
+            "(ulimit -v), or limit the memory of a container instead"
+        )
+
+
 def _check_words(argv: Sequence[str]) -> None:
     """Refuse names of files that cannot be written down, such as in the configuration of a run."""
     encoding = sys.getfilesystemencoding().upper()
@@ -336,6 +354,7 @@ def _main(argv: Sequence[str]) -> int:
     arguments: argparse.Namespace | None = None
     try:
         _check_here()
+        _check_limits()
         _check_words(argv)
         arguments = parse(argv)
         code: int | None = arguments.command(arguments)

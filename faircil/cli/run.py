@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faircil.cli.common_options import (
-    add_favoured_argument,
+    add_measure_arguments,
     add_own_arguments,
     add_scheduler_argument,
     check_workers,
@@ -90,12 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="sample weighting: fsw, random, balanced or none",
     )
-    what.add_argument(
-        "--measure",
-        metavar="NAME",
-        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
-    )
-    add_favoured_argument(what)
+    add_measure_arguments(what)
     what.add_argument(
         "--baseline",
         metavar="NAME",

@@ -292,6 +292,11 @@ def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
                 f"{AGAIN}"
             )
         return load_file(path)
+    except FileNotFoundError:
+        raise DataError(
+            f"{path.name} is missing: the folder has a part of the model only; copy it again, or "
+            "make the model again"
+        ) from None
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:  # torch's, if it is gone
         raise DataError(f"{path.name!r:.40} cannot be read ({told(error)}); {AGAIN}") from None
 

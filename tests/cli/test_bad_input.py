@@ -133,6 +133,17 @@ def test_a_net_that_does_not_fit_is_refused_before_it_is_made(cli: Cli) -> None:
     assert "with --set, choose fewer or narrower hidden layers" in outcome.err
 
 
+def test_too_few_addresses(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS would wait for memory without end, and hear no signal."""
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**29, resource.RLIM_INFINITY))
+    outcome = cli("list", "methods")
+    assert outcome.code == 2
+    assert "limited to 512 MiB, and the libraries of faircil need at least 1,024" in outcome.err
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert cli("list", "methods").code == 0
+
+
 @pytest.mark.skipif(os.name == "nt", reason="a folder in use is not removed there")
 def test_a_current_folder_that_is_gone(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -376,6 +376,22 @@ def test_columns_that_are_left_out_or_cannot_be_kept_are_named(
     assert "column 'row' cannot be kept" in outcome.err
 
 
+def test_other_rows_that_are_as_many_are_not_said_to_be_what_was_learned(
+    cli: Cli, write_table: WriteTable, model: str
+) -> None:
+    others = write_table("o.csv", lambda row: row if row["job"] != "z" else None, seed=1)
+    outcome = cli("forget", model, "--data", others)
+    assert outcome.code == 1
+    assert "these are 180 rows, as many as the model has learned" in outcome.err
+
+
+def test_a_model_of_which_a_part_was_copied(cli: Cli, model: str) -> None:
+    next(Path(model).glob("tensors-*")).unlink()
+    outcome = cli("show", model)
+    assert outcome.code == 1
+    assert "safetensors is missing: the folder has a part of the model only" in outcome.err
+
+
 def test_two_commands_that_write_the_same_predictions(
     cli: Cli, write_table: WriteTable, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

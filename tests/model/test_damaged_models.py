@@ -287,7 +287,7 @@ def test_tensors_of_another_model(folder: Path) -> None:
     last = put_in({name: tensor * torch.nan for name, tensor in tensors.items()})
     assert "damaged" in refusal(folder)
     last.unlink()
-    assert "cannot be read" in refusal(folder)
+    assert "is missing" in refusal(folder)
 
 
 def copied(saved: Path, factory: pytest.TempPathFactory) -> Path:
