@@ -56,6 +56,22 @@ def expanded(path: str | Path, what: str) -> Path:
         ) from None
 
 
+def resolved(path: Path) -> Path:
+    """Return a path without links.
+
+    Raises
+    ------
+    UsageError
+        If a link leads back to itself.
+    """
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError):
+        raise UsageError(
+            f"{path} is a link that leads back to itself, or is behind one; remove the link"
+        ) from None
+
+
 def file_name(text: str) -> str:
     """Return a text as the name of a file or folder, which never leads elsewhere.
 
@@ -88,10 +104,9 @@ def refuse_input(out: Path, *inputs: Path) -> None:
     next time.
     """
     for path in inputs:
-        same = out.resolve() == path.resolve() or (
-            out.exists() and path.exists() and out.samefile(path)
-        )
-        inside = path.is_dir() and path.resolve() in out.resolve().parents
+        place, read = resolved(out), resolved(path)
+        same = place == read or (out.exists() and path.exists() and out.samefile(path))
+        inside = path.is_dir() and read in place.parents
         if same or (inside and out.exists() and out.suffix.lower() in KEPT_IN_FOLDERS):
             raise UsageError(
                 f"{out} is an input of this command; choose another name for the output"
@@ -187,7 +202,7 @@ def replacing(path: Path) -> Iterator[Path]:
     What is there stays as it is if the block fails, and what takes its place has its permissions;
     a file that is new is for its owner alone. A link stays a link.
     """
-    target = path.resolve()
+    target = resolved(path)
     if target.exists() and not target.is_file():  # such as a device: it has no other in its place
         yield target
         return
@@ -209,7 +224,7 @@ def _begun(target: Path) -> str:
 
 def clear_partials(path: Path) -> None:
     """Remove what processes have left that were killed while they wrote a file; none may now."""
-    target = path.resolve()
+    target = resolved(path)
     pattern = f"{glob.escape(_begun(target))}{'[!.]' * RANDOM_LETTERS}{PARTIAL}"
     if len(target.name) <= MOST_LETTERS:  # else the partial files may be those of another name
         for partial in target.parent.glob(pattern):

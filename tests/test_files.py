@@ -25,6 +25,7 @@ from faircil.files import (
     read_json,
     refuse_input,
     replacing,
+    resolved,
     shipped_rows,
     write_private,
     write_sealed,
@@ -66,6 +67,13 @@ def test_a_file_that_is_read_is_not_written_by_any_name(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="is an input of this command"):
             refuse_input(out, tmp_path / "other.csv", read)
     refuse_input(tmp_path / "new.csv", read)
+
+
+def test_a_link_that_leads_back_to_itself_is_named(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(UsageError, match="is a link that leads back to itself, or is behind one"):
+        resolved(loop / "x")
 
 
 def test_a_folder_that_is_read_gets_no_file_that_would_be_read_with_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from faircil.auditing.findings import Finding, LevelledDown, Rate, Report, Scope
 from faircil.auditing.gate import Gate
 from faircil.errors import DataError
 
-KEPT = "audit.json"
+KEPT, KEPT_PAGE = "audit.json", "audit.md"
 
 
 @dataclass(frozen=True)

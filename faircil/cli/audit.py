@@ -279,13 +279,13 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
 
 def _files(arguments: argparse.Namespace) -> dict[Path, str]:
     """Return the files to write, and what is in them."""
-    from faircil.auditing.audit_files import KEPT
+    from faircil.auditing.audit_files import KEPT, KEPT_PAGE
 
     files: dict[Path, str] = {}
     if arguments.markdown is not None:
         files[arguments.markdown] = "markdown"
     if arguments.out is not None:
-        files |= {arguments.out / KEPT: "json", arguments.out / "audit.md": "markdown"}
+        files |= {arguments.out / KEPT: "json", arguments.out / KEPT_PAGE: "markdown"}
     if arguments.junit is not None:
         files[arguments.junit] = "junit"
     return files

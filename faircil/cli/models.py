@@ -369,6 +369,7 @@ def _add_merge(parser: argparse.ArgumentParser) -> None:
 
 
 def _merge(arguments: argparse.Namespace) -> None:
+    from faircil.files import resolved
     from faircil.model.merging import merge_models
     from faircil.model.saved import CONTENT, check_place, load_model, save_model
 
@@ -379,13 +380,13 @@ def _merge(arguments: argparse.Namespace) -> None:
         mistakes.append(
             f"{arguments.out} already has a model; choose another folder, or use --force"
         )
-    folders = [path.resolve() for path in arguments.models]
+    folders = [resolved(path) for path in arguments.models]
     twice = [str(path) for path in dict.fromkeys(folders) if folders.count(path) > 1]
     mistakes += [f"{path} is named twice, and would count twice" for path in twice]
     mistakes += [
         f"{path} is one of the models to merge, and would be replaced"
         for path in folders
-        if path == arguments.out.resolve()
+        if path == resolved(arguments.out)
     ]
     raise_all(mistakes)
     with _alone(arguments, arguments.out):

@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from faircil import __version__
+from faircil.auditing.audit_files import KEPT, KEPT_PAGE
 from faircil.data.splits import hold_out
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, StorageError, UsageError
@@ -36,6 +37,7 @@ from faircil.files import (
     is_intact,
     locked,
     open_private,
+    resolved,
     write_sealed,
 )
 from faircil.learners import learner_named
@@ -173,7 +175,7 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with ExitStack() as lock:
         with _written(folder):
-            lock.enter_context(locked(folder.resolve() / LOCK, waiting, nested=True))
+            lock.enter_context(locked(resolved(folder) / LOCK, waiting, nested=True))
         try:
             yield
         finally:
@@ -202,6 +204,8 @@ def check_place(folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder for the model")
     own = _own_files(folder)
+    if (folder / CONTENT).exists():  # an audit may be kept beside its model
+        own |= {folder / KEPT, folder / KEPT_PAGE}
     others = sorted(
         path.name
         for path in folder.iterdir()

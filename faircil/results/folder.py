@@ -40,6 +40,7 @@ from faircil.files import (
     read_checksums,
     read_json,
     read_rows,
+    resolved,
     write_checksums,
     write_json,
     write_rows,
@@ -291,7 +292,7 @@ def check_replaceable(folder: Path) -> None:
     others = _other_files(folder, OWN) + _other_files(model_folder(folder), OF_MODEL)
     if others:
         raise StorageError(
-            f"{folder} also has files that faircil did not write, such as "
+            f"{folder} also has files that are no part of the run, such as "
             f"{others[0].relative_to(folder)}, so it is not replaced; move them away, or choose "
             "another folder with `folder`"
         )
@@ -369,7 +370,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
     folders: dict[Path, Path] = {}
     for path in paths:
         for folder in _folders_at(path):
-            folders.setdefault(folder.resolve(), folder)
+            folders.setdefault(resolved(folder), folder)
     runs: dict[str, RunSummary] = {}
     mistakes = []
     for folder in folders.values():

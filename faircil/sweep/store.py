@@ -160,9 +160,11 @@ def check_folder(folder: Path, work: Work) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """Raise if a folder can hold no runs: it is a file, or a run itself."""
+    """Raise if a folder can hold no runs: it is a file, a model, or a run itself."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file; choose another folder with `folder`")
+    if (folder / "model.json").exists():
+        raise StorageError(f"{folder} is a model; choose another folder with `folder`")
     if (folder / "summary.json").exists():
         raise StorageError(
             f"{folder} is itself a finished run; choose another folder with `folder`, such as "

@@ -385,6 +385,22 @@ def test_other_rows_that_are_as_many_are_not_said_to_be_what_was_learned(
     assert "these are 180 rows, as many as the model has learned" in outcome.err
 
 
+def test_a_model_with_its_audit_beside_it_goes_on_learning(
+    cli: Cli, write_table: WriteTable, model: str
+) -> None:
+    people = write_table("people.csv", lambda row: row if row["job"] != "z" else None, seed=1)
+    assert cli("audit", model, "--data", people, "-o", model).code == 0
+    outcome = cli("update", model, "--data", people)
+    assert outcome.code == 0, outcome.err
+    assert (Path(model) / "audit.json").exists()
+
+
+def test_a_model_is_no_place_for_runs(cli: Cli, model: str) -> None:
+    outcome = cli("run", "--dataset", "toy", "--method", "er", "--out", model)
+    assert outcome.code == 1
+    assert "model is a model; choose another folder with --out" in outcome.err
+
+
 def test_a_model_of_which_a_part_was_copied(cli: Cli, model: str) -> None:
     next(Path(model).glob("tensors-*")).unlink()
     outcome = cli("show", model)

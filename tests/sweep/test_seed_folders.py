@@ -153,7 +153,7 @@ def test_files_that_somebody_put_into_a_run_are_not_lost(
     mine.write_text("mine")
     found = finish([small_work()], SweepOptions(folder=folder))
     assert found[0].run is not None
-    message = f"seed-0 also has files that faircil did not write, such as {shown}"
+    message = f"seed-0 also has files that are no part of the run, such as {shown}"
     trained: list[object] = []
     monkeypatch.setattr("faircil.sweep.work.run", trained.append)
     with pytest.raises(StorageError, match=message):
