@@ -55,9 +55,11 @@ def test_the_plain_loop_is_the_one_of_the_documentation(events: list[str]) -> No
 
 
 @pytest.mark.filterwarnings(
-    # Of Lightning itself: it uses what torch deprecates, and advises workers for tiny data.
+    # Of Lightning itself: it uses what torch deprecates, advises workers for tiny data, and srun on
+    # machines that have it.
     "ignore:.*LeafSpec.*:FutureWarning",
     "ignore:.*does not have many workers:UserWarning",
+    "ignore:The `srun` command is available",
 )
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_callback_weighs_before_each_epoch_is_drawn(name: str, events: list[str]) -> None:

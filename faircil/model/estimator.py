@@ -60,6 +60,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
     weighting : str, optional
         Sample weighting of a replay method, such as ``fsw``.
     random_state : int, RandomState or None
+        Seed, or what draws one, for everything that is drawn.
     device : str
         Device of the learner: ``cpu`` or ``cuda``.
 
