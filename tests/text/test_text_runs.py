@@ -87,7 +87,7 @@ def test_the_model_of_a_run_takes_texts(own: OwnData, tiny_encoder: Encoder) -> 
     # Texts of a named dataset are in no table.
     bare = model_of_run(config, 0, replace(stream, encoder=None), state)
     assert "takes embeddings by the encoder" in bare.notes[-1]
-    with pytest.raises(UsageError, match="made of embeddings of texts of 'bios'"):
+    with pytest.raises(UsageError, match="made from embeddings of texts of 'bios'"):
         next(predict_table(bare, Path(own.path)))
     trained = config_of(own, tiny_encoder, "finetune=true", method="er")
     with pytest.raises(UsageError, match="trained encoder of texts"):
