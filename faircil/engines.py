@@ -104,7 +104,7 @@ class Worker:
         theirs.close()  # now the end of the process is that of the pipe
         return cls(process, ours)
 
-    def asked(self, order: Order, task: bytes) -> bytes:
+    def answer_to(self, order: Order, task: bytes) -> bytes:
         """Return the answer of the process to a task; DiedError if it is gone."""
         try:
             self.pipe.send((order, task))
@@ -201,7 +201,7 @@ class Processes:
             worker = self._idle.get()
             try:
                 worker = worker or self._begin()
-                return worker.asked(order, task)
+                return worker.answer_to(order, task)
             except DiedError:
                 if worker is not None:
                     self._begun.discard(worker)

@@ -233,7 +233,7 @@ def test_what_is_wrong_with_a_data_frame_is_told(cluster: Dask) -> None:
         DaskFrames(table, client)
     with pytest.raises(UsageError, match="there is no Dask client"):
         DaskFrames(frame)
-    with pytest.raises(UsageError, match="the name of column 7 is no text"):
+    with pytest.raises(UsageError, match="the name of column 7 is not text"):
         DaskFrames(frame.rename(columns={"a": 7}), client)
     with pytest.raises(ValueError, match=r"X is a collection of Dask.*`fit_dask`"):
         classifier().fit(frame[["a", "b"]], table["job"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_tasks import SQUARES, in_order, parent_of, process_of, sleep, square
+from engine_tasks import SQUARES, count_frozen, in_order, parent_of, process_of, sleep, square
 from faircil import beginning, engines as module
 from faircil.engines import Processes, Worker
 from faircil.errors import FaircilError, UsageError
@@ -29,6 +30,19 @@ def test_workers_are_copies_of_a_process_without_threads_that_compute() -> None:
     del threads[server]  # the main one
     # Copies of a process with others could wait for ever for what those hold.
     assert {(task / "comm").read_text().strip() for task in threads.values()} <= KNOW_COPIES
+
+
+@pytest.mark.skipif(not beginning.HAS_SERVER, reason="every process imports for itself there")
+def test_workers_look_for_cycles_among_their_own_objects_alone() -> None:
+    with Processes(2) as engine:
+        found = in_order(engine, count_frozen)
+    assert all(looking for looking, _ in found)
+    assert min(frozen for _, frozen in found) > 10_000  # what the server has imported
+
+
+def test_cycles_are_looked_for_again_after_imports() -> None:
+    beginning.import_early(["this_module_is_absent", "faircil.errors"])
+    assert gc.isenabled()
 
 
 def test_where_no_copies_are_made_every_process_begins_anew(

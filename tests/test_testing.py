@@ -72,8 +72,8 @@ def test_a_careless_learner() -> None:
         "learner Careless breaks",
         "settings without a docstring below them: unsaid",
         "a step leaves its batch as it was: its inputs have changed",
-        "begin_task leaves the momentum of the task before",
-        "(weighting none, with an attribute): two runs of seed 0",
+        "begin_task keeps the momentum of the previous task",
+        "(weighting none, with an attribute): two runs with seed 0",
         "with a quota of 6 it keeps",
     ):
         assert sentence in text
@@ -83,7 +83,7 @@ def test_a_careless_learner() -> None:
 def test_a_row_that_does_not_fit_its_class() -> None:
     text = broken_promises(lambda: check_learner(Method(Replay, summary="mine", replays=False)))
     assert "replays is False, but remember is overridden: True" in text
-    assert "replays is False, and yet it keeps samples" in text
+    assert "replays is False, but it keeps samples" in text
 
 
 def test_measures() -> None:

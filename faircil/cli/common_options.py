@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.beginning import DASK, TABLES, begin_server
+from faircil.beginning import DASK, TABLES, begin_server, import_early
 from faircil.cli.console import say
 from faircil.errors import UsageError, collecting
 
@@ -113,6 +113,16 @@ def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-shar
     )
 
 
+def add_measure_arguments(parser: argparse._ArgumentGroup) -> None:
+    """Declare the fairness measure, and the classes that it favours."""
+    parser.add_argument(
+        "--measure",
+        metavar="NAME",
+        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
+    )
+    add_favoured_argument(parser)
+
+
 def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
     """Declare the option that names the favoured classes."""
     parser.add_argument(
@@ -200,15 +210,14 @@ def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
 
 
 def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) -> None:
-    """Begin the server that workers of this machine are copies of, if workers are wanted.
-
-    It imports their modules while this process imports those of the command.
+    """Import what a command needs, while the server of workers, if some are wanted, does as well.
 
     Parameters
     ----------
     arguments : Namespace
     imports : sequence of str
-        See :func:`faircil.beginning.begin_server`.
+        Modules that this process needs, and its workers, see
+        :func:`faircil.beginning.begin_server`.
     """
     from faircil.cluster import LOCAL
 
@@ -220,6 +229,7 @@ def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) 
         begin_server((*imports, *DASK))
     elif arguments.jobs > 1:
         begin_server(imports)
+    import_early(imports)
 
 
 @contextmanager

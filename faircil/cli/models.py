@@ -257,7 +257,7 @@ def _report(
     from faircil.model.saved import size_of
 
     lesson = model.lessons[-1]
-    notes = [*notes, *revealing_notes(model)]
+    notes = [*notes, *model.said, *revealing_notes(model)]
     if arguments.json:
         print_json(
             {

@@ -19,6 +19,9 @@ from faircil.files import clear_partials, locked, open_private, refuse_input, re
 if TYPE_CHECKING:
     import pandas as pd
 
+    from faircil.engines import Engine
+    from faircil.model.model import Model
+
 DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
 EPILOG = """examples:
   faircil predict model --data rows.csv --keep id -o predictions.csv
@@ -183,7 +186,7 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def _predictions(
-    arguments: argparse.Namespace, model: Any, engine: Any
+    arguments: argparse.Namespace, model: Model, engine: Engine
 ) -> Iterator[tuple[pd.DataFrame, list[str]]]:
     """Predict, and show progress."""
     from faircil.cli.progress import learning

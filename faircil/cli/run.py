@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faircil.cli.common_options import (
-    add_favoured_argument,
+    add_measure_arguments,
     add_own_arguments,
     add_scheduler_argument,
     check_workers,
@@ -90,12 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="sample weighting: fsw, random, balanced or none",
     )
-    what.add_argument(
-        "--measure",
-        metavar="NAME",
-        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
-    )
-    add_favoured_argument(what)
+    add_measure_arguments(what)
     what.add_argument(
         "--baseline",
         metavar="NAME",
@@ -261,7 +256,7 @@ def command(arguments: argparse.Namespace) -> None:
         if beside is not None and others:
             # Of a folder that the user has named, it is a part.
             folders = shlex.join(map(str, (folder, beside.folder)[: 1 if arguments.out else 2]))
-            say(f"{beside.config.label} beside it in {beside.folder}")
+            say(f"baseline {beside.config.label} in {beside.folder}")
             say(f"both as a page: faircil report {folders}")
         if keep:
             say_models(runs)

@@ -67,8 +67,14 @@ def command(arguments: argparse.Namespace) -> None:
         say(sentence)
     say(
         f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
-        f"stored rows of people: {model.rows_kept}"
+        f"stored rows of people: {model.rows_kept}{_noise(model)}"
     )
+
+
+def _noise(model: Model) -> str:
+    """Say what noise the sums of a model have, if any."""
+    noise = getattr(model.learner, "noise", None)
+    return "" if noise is None else f"; noise for ε = {noise.epsilon:g}, δ = {noise.delta:g}"
 
 
 def _minute(time: str) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.common_options import add_favoured_argument, add_own_arguments, names_of, own_data
+from faircil.cli.common_options import add_measure_arguments, add_own_arguments, names_of, own_data
 from faircil.cli.console import print_json, say, show_columns
 from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
@@ -45,12 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one or more of {names_of('learner')} (default: fsw)",
     )
     what.add_argument("--weighting", metavar="NAME", help="fsw, random, balanced or none")
-    what.add_argument(
-        "--measure",
-        metavar="NAME",
-        help=f"fairness measure: {names_of('measure')} (default: eo with an attribute, else eer)",
-    )
-    add_favoured_argument(what)
+    add_measure_arguments(what)
     what.add_argument(
         "--set",
         nargs="+",

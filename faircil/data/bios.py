@@ -98,7 +98,7 @@ def _problem(found: list[list[Path]]) -> str | None:
     """Return a message if a split is duplicated or incomplete."""
     if len(found) > 1:
         several = " and ".join(str(files[0]) for files in found)
-        return f"is there {len(found)} times, {several}; keep one of them"
+        return f"exists {len(found)} times, {several}; keep one of them"
     files = found[0]
     marks = [SHARD.search(path.name) for path in files]
     if len(files) == 1 and marks[0] is None:

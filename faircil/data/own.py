@@ -127,18 +127,18 @@ class OwnData:
         folder = path if path.is_dir() else path.parent
         return tuple(str(folder / name.strip()) for name in names)
 
-    def without_role(self, table: pd.DataFrame) -> list[str]:
+    def without_role(self, names: Iterable[str]) -> list[str]:
         """Return the columns that are neither class, attribute, test, text, image nor ignored."""
         taken = {self.label, self.test_column, self.text, self.images, *self.ignore}
         taken |= set() if self.use_sensitive else set(self.sensitive)
-        return [name for name in table.columns if name not in taken]
+        return [name for name in names if name not in taken]
 
 
-def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
-    """Return mistakes: roles, tasks and shares that do not match the table."""
+def usage_mistakes(spec: OwnData, names: Sequence[str]) -> list[str]:
+    """Return mistakes: roles that do not match the columns of a table, and numbers out of range."""
     others = [name for name in (spec.test_column, spec.text, spec.images) if name is not None]
     given = [spec.label, *spec.sensitive, *others, *spec.ignore]
-    mistakes = [unknown_name("column", name, table.columns) for name in given if name not in table]
+    mistakes = [unknown_name("column", name, names) for name in given if name not in names]
     mistakes += [
         f"column '{name}' is given {times} times; label, sensitive, test, text, image and ignored "
         "columns must differ"
@@ -161,8 +161,6 @@ def usage_mistakes(spec: OwnData, table: pd.DataFrame) -> list[str]:
             f"the {kind} of column '{spec.items}' is the only input, so sensitive columns cannot "
             f"be features too; leave out `use_sensitive` or `{role}`"
         )
-    if spec.tasks is not None and spec.label in table:
-        mistakes += task_mistakes(spec.tasks, code_values(table[spec.label]).names)
     return mistakes
 
 
@@ -179,7 +177,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False)
         if not mistakes and spec.text is not None and not new_rows:
             mistakes += same_text_mistakes(column)
     elif not new_rows:  # what a model needs of new ones, its encoder checks
-        features = spec.without_role(table)
+        features = spec.without_role(table.columns)
         for name in features:
             mistakes += feature_mistakes(table[name])
         if not features:
@@ -244,7 +242,7 @@ def item_inputs(spec: OwnData, table: pd.DataFrame) -> OwnInputs:
 
 def item_notes(spec: OwnData, table: pd.DataFrame) -> list[str]:
     """Say which columns have no role, and which images are named in several rows."""
-    unused, notes = spec.without_role(table), []
+    unused, notes = spec.without_role(table.columns), []
     if unused:
         kind = spec.items_kind
         notes.append(f"columns left out, since the {kind} is the only input: {shortened(unused)}")
@@ -318,7 +316,10 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
     """
     table = read_table(Path(spec.path), texts=texts, labels=(spec.label, *spec.sensitive))
     notes: list[str] = list(table.attrs.get(NOTES, ()))
-    raise_all(usage_mistakes(spec, table))
+    mistakes = usage_mistakes(spec, list(table.columns))
+    if spec.tasks is not None and spec.label in table:
+        mistakes += task_mistakes(spec.tasks, code_values(table[spec.label]).names)
+    raise_all(mistakes)
     for name in (spec.label, *spec.sensitive):
         table[name] = _without_blanks(table[name])
     labels = code_values(table[spec.label])
@@ -404,7 +405,8 @@ def _inputs(
 ) -> OwnInputs:
     if spec.items is not None:
         return item_inputs(spec, table)
-    return feature_inputs(table[spec.without_role(table)], train, train[is_in_first_task[train]])
+    features = table[spec.without_role(table.columns)]
+    return feature_inputs(features, train, train[is_in_first_task[train]])
 
 
 def _cut(

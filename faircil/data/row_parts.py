@@ -163,7 +163,7 @@ class RowReader:
     def features(self) -> list[str]:
         """Columns that are inputs."""
         if self.encoder is None:
-            return self.spec.without_role(pd.DataFrame(columns=list(self.table.names)))
+            return self.spec.without_role(self.table.names)
         return [one.name for one in self.encoder.columns if one.name in self.table.names]
 
     @property
@@ -333,8 +333,7 @@ def count_rows(
     DataError
         If classes, attributes or marks are invalid: all mistakes at once.
     """
-    roles = replace(reader.spec, tasks=None)  # whose classes are not known yet
-    raise_all(usage_mistakes(roles, pd.DataFrame(columns=list(reader.table.names))))
+    raise_all(usage_mistakes(reader.spec, reader.table.names))
     found = RowCounts()
     for counts in engine.map(CountParts(reader), gathered(reader.table.parts, COUNTED_TOGETHER)):
         found.add(counts)

@@ -62,6 +62,11 @@ class MomentsOptions(Options):
     """largest norm of the features of a row, with noise: its deviation grows with the square; auto:
     the square root of their number"""
 
+    @property
+    def protects(self) -> bool:
+        """Whether people are to be hidden from whoever reads the sums."""
+        return self.min_cell > 0 or self.noise_epsilon != "none"
+
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod
     def _has_effect(cls, value: object, info: ValidationInfo) -> object:

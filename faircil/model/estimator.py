@@ -338,7 +338,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
-        for note in (*encoder.check(table), *left_out_notes(self.model_, table)):
+        for note in (*encoder.check(table), *left_out_notes(self.model_, table.columns)):
             warnings.warn(note, stacklevel=3)
         return encoder.inputs(table)
 

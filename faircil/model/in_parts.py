@@ -50,6 +50,7 @@ from faircil.model.history import Lesson, Measured
 from faircil.model.model import Model
 from faircil.model.predict_parts import measure_parts
 from faircil.model.row_sums import Gathering, RowSums, learns_sums
+from faircil.model.table_rows import left_out_notes
 from faircil.moments.features import FeatureMap
 from faircil.moments.group_moments import GroupMoments
 from faircil.results.record import EpochRecord
@@ -257,7 +258,8 @@ def update_parts(
         lesson = learn_parts(model, reader, counts, engine, solve=solve, progress=progress)
     else:
         lesson = learn_mapped(model, reader, counts, listener=listener)
-    model.notes += [*gap_notes(spec, counts), *lesson.notes]
+    left_out = left_out_notes(model, table.names)
+    model.notes += [*model.kept(gap_notes(spec, counts)), *lesson.notes, *left_out]
     if counts.held_out and solve:
         measure_parts(model, reader, engine, on="rows held out of an update")
     return lesson
@@ -287,7 +289,11 @@ def measure_table_parts(
     model.check_known({name for name, _ in meant} - {*model.names})
     if not counts.held_out:
         reader = replace(reader, held_out=HeldOut(share=1))
-    notes = [*gap_notes(spec, counts), *unlearned_notes(model, [value for _, value in meant])]
+    notes = [
+        *gap_notes(spec, counts),
+        *left_out_notes(model, table.names),
+        *unlearned_notes(model, [value for _, value in meant]),
+    ]
     return measure_parts(model, reader, engine, on=on), notes
 
 

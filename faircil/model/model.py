@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from faircil.data.table_columns import name_of
 from faircil.errors import DataError, UsageError, shortened
 from faircil.learners import LEARNERS
 from faircil.learners.moments import Moments
+from faircil.learners.moments_options import MomentsOptions
 from faircil.metrics import TaskMetrics, evaluate
 from faircil.model.history import GroupRows, Lesson, Measured, PredictedRows, now
 from faircil.results.record import EpochRecord, Names, group_results
@@ -72,7 +73,11 @@ class Model:
         What was decided about the data, for people.
     sums_only : bool
         Whether it has sums and no solution: it cannot predict before it is merged with others.
+    said : tuple of str
+        Further notes, which quote rows: for whoever gave these, and in no file.
     """
+
+    unsaved: ClassVar[tuple[str, ...]] = ("said",)
 
     config: RunConfig
     seed: int = 0
@@ -86,6 +91,7 @@ class Model:
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sums_only: bool = False
+    said: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,6 +133,18 @@ class Model:
             f"the smallest group has {rows} ({whose}), and sums over so few people reveal them to "
             f"anyone who reads the model; do not share its files, or fit it {advice}"
         )
+
+    def kept(self, notes: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some notes on rows that may be kept; the others are only said.
+
+        A note may have a value that one person has. None is kept where ``min_cell`` or noise is to
+        hide people from whoever reads the model.
+        """
+        learner = self.config.settings.learner
+        hides = isinstance(learner, MomentsOptions) and learner.protects
+        if hides:
+            self.said += tuple(notes)
+        return () if hides else tuple(notes)
 
     @property
     def rows_kept(self) -> int:

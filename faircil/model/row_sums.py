@@ -169,7 +169,12 @@ class Gathering:
             new_classes=self.after.names[known:],
             groups=tuple(self.after.groups_of(groups)),
             seconds=time.perf_counter() - self.started,
-            notes=(*notes, *left_out, *(LEARNED_TWICE,) * twice, *passed.notes),
+            notes=(
+                *self.model.kept(notes),
+                *left_out,
+                *(LEARNED_TWICE,) * twice,
+                *passed.notes,
+            ),
             passed=passed if solve else None,
             digest="" if learner.noise is not None else digest,
         )

@@ -94,7 +94,7 @@ def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f":
         assert_all_finite(column, input_name="y")
-    found: list[Hashable] = [
+    found: list[Any] = [
         value.item() if isinstance(value, np.generic) else value for value in column.tolist()
     ]
     missing = [str(row + 1) for row in np.flatnonzero(pd.isna(column))]
@@ -103,10 +103,16 @@ def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
             f"y has {len(missing)} missing value(s), in row {shortened(missing)} (counted from 1); "
             "leave these rows out"
         )
+    supported = (str, bool, int, float)
+    dates = column.dtype.kind in "mM"  # which tolist makes integers
+    if dates or not all(issubclass(kind, supported) for kind in set(map(type, found))):
+        odd = [row for row, label in enumerate(found) if dates or not isinstance(label, supported)]
+        raise ValueError(
+            f"y has {len(odd)} value(s) that are neither text nor number, such as "
+            f"{column[odd[0]]!r} in row {odd[0] + 1} (counted from 1); convert y to texts"
+        )
     kinds: dict[bool, Hashable] = {}
     for label in (*dict.fromkeys(found), *known):
-        if column.dtype.kind in "mM" or not isinstance(label, str | bool | int | float):
-            raise ValueError(f"class {column[0]!r} is no text and no number; write y as texts")
         kinds.setdefault(isinstance(label, str), label)
     if len(kinds) > 1:
         some = " and ".join(map(repr, kinds.values()))

@@ -45,6 +45,7 @@ from faircil.model.table_rows import (
     Gaps,
     TableRows,
     inputs_of,
+    left_out_notes,
     roles_for,
     rows_for,
     texts_of,
@@ -113,7 +114,7 @@ def fit_table(
     notes: tuple[str, ...] = (*own.notes, *_tiny_groups(own))
     encoder: TableEncoder | ItemEncoder
     if media is None:
-        features = own.table[spec.without_role(own.table)]
+        features = own.table[spec.without_role(own.table.columns)]
         encoder, image = fit_encoder(features, np.flatnonzero(~test), parts[0]), None
         x = encoder.inputs(features)
         del features
@@ -205,7 +206,7 @@ def update_table(
         raise DataError(f"no row of {what} is left to learn: all are marked as test rows")
     watcher.start(model.config, 1)
     lesson = _learn(model, *learned.take(~test), solve=solve, watcher=watcher)
-    model.notes += [*notes, *lesson.notes, *_alike(lesson.new_classes, names)]
+    model.notes += [*model.kept(notes), *lesson.notes, *_alike(lesson.new_classes, names)]
     if test.any() and solve:
         model.measure(*every.take(test), on="rows held out of an update")
     return lesson
@@ -302,6 +303,7 @@ def predict_table(
     known = table.names
     raise_all([unknown_name("column", name, known) for name in keep if name not in known])
     done, new = 0, NewValues()
+    left_out = left_out_notes(model, table.names, keep)
     reader_for(model, table, model.config.own or OwnData(str(path), ""))  # refuses missing columns
     for frame, found in predict_parts(
         model, table, keep, probabilities=probabilities, engine=engine
@@ -309,7 +311,7 @@ def predict_table(
         done += len(frame)
         new.update(found)
         watcher.rows(done, table.rows)
-        yield frame, encoder.notes_on(new)
+        yield frame, [*encoder.notes_on(new), *left_out]
 
 
 def _predicted(

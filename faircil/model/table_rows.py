@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -157,7 +157,7 @@ def inputs_of(
     """
     if model.encoder is not None:
         notes = model.encoder.check(table)
-        notes += left_out_notes(model, table, others)
+        notes += left_out_notes(model, table.columns, others)
         if isinstance(model.encoder, ItemEncoder):
             return model.encoder.inputs(table, path, progress=watcher.embedding), notes
         return model.encoder.inputs(table), notes
@@ -174,12 +174,12 @@ def inputs_of(
         raise DataError(f"the array `{ARRAY}` is not an array of numbers ({error})") from None
 
 
-def left_out_notes(model: Model, table: pd.DataFrame, others: Sequence[str] = ()) -> list[str]:
-    """Say which columns without a role a model was not fitted with, but for some others."""
+def left_out_notes(model: Model, names: Iterable[str], others: Sequence[str] = ()) -> list[str]:
+    """Say which columns of a table, without a role, are left out of inputs; not of the others."""
     if not isinstance(model.encoder, TableEncoder) or model.config.own is None:
         return []
     known = {*model.encoder.names, *others}
-    more = [name for name in model.config.own.without_role(table) if name not in known]
+    more = [name for name in model.config.own.without_role(names) if name not in known]
     said = "columns that the model was not fitted with, left out"
     return [f"{said}: {shortened(more)}"] if more else []
 

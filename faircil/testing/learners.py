@@ -174,10 +174,10 @@ class LearnerCase:
 def same_seed_same_run(case: LearnerCase) -> None:
     """The same seed gives the same run, another seed another."""
     (first, one), (again, two), (_, three) = case.finished, case.run(), case.run(seed=1)
-    demand(first.per_task == again.per_task, "two runs of seed 0 have other metrics")
+    demand(first.per_task == again.per_task, "two runs with seed 0 have different metrics")
     nets = [parameters(state.learner.net) for state in (one, two, three)]
-    demand(torch.equal(nets[0], nets[1]), "two runs of seed 0 end in other nets")
-    demand(not torch.equal(nets[0], nets[2]), "seeds 0 and 1 end in the same net")
+    demand(torch.equal(nets[0], nets[1]), "two runs with seed 0 end with different nets")
+    demand(not torch.equal(nets[0], nets[2]), "seeds 0 and 1 end with the same net")
 
 
 def data_is_left_alone(case: LearnerCase) -> None:
@@ -195,15 +195,15 @@ def buffer_keeps_to_its_quota(case: LearnerCase) -> None:
     """The buffer holds samples of the stream, at most its quota of every group."""
     kept = case.finished[1].buffer.samples
     if not case.row.replays:
-        demand(kept is None, "replays is False, and yet it keeps samples")
+        demand(kept is None, "replays is False, but it keeps samples")
         return
-    demand(kept is not None, "replays is True, and yet it keeps no samples")
+    demand(kept is not None, "replays is True, but it keeps no samples")
     assert kept is not None
     large = {key: n for key, n in group_counts(kept).items() if n > QUOTA}
     demand(not large, f"with a quota of {QUOTA} it keeps {large}, by group")
     rows = {tuple(row) for task in case.stream().tasks for row in task.train.x.tolist()}
     own = len({tuple(row) for row in kept.x.tolist()} & rows)
-    demand(own == len(kept), f"{len(kept) - own} samples are repeated or not of the stream")
+    demand(own == len(kept), f"{len(kept) - own} samples are repeated or not from the stream")
 
 
 def predicts_every_seen_class(case: LearnerCase) -> None:
@@ -214,9 +214,9 @@ def predicts_every_seen_class(case: LearnerCase) -> None:
         seen = set(chain.from_iterable(TASKS[:number]))
         demand(set(predictions.y_true.tolist()) == seen, f"task {number} tests other classes")
         size = 2 * PER_GROUP * len(seen)
-        demand(len(predictions.y_pred) == size, f"task {number} has not {size} predictions")
+        demand(len(predictions.y_pred) == size, f"task {number} does not have {size} predictions")
         known = set(predictions.y_pred.tolist()) <= set(range(5))
-        demand(known, f"task {number} has predictions that are no class")
+        demand(known, f"task {number} has predictions that are not classes")
     accuracy = result.per_task[0].accuracy or 0.0
     demand(accuracy > 0.6, f"accuracy on task 1 is {accuracy:.2f} after {case.epochs} epochs")
 
@@ -254,10 +254,10 @@ def _goes_on(case: LearnerCase, ends: Collection[tuple[int, int]], folder: Path)
         state = load_state(file)
         rest = run(config, 0, stream=stream, state=state)
         when = f"saved after {file.name}"
-        demand(rest.per_task == whole.per_task, f"{when}, it ends with other metrics")
+        demand(rest.per_task == whole.per_task, f"{when}, it ends with different metrics")
         same = torch.equal(parameters(state.learner.net), parameters(end.learner.net))
-        demand(same, f"{when}, it ends in another net")
-        demand(len(rest.epochs) == len(whole.epochs), f"{when}, it ends with other epochs")
+        demand(same, f"{when}, it ends with a different net")
+        demand(len(rest.epochs) == len(whole.epochs), f"{when}, it ends with different epochs")
         demand(rest.seconds.total >= rest.seconds.train, f"{when}, its times do not add up")
 
 
@@ -308,7 +308,7 @@ def optimizer_is_new_in_every_task(case: LearnerCase) -> None:
         memory = learner.begin_task(
             current, buffer if case.row.replays else ReplayBuffer(QUOTA)
         ).memory
-        demand(not learner.optimizer.state, "begin_task leaves the momentum of the task before")
+        demand(not learner.optimizer.state, "begin_task keeps the momentum of the previous task")
         learner.begin_epoch(1, 2)
         learner.step(batch_of(current.take(slice(16)), None, memory))
         demand(learner.optimizer.state, "a step does not use self.optimizer")

@@ -110,7 +110,7 @@ def gives_a_number(row: Metric) -> None:
         demand(same, f"it changes the counts ({what})")
         if value is None:
             continue
-        demand(isinstance(value, float), f"{value!r} is no float ({what})")
+        demand(isinstance(value, float), f"{value!r} is not a float ({what})")
         demand(np.isfinite(value), f"it gives {value} ({what}); None is for what is undefined")
         demand(low is None or value >= low, f"it gives {value}, below its limit {low} ({what})")
         demand(high is None or value <= high, f"it gives {value}, above its limit {high} ({what})")
@@ -190,8 +190,8 @@ def keeps_the_quota_of_every_group(row: BufferRule) -> None:
         found = group_counts(kept)
         demand(found == expected, f"of a quota of {quota} it keeps {found}, by group")
         numbers = kept.x[:, 0].long()
-        demand(len(set(numbers.tolist())) == len(kept), "a sample is there twice")
-        demand(torch.equal(task.keys()[numbers], kept.keys()), "a sample has another group")
+        demand(len(set(numbers.tolist())) == len(kept), "a sample occurs twice")
+        demand(torch.equal(task.keys()[numbers], kept.keys()), "a sample has the wrong group")
 
 
 def draws_by_the_generator(row: BufferRule) -> None:

@@ -103,7 +103,7 @@ def check_texts(texts: Sequence[object]) -> None:
     if wrong:
         example = texts[wrong[0]]
         raise DataError(
-            f"{len(wrong)} of {len(texts)} texts are no strings: rows "
+            f"{len(wrong)} of {len(texts)} texts are not strings: rows "
             f"{shortened([str(number) for number in wrong])} (from 0), the first is "
             f"{example!r:.40} of type {type(example).__name__}; fill in what is missing, with '' "
             "for no text"

@@ -129,7 +129,7 @@ def find_checkpoint(name: str) -> Path:
         return found
     path = expanded(name, "image encoder")
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else f"is no file, {path.absolute()}"
+        what = "is a folder" if path.is_dir() else f"is not a file: {path.absolute()}"
         known = unknown_name("image encoder", name, [*PACKAGED, PIXELS])
         raise DataError(f"{known}. As a path it {what}; give a checkpoint: {RECOGNISED}")
     return path.absolute()

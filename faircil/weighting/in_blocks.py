@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from faircil.compute import chunks_of
 from faircil.samples import Samples
-from faircil.weighting.any_data import some_inputs
+from faircil.weighting.any_data import PROBE
 from faircil.weighting.any_net import plain_head, precise
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import (
@@ -56,7 +56,7 @@ class Aligned:
 
 def too_large(net: nn.Module, current: Samples, head: nn.Linear | str | None) -> bool:
     """Tell whether factors of all samples would take more than :data:`KEPT` bytes."""
-    layer = plain_head(net, some_inputs(current), head)
+    layer = plain_head(net, current.x[:PROBE], head)
     numbers = 1 + layer.out_features + layer.in_features
     return len(current) * numbers * precise(layer.weight.dtype).itemsize > KEPT
 
@@ -70,7 +70,7 @@ def block_statistics(
     loss: LossFunction = cross_entropy,
 ) -> Aligned:
     """Compute statistics of all groups: those of one pass, to the bit."""
-    layer = compared_layer(net, current, membership.groups, head)
+    layer = compared_layer(net, current.x[:PROBE], membership.groups, head)
     groups = len(membership.groups)
 
     def blocks(samples: Samples) -> Iterator[tuple[slice, LastLayer]]:

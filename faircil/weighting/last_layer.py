@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from faircil.compute import chunk_size, chunks_of, map_chunks, map_tasks, thread_safe
 from faircil.errors import DataError, DivergedError, raise_all
 from faircil.nets import evaluating, not_the_head
-from faircil.samples import Samples
-from faircil.weighting.any_data import Part, Stream, no_class, some_inputs
+from faircil.samples import Inputs, Samples
+from faircil.weighting.any_data import PROBE, Part, Stream, no_class
 from faircil.weighting.any_net import plain_head, precise, same_logits
 from faircil.weighting.groups import Floats, Groups, Integers, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
@@ -343,7 +343,7 @@ def group_statistics(
     loss: LossFunction = cross_entropy,
 ) -> LastLayerStatistics:
     """Compute statistics of all groups with one forward pass over task and buffer."""
-    layer = compared_layer(net, current, membership.groups, head)
+    layer = compared_layer(net, current.x[:PROBE], membership.groups, head)
     sets, members = [(current.x, current.y)], [membership.current]
     if memory is not None and len(memory):
         sets.append((memory.x, memory.y))
@@ -370,10 +370,13 @@ def _statistics(
 
 
 def compared_layer(
-    net: nn.Module, source: Samples | Stream, groups: Groups, head: nn.Linear | str | None
+    net: nn.Module, x: Inputs, groups: Groups, head: nn.Linear | str | None
 ) -> nn.Linear:
-    """Return the layer whose gradients are compared; it has an output for each class."""
-    layer = plain_head(net, some_inputs(source), head)
+    """Return the layer whose gradients are compared, found by a few inputs, (n, ...).
+
+    It has an output for each class.
+    """
+    layer = plain_head(net, x, head)
     raise_all(missing_outputs(layer.out_features, groups.label), DataError)
     return layer
 

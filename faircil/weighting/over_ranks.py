@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from faircil.errors import DataError
 from faircil.ranks import Ranks, packed, shards_of, unpacked
 from faircil.samples import Samples, unique_rows
-from faircil.weighting.any_data import Stream
+from faircil.weighting.any_data import Stream, some_inputs
 from faircil.weighting.choice import (
     MANY,
     Choice,
@@ -83,7 +83,7 @@ def groups_over_ranks(
     with ranks.alike():
         if any(len(part) == 0 for part in parts):
             raise DataError(
-                "there are no current samples to weigh; each process needs some of its own"
+                "there are no current samples to weight; each process needs some of its own"
             )
         if by_attribute and any(part.z is None for part in parts):
             raise DataError("this measure compares attribute values, but the samples have no z")
@@ -168,7 +168,7 @@ def statistics_over_ranks(
     first = shards_of(ranks.rank, ranks.size, count).start
     groups = memberships[0].groups
     with ranks.alike():
-        layer = compared_layer(net, parts[0], groups, head)
+        layer = compared_layer(net, some_inputs(parts[0]), groups, head)
         pieces: list[tuple[Source, Tensor]] = [
             (part, member.current) for part, member in zip(parts, memberships, strict=True)
         ]

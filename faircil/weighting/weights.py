@@ -220,7 +220,7 @@ class FairSampleWeights:
         with torch.inference_mode(False), unchanged(net), classifier.uncast():
             now, old = self._opened(current, memory, classifier.device)
             if len(now) == 0:
-                raise DataError("there are no current samples to weigh")
+                raise DataError("there are no current samples to weight")
             measured = self._measured(classifier, now, old, seen)
             gradient_seconds = time.perf_counter() - start
             return self._result(measured, generator, precise(_dtype(net)), gradient_seconds)

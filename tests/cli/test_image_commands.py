@@ -129,7 +129,7 @@ def test_broken_images_are_all_named_and_nothing_is_changed(
         ([], "has no images"),
         (["notes.txt"], "has no images"),
         (["red/1.png", "red/2.png"], "has 1 class(es)"),
-        (["red/1.png", "red/2.png", "blue/1.png", "blue/2.png", "x.png"], "lie in photos itself"),
+        (["red/1.png", "red/2.png", "blue/1.png", "blue/2.png", "x.png"], "are directly in photos"),
     ],
 )
 def test_folders_that_have_no_classes_say_so(

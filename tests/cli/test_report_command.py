@@ -57,7 +57,7 @@ def test_own_data_has_plain_replay_beside(
         in (" ".join(outcome.err.split()))
     )
     assert "One common run cannot show whether a difference is due to chance" in outcome.err
-    assert "er beside it in o/baseline" in outcome.err
+    assert "baseline er in o/baseline" in outcome.err
     assert "both as a page: faircil report o" in outcome.err
     assert "│ er " in outcome.out
     identity = json.loads((tmp_path / "o/baseline/seed-0/config.json").read_text())["config"]

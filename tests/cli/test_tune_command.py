@@ -50,8 +50,8 @@ def test_finished_trials_are_not_made_again(cli: Cli, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("nothing_drawn")
 def test_selection_on_test_data_is_warned_about(cli: Cli) -> None:
     options = ("--method", "finetune", "--try", "lr=0.01")
-    assert "too good" in cli(*TUNE, *options, "--select-on", "test").err
-    assert "too good" not in cli(*TUNE, *options).err
+    assert "too optimistic" in cli(*TUNE, *options, "--select-on", "test").err
+    assert "too optimistic" not in cli(*TUNE, *options).err
 
 
 @pytest.mark.usefixtures("nothing_drawn")

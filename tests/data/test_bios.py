@@ -174,7 +174,7 @@ def test_missing_files_say_how_to_get_them(folder: Path) -> None:
         (["train-00000-of-00002.parquet"], "train split .* is incomplete: expected each of its 2"),
         (["train-00000-of-00001-a.parquet", "train-00000-of-00001-b.parquet"], "incomplete"),
         (["train-a.parquet", "train-b.parquet"], "incomplete: expected each of its numbered parts"),
-        (["train.parquet", "train.csv"], "is there 2 times, .*train.parquet and .*train.csv; keep"),
+        (["train.parquet", "train.csv"], "exists 2 times, .*train.parquet and .*train.csv; keep"),
     ],
 )
 def test_files_that_do_not_make_one_split_are_refused(

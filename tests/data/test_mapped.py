@@ -62,6 +62,13 @@ def test_classes_in_no_task_are_left_out(tmp_path: Path) -> None:
         load_table(roles(path, tasks="nurse|poet"), 0)
 
 
+def test_tasks_of_both_kinds_are_refused_as_in_memory(tmp_path: Path) -> None:
+    spec = roles(stored(people(), tmp_path / "people"), tasks="nurse|judge", classes_per_task=3)
+    for load in (load_own, load_table):
+        with pytest.raises(UsageError, match="`tasks` and `classes_per_task` are given"):
+            load(spec, 0)
+
+
 def test_what_does_not_fit_is_told_before_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,8 +184,11 @@ MIXED = {
     "settings": None,
     "seed": 0,
 }
+LIST_AMONG_CLASSES = {**MIXED, "y": pd.Series(["a", "a", "a", "a", "b", [1]]), "z": None}
 HARNESSES = {
-    "FairIncrementalClassifier": Harness(lessons(), check_estimator, kept=(MIXED,), short=6),
+    "FairIncrementalClassifier": Harness(
+        lessons(), check_estimator, kept=(MIXED, LIST_AMONG_CLASSES), short=6
+    ),
     "diagnose": Harness(streams(), check_diagnose),
     "RunConfig": Harness(configs, check_config),
     "register": Harness(pieces, check_register),

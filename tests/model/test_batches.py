@@ -77,7 +77,7 @@ def test_a_batch_that_is_wrong_changes_nothing() -> None:
         model.partial_fit_batches([table])
     with pytest.raises(ValueError, match="there is no batch"):
         classifier().fit_batches([])
-    with pytest.raises(ValueError, match="needs all rows at once"):
+    with pytest.raises(ValueError, match="needs all rows together"):
         FairIncrementalClassifier("er").fit_batches(batches(table, 400))
 
 

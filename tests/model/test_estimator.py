@@ -220,11 +220,13 @@ def test_classes_that_are_none_are_named_before_anything_is_learned():
         (words, np.array([np.nan], dtype=object), "1 missing value"),
         (y, pd.Series([pd.NA]), "1 missing value"),
         (y, [0.5], "continuous"),
-        (words, pd.Series([pd.Timestamp(0)]), "no text and no number"),
+        (words, pd.Series([pd.Timestamp(0)]), "neither text nor number"),
+        (words, pd.Series(["a", [1]]), r"1 value.* such as \[1\] in row 2 .* convert y to texts"),
+        (words, pd.Series([["a"], {}, "b"]), "2 value"),
     ):
         model = small().fit(x, labels)
         with pytest.raises(ValueError, match=message):
-            model.partial_fit(x[:1], more)
+            model.partial_fit(x[: len(more)], more)
         assert len(model.classes_) == model.predict_proba(x[:1]).shape[1] == 3
     with pytest.raises(ValueError, match="texts and numbers"):
         small().fit(x, np.where(y == 1, "1", y.astype(object)))

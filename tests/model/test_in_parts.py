@@ -77,7 +77,7 @@ def test_a_table_of_many_rows_is_learned_in_parts(
     monkeypatch.setattr(in_parts, "IN_PARTS", 1000)
     monkeypatch.setattr(row_parts, "SAMPLE", 300)
     model = fit_table(roles(path), WISH)
-    assert any("by a sample of" in note for note in model.notes)
+    assert any("from a sample of" in note for note in model.notes)
     with pytest.raises(UsageError, match="`tasks` are given"):
         fit_table(roles(path, tasks="cook,judge|nurse"), WISH)
     people().to_csv(tmp_path / "people.csv", index=False)
@@ -191,15 +191,18 @@ def test_new_values_are_counted_over_all_parts(
     model = fit_table(roles(stored(table, tmp_path / "people")), wish)
     table.loc[[2, 350, 1100], "town"] = "new"
     table.loc[[10, 20, 500, 900], ["a", "town"]] = None
-    other = stored(table, tmp_path / "other")
+    other = stored(table.assign(wage=1.5), tmp_path / "other")
     whole = [notes for _, notes in predict_table(model, other)][-1]
     monkeypatch.setattr(in_parts, "IN_PARTS", 10)
     assert [notes for _, notes in predict_table(model, other)][-1] == whole
-    assert len(whole) == 3
+    assert len(whole) == 4
     assert "column 'a' has 4 missing value(s)" in whole[0]
     assert "column 'town' has 4 missing value(s)" in whole[1]
     assert "in 3 row(s): 'new'" in whole[2]
-    assert list(update_table(model, other).notes[:3]) == whole
+    assert whole[3] == "columns that the model was not fitted with, left out: wage"
+    assert whole[3] in measure_table(model, other)[1]
+    assert list(update_table(model, other).notes[:3]) == whole[:3]
+    assert whole[3] in model.notes
 
 
 def test_a_class_without_a_test_row_is_refused_in_parts_and_in_memory(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from faircil.errors import DataError, UsageError
+from faircil.model import in_parts
 from faircil.model.choosing import Wish
 from faircil.model.merging import merge_models, plan_of, planned_for
 from faircil.model.model import Model
 from faircil.model.saved import load_model, save_model
 from faircil.model.table_models import fit_table, update_table
-from tables_in_parts import people, roles
+from tables_in_parts import people, roles, stored
 
 SITES = 20
 WISH = Wish("moments", overrides=("width=60", "arithmetic=float64"))
@@ -153,6 +154,31 @@ def test_noise_of_several_sites_is_stated_as_that_of_the_least_protected(
         sites.append(site(plan, rows, tmp_path))
     for order in (sites, sites[::-1]):
         assert merge_models(order).learner.noise.epsilon == 100
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize(("setting", "hides"), [("noise_epsilon=5", True), ("min_cell=0", False)])
+def test_notes_on_single_rows_are_said_and_not_handed_out(
+    tmp_path: Path,
+    table: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    hides: bool,
+    parts: bool,
+) -> None:
+    table[:300].to_csv(tmp_path / "some.csv", index=False)
+    wish = replace(WISH, overrides=(*WISH.overrides, setting))
+    model = planned_for(plan_of(fit_table(roles(tmp_path / "some.csv"), wish, solve=False)))
+    table.loc[7, "town"] = "leprosarium"
+    monkeypatch.setattr(in_parts, "IN_PARTS", 10)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    update_table(
+        model, stored(table, tmp_path / "rows") if parts else tmp_path / "rows.csv", solve=False
+    )
+    assert any("leprosarium" in note for note in (model.said if hides else model.notes))
+    save_model(model, tmp_path / "site")
+    files = b"".join(path.read_bytes() for path in (tmp_path / "site").iterdir())
+    assert (b"leprosarium" in files) is not hides
 
 
 def test_small_cells_stay_pooled(tmp_path: Path, plan: Model, table: pd.DataFrame) -> None:

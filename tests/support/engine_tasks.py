@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,11 @@ def square(number: int) -> int:
     """Return a square, of the first numbers later than of the others."""
     time.sleep(0.05 * (number < 2))
     return number**2
+
+
+def count_frozen(_: int) -> tuple[bool, int]:
+    """Tell whether cycles are looked for, and among how many objects they are not."""
+    return gc.isenabled(), gc.get_freeze_count()
 
 
 def refuse(number: int) -> int:

@@ -79,7 +79,7 @@ def test_batches_are_bounded_in_rows_and_characters(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("value", [None, float("nan"), 3])
 def test_what_is_no_text_is_named(tiny_encoder: Encoder, value: object) -> None:
-    with pytest.raises(DataError, match=r"1 of 2 texts are no strings: rows 1 \(from 0\)"):
+    with pytest.raises(DataError, match=r"1 of 2 texts are not strings: rows 1 \(from 0\)"):
         tokenize(["he", value], tiny_encoder)  # type: ignore[list-item]
 
 

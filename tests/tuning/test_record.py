@@ -62,7 +62,7 @@ def test_page_has_the_best_first_and_what_failed_last(tuned):
 
 def test_page_of_the_paper_s_way_says_that_it_is_too_good(pretend):
     tuned = tune(replace(REQUEST, select_on="test"), pretend(metrics))
-    assert "these figures are too good" in as_page(tuned)
+    assert "these figures are too optimistic" in as_page(tuned)
     assert "chosen on test data" in as_page(tuned).splitlines()[0]
 
 

@@ -187,7 +187,7 @@ def test_a_mistake_of_one_process_is_told_by_all(two: list[dict[str, list]]) -> 
         first,
         (
             "process 1: this measure compares attribute values",
-            "process 1: there are no current samples to weigh",
+            "process 1: there are no current samples to weight",
             "the processes have different memories, of [40, 20] samples",
             "process 1: 300 of 300 samples have an unknown attribute",
             "class 12 is beyond the net's 4 outputs",

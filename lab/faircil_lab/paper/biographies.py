@@ -399,7 +399,7 @@ def _collapses(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 TRAINED = TrainedTable(
-    "Biographies, with an encoder that is trained",
+    "Biographies, with a trained encoder",
     "biographies-trained",
     tuple(TableRow(one.with_fixed("finetune=true")) for one in CONTENDERS),
     (COLUMN,),

@@ -168,4 +168,4 @@ def _answer(trends: Sequence[Trend]) -> str:
         return "Not run yet."
     failed = [f"{', '.join(t.names)}: {t.reading}" for t in told if t.verdict is not Verdict.SAME]
     answer = f"{len(told) - len(failed)} of {len(told)} claims about the buffer size hold."
-    return f"{answer} Not so: {'; '.join(failed)}." if failed else answer
+    return f"{answer} Exceptions: {'; '.join(failed)}." if failed else answer

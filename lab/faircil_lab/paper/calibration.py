@@ -228,7 +228,7 @@ TITLES = {**DATASET_NAMES, "digits": "digits", "biased-digits": "biased digits"}
 class Calibration(WithoutRuns):
     """Calibration of moments and of replay, by group."""
 
-    title: str = "Are probabilities right, for every group?"
+    title: str = "Are probabilities calibrated, for every group?"
     paper: str = "no counterpart"
     seeds: tuple[int, ...] = SEEDS
 

@@ -19,7 +19,7 @@ BETTER, WORSE, OPEN = "better", "worse", "not significantly different"
 DIVERGED = "not compared: a seed diverged"
 HEADER = ("claim", "on", "metric", "difference", "95 % interval", "p (Holm)", "reading")
 ABOUT = (
-    "The left one less the right one, over common seeds (paired t-test; p-values corrected by Holm "
+    "Left minus right, over common seeds (paired t-test; p-values corrected by Holm "
     "for the comparisons of a dataset and metric). A method with a diverged seed is not compared."
 )
 

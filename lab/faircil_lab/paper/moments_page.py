@@ -248,7 +248,7 @@ FRONT_HEADER = (
 
 def _front_section(front: Sequence[Standing], entries: Entries) -> Section:
     return Section(
-        "What auto takes, and whether it harms",
+        "What auto chooses, and whether it is harmful",
         FRONT,
         Grid(FRONT_HEADER, tuple(map(_front_row, front))),
         Picture(
@@ -274,7 +274,7 @@ def _front_row(one: Standing) -> tuple[str, ...]:
 
 
 COST_ABOUT = (
-    "What evening the groups gives and takes: `moments` less `equal classes`, which differ in the "
+    "What evening the groups gives and takes: `moments` minus `equal classes`, which differ in the "
     "weights of the groups alone; with 95 % intervals over seeds."
 )
 
@@ -306,8 +306,8 @@ def _answer(front: Sequence[Standing], told: str) -> str:
     if not run:
         return told
     harmed = [one.column.title for one in run if one.better or one.above]
-    harm = f"behind a plain method on {', '.join(harmed)}" if harmed else "behind none"
-    return f"`auto` is {harm} of {len(run)} that were run. {told}"
+    some = ", ".join(harmed) if harmed else "none"
+    return f"`auto` is behind a plain method on {some} of the {len(run)} that were run. {told}"
 
 
 BRIEFLY = (

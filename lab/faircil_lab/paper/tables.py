@@ -111,7 +111,7 @@ ABLATION = ComparisonTable(
     " ".join(NOTES.values()),
 )
 NON_TARGETED = ComparisonTable(
-    "Measures that FSW was not made for",
+    "Measures that FSW does not target",
     "non-targeted",
     (
         TableRow(REPLAY, "er"),
@@ -128,7 +128,7 @@ NON_TARGETED = ComparisonTable(
     (Pair("FSW for EO", REPLAY.name), Pair("FSW for DP", REPLAY.name)),
 )
 HINGE = _fsw_against(
-    "Hinge loss in the place of cross-entropy in the program",
+    "Hinge loss instead of cross-entropy in the program",
     "hinge",
     (_variant("FSW, hinge", "fsw hinge", "loss=hinge"),),
 )
@@ -187,7 +187,7 @@ LAYERS = ComparisonTable(
 )
 TIMES = ("seconds total", *SPLIT)
 RUNTIME = ComparisonTable(
-    "Seconds of whole runs, and where those of FSW go",
+    "Time of whole runs, and where FSW spends it",
     "runtime",
     (
         *(row for row in ALL_METHODS if row.published not in (None, "joint", "finetune")),

@@ -481,7 +481,7 @@ CAPTION = (
 class Toy(WithoutRuns):
     """The toy of Fig. 1 with its angles."""
 
-    title: str = "Unfair forgetting on a toy"
+    title: str = "Unfair forgetting on toy data"
     paper: str = "Fig. 1"
     seeds: tuple[int, ...] = SEEDS
 

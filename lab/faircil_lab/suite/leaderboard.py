@@ -94,18 +94,21 @@ def overall(results: BoardResults) -> Table:
         fair = f"{place.undominated} of {place.streams}" if place.streams else "–"
         scored = sum(bool(row.scores.get(stream.dataset)) for stream in core)
         down = f"{len(place.levelled)} of {scored}"
-        lines.append((row.name, *ranks, fair, down, _remark(row, place, len(core))))
+        lines.append((row.name, *ranks, fair, down, _remark(row, place, core, results.suite.seeds)))
     return table_of("All streams", header, lines)
 
 
-def _remark(row: BoardRow, place: Place, core: int) -> str:
+def _remark(row: BoardRow, place: Place, core: Sequence[SuiteStream], seeds: Sequence[int]) -> str:
     parts = []
     if row.reference:
         parts.append("reference, not ranked")
     if row.other_budget:
         parts.append(f"not ranked, other budget: {row.other_budget}")
-    if row.ranked and place.streams < core:
-        parts.append(f"ranked on {place.streams} of {core} streams")
+    if row.ranked and place.streams < len(core):
+        scored = [row.scores[one.dataset] for one in core if row.scores.get(one.dataset)]
+        partly = any(len(scores) < len(seeds) for scores in scored)
+        why = f", which takes {len(seeds)} seeds" * partly
+        parts.append(f"ranked on {place.streams} of {len(core)} streams{why}")
     if row.origin == "predictions":
         parts.append("predictions, not run here")
     return "; ".join(parts)
@@ -113,7 +116,7 @@ def _remark(row: BoardRow, place: Place, core: int) -> str:
 
 def stream_table(results: BoardResults, stream: SuiteStream) -> Table:
     """Make the table of a stream."""
-    header = ("method", *HEADINGS.values(), "ranks", "remark")
+    header = ("method", "ranks", *HEADINGS.values(), "remark")
     lines = []
     for row in results.measured(stream):
         scores = row.scores[stream.dataset]
@@ -123,7 +126,7 @@ def stream_table(results: BoardResults, stream: SuiteStream) -> Table:
         if len(scores) < len(results.suite.seeds):
             parts.append(f"{len(scores)} of {len(results.suite.seeds)} seeds")
         cells = (interval_text(over_seeds(scores, score)) for score in SCORES)
-        lines.append((row.name, *cells, ranks, ", ".join(parts)))
+        lines.append((row.name, ranks, *cells, ", ".join(parts)))
     return table_of(stream.heading, header, lines)
 
 
@@ -301,13 +304,15 @@ faircil bench fair-cil --small --method my_package:MyLearner er moments
 faircil bench fair-cil --method my_package:MyLearner --name "My method" --jobs 4
 ```
 
-The first needs no data and takes a few minutes on one core (one minute with `--seeds 0`). It shows
-the row next to those of `replay` and `moments`, which it also runs. The second runs all streams
-whose files are present, with the settings of the suite; `--set NAME=VALUE` changes them. An
-interrupted command continues where it stopped, and `--streams` and `--seeds` run a part of it.
+The first needs no data and takes a few minutes on one core. It shows the row next to those of
+`replay` and `moments`, which it also runs. With `--seeds 0` it takes a minute, and shows scores
+without ranks, which need all seeds. The second runs all streams whose files are present, with the
+settings of the suite; `--set NAME=VALUE` changes them. An interrupted command continues where it
+stopped, and `--streams` and `--seeds` run a part of it.
 
 **Predictions** of any system. The first command writes test rows, tasks, rules and the format, and
-with `--inputs` also the arrays to train on. The second checks and scores:
+with `--inputs` also the arrays to train on. The second checks and scores, with `--seeds` and
+`--streams` a part of them:
 
 ```
 faircil bench fair-cil --write-template mine --inputs

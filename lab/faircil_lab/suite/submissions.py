@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from faircil.data.datasets import load_dataset
 from faircil.data.stream import TaskStream
-from faircil.errors import DataError, FaircilError, StorageError, raise_all
+from faircil.errors import DataError, FaircilError, StorageError, raise_all, shortened
 from faircil.files import file_digest
 from faircil.results.folder import PREDICTION_COLUMNS, seed_folder
 from faircil.runs.config import resolve
@@ -109,7 +109,8 @@ def write_template(
             _write(place / TEST_ROWS, _as_csv([(ROW, "task", TRUE), *rows]).encode())
             if inputs and (stream.redrawn or seed == seeds[0]):
                 _write(place / INPUTS, _as_archive(_arrays(stream, seed)))
-        yield f"{stream.dataset}: test rows of {len(seeds)} seeds{' and inputs' * inputs}"
+        number = f"{len(seeds)} seed{'s' * (len(seeds) != 1)}"
+        yield f"{stream.dataset}: test rows of {number}{' and inputs' * inputs}"
     document = {
         "suite": suite.label,
         "seeds": list(suite.seeds),
@@ -238,12 +239,12 @@ def row_of_predictions(
     ]
     cases: list[Submitted] = []
     for stream in streams:
-        for seed in seeds:
-            path = seed_folder(folder / stream.dataset, seed) / FILE
-            if path.is_file():
-                cases.append((stream, seed, path))
-            else:
-                mistakes.append(f"{path} is missing")
+        own = {seed: seed_folder(folder / stream.dataset, seed) / FILE for seed in seeds}
+        cases += [(stream, seed, path) for seed, path in own.items() if path.is_file()]
+        absent = [str(path) for path in own.values() if not path.is_file()]
+        if absent:
+            missing = f"{shortened(absent, 1)} {'is' if len(absent) == 1 else 'are'} missing"
+            mistakes.append(f"{missing}; write all, or score a part with --streams or --seeds")
     scores: dict[str, dict[int, SeedScore]] = {}
     for (stream, seed, _), found in zip(cases, in_processes(_scored, cases, jobs), strict=True):
         if isinstance(found, SeedScore):

@@ -189,14 +189,14 @@ def test_everything_that_is_wrong_with_predictions_is_said(cli: Cli, predictions
     assert outcome.code == 1
     for said in (
         "rings is no stream of fair-cil-small 1",
-        "seed-1/predictions.csv is missing",
+        "seed-1/predictions.csv is missing; write all, or score a part with --streams or --seeds",
         "unknown classes are predicted after task 1: 'cat' (1 rows)",
         "1,499 rows after task 2, expected 1,500",
     ):
         assert said in outcome.err
     # All streams are wanted unless some are named.
     outcome = cli(*BENCH, "--predictions", predictions, "--name", "sent")
-    assert "digits-bias/seed-0/predictions.csv is missing" in outcome.err
+    assert "digits-bias/seed-0/predictions.csv and 4 more are missing" in outcome.err
     assert cli(*BENCH, "--predictions", "nowhere", "--name", "x").code == 1
 
 

@@ -61,8 +61,8 @@ def test_claims_are_held_against_the_runs() -> None:
     }
     assert page.verdicts.count(Verdict.SAME) == 4
     assert page.answer == (
-        "4 of 6 claims about the buffer size hold. Not so: MNIST (EER), FSW, samples with a weight "
-        "above 0: falls; Biased MNIST (EO), FSW, equalized-odds gap: grows."
+        "4 of 6 claims about the buffer size hold. Exceptions: MNIST (EER), FSW, samples with a "
+        "weight above 0: falls; Biased MNIST (EO), FSW, equalized-odds gap: grows."
     )
 
 
