@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from faircil.data.table_columns import code_values, cross_all
-from faircil.data.tables import read_as_written, read_table
+from faircil.data.tables import read_as_written, read_table, unchanging
 from faircil.errors import DataError, FaircilError, raise_all, unknown_name
 from faircil.files import file_name, make_private, open_private, refuse_input, replacing
 from faircil.metrics import METRICS
@@ -64,12 +64,15 @@ class TableJob:
 def apply_to_table(job: TableJob, out: Path) -> list[str]:
     """Write the new table with a column of predictions; return notes for the user."""
     refuse_input(out, job.pool, job.new)
-    pool, new = read_table(job.pool), read_table(job.new)
-    weights = () if job.weight is None else (job.weight,)
-    raise_all(_usage_mistakes(job, pool, new, out))
-    raise_all(
-        _data_mistakes(job, job.pool, pool, weights) + _data_mistakes(job, job.new, new), DataError
-    )
+    with unchanging(job.new):
+        pool, new = read_table(job.pool), read_table(job.new)
+        weights = () if job.weight is None else (job.weight,)
+        raise_all(_usage_mistakes(job, pool, new, out))
+        raise_all(
+            _data_mistakes(job, job.pool, pool, weights) + _data_mistakes(job, job.new, new),
+            DataError,
+        )
+        written = read_as_written(job.new)
     rule = EpsilonFair(job.epsilon).fit(
         _numbers(pool, job.probabilities),
         _groups(pool, job.sensitive),
@@ -78,7 +81,8 @@ def apply_to_table(job: TableJob, out: Path) -> list[str]:
     )
     probabilities = _numbers(new, job.probabilities)
     chosen = rule.predict(probabilities, _groups(new, job.sensitive), job.seed)
-    _write(job, chosen, out)
+    written[PREDICTION] = np.array(job.probabilities)[chosen]
+    _write(written, out)
     changed = float((chosen != probabilities.argmax(axis=1)).mean())
     return [
         *(f"note: {note}" for note in rule.notes),
@@ -133,10 +137,8 @@ def _groups(table: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.str_]:
     return np.array(coded.names)[coded.codes]
 
 
-def _write(job: TableJob, chosen: NDArray[np.int64], out: Path) -> None:
+def _write(table: pd.DataFrame, out: Path) -> None:
     """Write the original table with the prediction as its last column."""
-    table = read_as_written(job.new)
-    table[PREDICTION] = np.array(job.probabilities)[chosen]
     try:
         make_private(out.parent)
         with replacing(out) as partial, open_private(partial, "w", newline="") as file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -20,7 +21,7 @@ from pandas.api.types import is_numeric_dtype
 
 from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
 from faircil.data.part_files import parted_table
-from faircil.data.parts import PartedTable, TablePart
+from faircil.data.parts import PartedTable, TablePart, changed_table
 from faircil.data.table_columns import (
     DAMAGE,
     MISSING,
@@ -91,6 +92,31 @@ def read_table(
     if len(table) == 0:
         raise DataError(f"{path} has columns but no rows; add samples")
     return table
+
+
+@contextmanager
+def unchanging(path: Path) -> Iterator[None]:
+    """Raise if a file is written or replaced in the block, which reads it several times.
+
+    Rows of one read would else stand beside those of another.
+    """
+    before = _written(path)
+    try:
+        yield
+    except Exception:
+        if _written(path) != before:  # the error is its consequence
+            raise changed_table(str(path)) from None
+        raise
+    if _written(path) != before:
+        raise changed_table(str(path))
+
+
+def _written(path: Path) -> tuple[int, int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
 def refuse_devices(path: Path) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 from faircil.counts import ENOUGH
 from faircil.data.features import NewValues, TableEncoder, fit_encoder
 from faircil.data.own import OwnData, OwnTable, item_notes, read_own
-from faircil.data.tables import PATH, read_table
+from faircil.data.tables import PATH, read_table, unchanging
 from faircil.engines import HERE, Engine
 from faircil.errors import (
     DataError,
@@ -318,15 +318,18 @@ def _predicted(
     model: Model, path: Path, keep: Sequence[str], *, probabilities: bool, watcher: LessonWatcher
 ) -> tuple[pd.DataFrame, list[str]]:
     """Predict the rows of a table in memory."""
-    table = read_table(path, texts=texts_of(model))
-    raise_all([unknown_name("column", name, table.columns) for name in keep if name not in table])
-    if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
-        if path.is_dir():  # its images are those that are meant, whatever the column was called
-            table = table.rename(columns={PATH: model.encoder.column})
-        keep = list(dict.fromkeys([model.encoder.column, *keep]))
+    with unchanging(path):
+        table = read_table(path, texts=texts_of(model))
+        raise_all(
+            [unknown_name("column", name, table.columns) for name in keep if name not in table]
+        )
+        if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
+            if path.is_dir():  # its images are meant, whatever the column was called
+                table = table.rename(columns={PATH: model.encoder.column})
+            keep = list(dict.fromkeys([model.encoder.column, *keep]))
+        kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)
     inputs, notes = inputs_of(model, table, path, watcher, keep)
     columns: dict[str, Any] = {"row": np.arange(1, len(table) + 1)}
-    kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)
     columns |= {name: kept[name].to_numpy() for name in keep}
     columns |= predicted_columns(model, inputs, probabilities=probabilities)
     return pd.DataFrame(columns), notes

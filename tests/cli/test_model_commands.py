@@ -14,6 +14,7 @@ import pytest
 
 from cli_outcome import Cli, Outcome, WriteTable
 from faircil.cli.predict import CsvWriter
+from faircil.model import table_models
 from faircil.model.saved import load_model
 
 FIT = ("fit", "--label", "job", "--sensitive", "sex", "--method", "moments", "--set", "width=40")
@@ -393,6 +394,29 @@ def test_a_model_with_its_audit_beside_it_goes_on_learning(
     outcome = cli("update", model, "--data", people)
     assert outcome.code == 0, outcome.err
     assert (Path(model) / "audit.json").exists()
+
+
+@pytest.mark.parametrize("rows", [60, 300])
+def test_a_table_that_is_replaced_while_it_is_read_is_not_mixed(
+    cli: Cli, write_table: WriteTable, model: str, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    people = write_table("people.csv", seed=1)
+    real = table_models.read_table
+    reads = list[object]()
+
+    def read(path: Path, *given: object, **named: object) -> pd.DataFrame:
+        table: pd.DataFrame = real(path, *given, **named)
+        if not reads:
+            every = pd.read_csv(path)
+            pd.concat([every, every])[::-1][:rows].to_csv(path, index=False)
+        reads.append(path)
+        return table
+
+    monkeypatch.setattr(table_models, "read_table", read)
+    outcome = cli("predict", model, "--data", people, "--keep", "id", "-o", "mixed.csv")
+    assert outcome.code == 1
+    assert "people.csv changed while it was being read; start again" in outcome.err
+    assert not Path("mixed.csv").exists()
 
 
 def test_a_model_is_no_place_for_runs(cli: Cli, model: str) -> None:
