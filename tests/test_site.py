@@ -58,6 +58,9 @@ def test_every_public_name_and_every_command_has_a_page(sources: Path) -> None:
     assert missing == [], "add a row for each to a table of docs/api.md"
     commands = {path.stem for path in (sources / "pages/commands").iterdir()}
     assert commands == set(all_commands())
+    listed = (sources / "pages/command-line.md").read_text("utf-8").partition("\n## ")[0]
+    missing = [name for name in commands if f"`](commands/{name}.md)" not in listed]
+    assert missing == [], "add each to the table of docs/command-line.md"
     assert "--holdout" in (sources / "pages/commands/fit.md").read_text("utf-8")
     assert "## data fetch" in (sources / "pages/commands/data.md").read_text("utf-8")
 

@@ -39,6 +39,8 @@ JOINT = re.compile(r"(?<=[\d)–]) (…|/|±) (?=[−–.\d(])")  # of an interv
 LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
 PERCENT = re.compile(r"^(\s*)%", re.MULTILINE)
 ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
+COMMAND_ROW = re.compile(r"^\| `faircil [^|]+\|", re.MULTILINE)  # the first cell of a row
+COMMAND = re.compile(r"`(?:faircil )?(\w+)`")
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
 SCORER = Path(__file__).parent / "static/search.js"
 WIDTH = 84  # of what is printed, in characters: fits the column of a page
@@ -84,6 +86,10 @@ def write_sources(folder: Path) -> None:
         text = unbroken(with_links(source, placed, files))
         if source == API:
             text = re.sub(r"^\| `(\w+)` \|", r"| [`\1`](api/\1.md) |", text, flags=re.MULTILINE)
+        if source == COMMANDS:
+            text = COMMAND_ROW.sub(
+                lambda row: COMMAND.sub(r"[\g<0>](commands/\1.md)", row[0]), text
+            )
         entries = [entry_of(page, placed) for page in below.get(source, [])]
         if source == INDEX:
             entries = [entry_of(section, placed) for section in sections]

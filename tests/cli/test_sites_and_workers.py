@@ -55,6 +55,19 @@ def test_two_sites_make_the_model_of_all_rows(cli: Cli, sites: pd.DataFrame) -> 
     assert "stored rows of people: 0" in cli("show", "a").err + cli("show", "a").out
 
 
+def test_a_site_is_told_of_its_rows_and_others_of_its_noise(cli: Cli, sites: pd.DataFrame) -> None:
+    noise = ("noise_epsilon=5", "noise_delta=1e-06")
+    plan = ("fit", *ROLES, *MOMENTS, *noise, "--data", "some.csv", "--plan-only", "-o", "p")
+    assert cli(*plan).code == 0
+    sites.loc[0, "town"] = "leprosarium"
+    sites.to_csv("own.csv", index=False)
+    found = cli("fit", "--like", "p", "--data", "own.csv", "--moments-only", "-o", "own")
+    assert "categories that the model does not know, in 1 row(s): 'leprosarium'" in found.err
+    shown = cli("show", "own")
+    assert "noise for ε = 5, δ = 1e-06" in shown.err + shown.out
+    assert "leprosarium" not in shown.err + shown.out
+
+
 def test_mistakes_of_sites_are_told_at_once(cli: Cli, sites: pd.DataFrame) -> None:
     both = cli("fit", "--like", "absent", *ROLES, "--measure", "eer", "-o", "m", "--plan-only")
     assert both.code == 2
