@@ -196,11 +196,12 @@ def open_private(path: Path, mode: str, newline: str | None = None) -> IO[Any]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, private: bool = True) -> Iterator[Path]:
     """Yield the name of a new file to write, which takes the place of another when it is whole.
 
     What is there stays as it is if the block fails, and what takes its place has its permissions;
-    a file that is new is for its owner alone. A link stays a link.
+    a file that is new is for its owner alone, or for whoever may read new files of this process. A
+    link stays a link.
     """
     target = resolved(path)
     if target.exists() and not target.is_file():  # such as a device: it has no other in its place
@@ -210,6 +211,9 @@ def replacing(path: Path) -> Iterator[Path]:
     os.close(number)
     partial = Path(name)
     try:
+        if not private:
+            partial.unlink()
+            partial.touch()
         yield partial
         if target.exists():
             shutil.copymode(target, partial)

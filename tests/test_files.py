@@ -157,6 +157,14 @@ def test_a_file_that_is_not_written_to_its_end_stays_what_it_was(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_for_others_has_the_permissions_of_new_files(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with replacing(tmp_path / "page", private=False) as partial:
+        partial.write_text("text")
+    usual, page = ((tmp_path / name).stat().st_mode for name in ("usual", "page"))
+    assert usual == page
+
+
 def test_a_link_to_a_file_stays_one(tmp_path: Path) -> None:
     path, link = tmp_path / "there" / "notes", tmp_path / "link"
     path.parent.mkdir()

@@ -295,7 +295,7 @@ def _write(
     arguments: argparse.Namespace, document: dict[str, Any], markdown: str, gate: Gate | None
 ) -> None:
     from faircil.errors import StorageError
-    from faircil.files import make_private, write_private
+    from faircil.files import make_private, replacing, write_private
 
     texts = {"markdown": markdown, "json": json_text(document) + "\n"}
     if gate is not None:
@@ -308,7 +308,8 @@ def _write(
                 write_private(path, texts[kind])
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(texts[kind], encoding="utf-8")
+                with replacing(path, private=False) as partial:
+                    partial.write_text(texts[kind], encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"

@@ -102,6 +102,7 @@ def write_report(
     """
     from faircil.auditing.audit_page import audit_part
     from faircil.errors import StorageError
+    from faircil.files import replacing
     from faircil.report.sections import report_page
     from faircil.report.study import studies_of
     from faircil.results.record import version
@@ -116,7 +117,8 @@ def write_report(
     content = text.encode("utf-8", errors="replace")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(content)
+        with replacing(out, private=False) as partial:
+            partial.write_bytes(content)
     except OSError as error:
         raise StorageError(
             f"cannot write the report to {out}: {error.strerror or error}; give another file with "

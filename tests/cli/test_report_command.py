@@ -47,6 +47,23 @@ def test_a_place_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "people.csv").read_text() == "mine"
 
 
+def test_a_report_that_cannot_be_written_leaves_the_one_before(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*RUN, "--out", "runs/fsw")
+    assert cli("report", "runs", "-o", "page.html").code == 0
+    before, original = (tmp_path / "page.html").read_bytes(), Path.write_bytes
+
+    def write_half(path: Path, content: bytes) -> int:
+        original(path, content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    outcome = cli("report", "runs", "-o", "page.html")
+    assert (outcome.code, "No space left" in outcome.err) == (1, True)
+    assert (tmp_path / "page.html").read_bytes() == before
+
+
 def test_own_data_has_plain_replay_beside(
     cli: Cli, write_table: WriteTable, tmp_path: Path
 ) -> None:
