@@ -85,12 +85,21 @@ def _weightings() -> Listing:
 def _settings() -> Listing:
     from faircil.learners import LEARNERS
     from faircil.options import Options
-    from faircil.runs.settings import own_settings, setting_names, settings_of
+    from faircil.runs.settings import own_settings, setting_names, settings_of, unused_settings
+
+    def methods_with(name: str) -> str:
+        without = [
+            method
+            for method, learner in LEARNERS.items()
+            if unused_settings(method, learner.options(), [name])
+        ]
+        return f"all but {', '.join(without)}" if without else "all"
 
     owners: dict[tuple[str, str, str], list[str]] = {}
     known = {**setting_names(Options, "text"), **setting_names(Options, "images")}
     for name, row in known.items():
-        who = {"text": "all, with texts", "images": "all, with images"}.get(row.part, "all")
+        media = {"text": "all, with texts", "images": "all, with images"}
+        who = media.get(row.part) or methods_with(name)
         owners[name, plain(row.field.default), _line(row.field.description)] = [who]
     for method in LEARNERS:
         for name in own_settings(method):

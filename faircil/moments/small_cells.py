@@ -134,12 +134,12 @@ def _pooling_notes(rows: int, moved: int, left_out: int, least: int) -> tuple[st
     notes = []
     if moved:
         notes.append(
-            f"{moved:,} rows of groups with fewer than {least} rows of a class count in another "
+            f"{moved:,} row(s) of groups with fewer than {least} rows of a class count in another "
             f"group of their class, or as of an unknown one (`min_cell={least}`)"
         )
     if left_out:
         notes.append(
-            f"{left_out:,} rows of classes with fewer than {least} rows were not learned "
+            f"{left_out:,} row(s) of classes with fewer than {least} rows were not learned "
             f"(`min_cell={least}`); learn them together with later ones"
         )
     return tuple(notes)

@@ -49,6 +49,14 @@ def test_list_of_a_kind(cli: Cli, kind: str, names: list[str]) -> None:
         assert name in outcome.out
 
 
+def test_settings_name_the_methods_that_they_have_an_effect_on(cli: Cli) -> None:
+    rows = [line.split("│") for line in cli("list", "settings").out.splitlines()]
+    methods = {row[1].strip(): row[3].strip() for row in rows if len(row) > 3}
+    assert methods["lr"] == "all but moments"
+    assert methods["lam"] == "all"
+    assert "ocs" in methods["shards"].removeprefix("all but ").split(", ")
+
+
 def test_list_of_everything(cli: Cli) -> None:
     lines = [line.strip() for line in cli("list").out.splitlines()]
     assert [line for line in lines if line in KINDS] == list(KINDS)

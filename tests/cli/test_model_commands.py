@@ -501,7 +501,7 @@ def test_small_groups_are_told_and_can_be_pooled(cli: Cli, write_table: WriteTab
     assert fit.code == 0, fit.err
     document = json.loads(fit.out)
     assert min(group["rows"] for group in document["summary"]["groups"]) >= 10
-    assert any(note.startswith("3 rows of groups") for note in document["notes"])
+    assert any(note.startswith("3 row(s) of groups") for note in document["notes"])
     lines = Path(table).read_text().splitlines(keepends=True)
     rare = Path("one.csv")
     rare.write_text("".join([lines[0], next(line for line in lines if ",x" in line)]))

@@ -59,8 +59,8 @@ def test_pooled_rows_are_the_same_rows() -> None:
     assert group_counts(found.samples) == {(0, 0): 23, (1, 0): 12, (1, 1): 10}
     assert torch.equal(found.samples.x, samples.x[samples.y < 2])
     assert len(found.notes) == 2
-    assert found.notes[0].startswith("3 rows of groups")
-    assert found.notes[1].startswith("4 rows of classes")
+    assert found.notes[0].startswith("3 row(s) of groups")
+    assert found.notes[1].startswith("4 row(s) of classes")
     assert pooled(found.samples, 10) == (type(found))(found.samples)
     with pytest.raises(DataError, match="none of the classes has 50 rows"):
         pooled(samples, 50)
