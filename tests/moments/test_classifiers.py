@@ -192,3 +192,14 @@ def test_few_draws_that_are_wrong_suffice_for_a_temperature(groups: int) -> None
     noise = torch.randn(100_000, 2, dtype=torch.float64, generator=generator) * 1.4**0.5
     wanted = best_temperature(mean[:2, None] + noise, label[:2], np.full(2, 1 / 2))
     assert found == pytest.approx(wanted, rel=0.04)
+
+
+def test_draws_that_are_all_right_leave_no_temperature_to_rounding() -> None:
+    """The loss of ties is flat for small T: probabilities would depend on the last bits."""
+    scores = torch.tensor([[[1.0, 0.0, 0.0]] * 500, [[0.0, 1.0, 1.0]] * 500], dtype=torch.float64)
+    label, share = torch.tensor([0, 1]), np.full(2, 1 / 2)
+    found = best_temperature(scores, label, share)
+    rounded = best_temperature(scores * (1 + 1e-15), label, share)
+    assert rounded == pytest.approx(found, rel=1e-4)
+    probabilities = torch.softmax(scores[:, 0] / found, dim=1)
+    assert 1e-5 < float(probabilities[0, 1]) < 1e-2  # a thousand draws tell no more
