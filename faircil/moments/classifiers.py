@@ -250,7 +250,7 @@ def best_temperature(scores: Tensor, label: Tensor, share: Floats) -> float:
 
     Where all draws are right, or tied, the loss is flat for small T, and rounding would choose. Of
     n draws none shows that a mistake is rarer than one in n, so their T is as large as that allows;
-    elsewhere, ``−log T / n`` changes T by about a ten-thousandth.
+    elsewhere, ``−log T / n`` changes T by some thousandths at most.
     """
     groups, draws, _ = scores.shape
 
