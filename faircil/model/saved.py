@@ -46,12 +46,13 @@ from faircil.model.card import card_of, summary_of
 from faircil.model.history import Lesson, now
 from faircil.model.model import Model
 from faircil.packing import Packed, pack, told, unpack
+from faircil.results.folder import MODEL_TEXT
 from faircil.runs.config import RunConfig
 from faircil.runs.state import DataShape, RunState
 from faircil.samples import group_counts
 
 FORMAT = 6
-CONTENT, TENSORS = "model.json", "tensors-*.safetensors"
+CONTENT, TENSORS = MODEL_TEXT, "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
 DIGITS = 12  # of the hash of the tensors, in their name
 LOCK = ".lock"  # file that a process holds while it changes the model

@@ -200,7 +200,8 @@ def write_probabilities(folder: Path, result: RunResult) -> None:
 # The files that results are read from; the larger ones are checked by whoever reads them.
 READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
 OWN = (*READ, "predictions.csv", PROBABILITIES, SUMS, "model")
-OF_MODEL = ("model.json", "card.json", "card.md", "tensors-*.safetensors")
+MODEL_TEXT = "model.json"  # by which a folder is that of a model
+OF_MODEL = (MODEL_TEXT, "card.json", "card.md", "tensors-*.safetensors")
 
 
 def seed_folder(folder: Path, seed: int) -> Path:

@@ -19,6 +19,7 @@ from typing import Any
 from faircil.errors import DataError, StorageError, raise_all
 from faircil.files import claim, file_name, is_intact, locked, write_sealed
 from faircil.results.folder import (
+    MODEL_TEXT,
     check_replaceable,
     check_run_place,
     is_run_folder,
@@ -163,7 +164,7 @@ def check_place(folder: Path) -> None:
     """Raise if a folder can hold no runs: it is a file, a model, or a run itself."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file; choose another folder with `folder`")
-    if (folder / "model.json").exists():
+    if (folder / MODEL_TEXT).exists():
         raise StorageError(f"{folder} is a model; choose another folder with `folder`")
     if (folder / "summary.json").exists():
         raise StorageError(
