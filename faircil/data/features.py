@@ -19,7 +19,7 @@ category that was not there then is all zeros.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -34,30 +34,61 @@ from pandas.api.types import (
 )
 
 from faircil.counts import Floats, Integers
-from faircil.data.table_columns import name_of
+from faircil.data.table_columns import MAX_CATEGORIES, distinct_words, infinite_mistakes
 from faircil.errors import DataError, raise_all, shortened
 
-MAX_CATEGORIES = 500  # more are hashed
 BUCKETS = 256
 FEW_ROWS = 20  # in which texts may all differ by chance
 MANY_ROWS = 100  # in which whole numbers of a small range do not
 MOSTLY = 0.9  # share of numbers from which text is numbers
 TINY = 1e-150  # deviations below this are lost to rounding
 MAX_WORDS = 20  # other words beside them
-LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
 DOTTED = r"(\d{2})\.(\d{2})\.(\d{4})"  # day, month, year
 TIME = r"([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 NANOSECONDS = r"(\.\d{6})\d+"
 DATES = rf"(\d{{4}}-\d{{2}}-\d{{2}}|{DOTTED}){TIME}"
 TRUTH = {"true": 1.0, "false": 0.0}
-OTHERS = "mc"  # kinds of numpy's types that are no feature: time spans, complex numbers
 HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
 
 Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
 WITHOUT_NUMBERS = ("category", "hashed", "identifier")
-# Rows by column and value, of values that no row had that the encoder was fitted on; None is a
-# missing one. Those of batches add up.
-NewValues = Counter[tuple[str, str | None]]
+MAX_NEW = 1000  # new categories of a column that are kept by name
+
+
+@dataclass
+class NewValues:
+    """Values of rows that no row had that an encoder was fitted on; those of batches add up.
+
+    Their size is bounded: a million new categories take no more than the first of them.
+
+    Parameters
+    ----------
+    missing, others : Counter
+        Rows by column: without a value, and with a category that is new.
+    names : dict
+        The first new categories of a column, as keys in their order.
+    """
+
+    missing: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    names: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def update(self, later: NewValues) -> None:
+        """Add those of later rows."""
+        self.missing.update(later.missing)
+        self.others.update(later.others)
+        for column, names in later.names.items():
+            self.name(column, names)
+
+    def name(self, column: str, names: Iterable[str]) -> None:
+        """Keep names of new categories, as long as they are few."""
+        # The first names of two tables together are among the first of each, so it does not matter
+        # into which parts a table is read.
+        kept = self.names.setdefault(column, {})
+        for name in names:
+            if len(kept) > MAX_NEW:
+                break
+            kept[name] = None
 
 
 @dataclass(frozen=True)
@@ -175,16 +206,37 @@ class TableEncoder:
                 continue
             values = table[column.name]
             mistakes += other_values(values, column) + infinite_mistakes(values)
-            found.update(_new_values(values, column))
+            missing = values.isna().to_numpy()
+            if missing.any() and not column.gaps:
+                found.missing[column.name] = int(missing.sum())
+            if column.kind == "category":
+                new = values[(column.flag_of(values) < 0) & ~missing]
+                if len(new):
+                    found.others[column.name] = len(new)
+                    found.name(column.name, map(str, new.unique()))
         raise_all(mistakes, DataError)
         return found
 
     def notes_on(self, new: NewValues) -> list[str]:
         """Say which values are new to the columns, and what stands for them."""
-        by_column: dict[str, dict[str | None, int]] = {name: {} for name in self.names}
-        for (name, value), rows in new.items():
-            by_column[name][value] = rows
-        return [note for column in self.columns for note in _notes(column, by_column[column.name])]
+        notes = []
+        for column in self.columns:
+            name = column.name
+            if new.missing[name]:
+                instead = "the median" if column.fill else "no category"
+                notes.append(
+                    f"column '{name}' has {new.missing[name]} missing value(s), and had none when "
+                    f"the model was fitted: {instead} is used instead"
+                )
+            if new.others[name]:
+                words = [f"'{value}'" for value in new.names[name]]
+                more = " at least" if len(words) > MAX_NEW else ""
+                notes.append(
+                    f"column '{name}' has categories that the model does not know, in "
+                    f"{new.others[name]} row(s): {shortened(words)}{more}; they are treated as "
+                    "none of the known categories"
+                )
+        return notes
 
 
 def fit_encoder(table: pd.DataFrame, train: Integers, first_task: Integers) -> TableEncoder:
@@ -267,15 +319,6 @@ def _counts_rows(values: pd.Series) -> bool:
     return not values.hasnans and reach <= 2 * len(values)
 
 
-def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
-    """Return the code of each value (n,), -1 if it is missing, and the texts of the codes.
-
-    A text has no blanks around it. What differs in blanks alone has two codes with one text.
-    """
-    codes, distinct = pd.factorize(values)
-    return codes, pd.Index([name_of(value).strip() for value in distinct], dtype=object)
-
-
 def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     """Return the numbers of values (n,) of a kind, (n, numbers); NaN where there is none."""
     if kind in WITHOUT_NUMBERS:
@@ -335,37 +378,6 @@ def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
     ]
 
 
-def _new_values(values: pd.Series, column: FeatureColumn) -> NewValues:
-    """Count the values (n,) that are new to a fitted column."""
-    found = NewValues()
-    missing = values.isna().to_numpy()
-    if missing.any() and not column.gaps:
-        found[column.name, None] = int(missing.sum())
-    if column.kind == "category":
-        new = values[(column.flag_of(values) < 0) & ~missing]
-        found.update((column.name, str(value)) for value in new)
-    return found
-
-
-def _notes(column: FeatureColumn, new: Mapping[str | None, int]) -> list[str]:
-    """Say what is used instead of values that are new to a column, given with their rows."""
-    notes = []
-    if None in new:
-        instead = "the median" if column.fill else "no category"
-        notes.append(
-            f"column '{column.name}' has {new[None]} missing value(s), and had none when the model "
-            f"was fitted: {instead} is used instead"
-        )
-    words = {f"'{value}'": rows for value, rows in new.items() if value is not None}
-    if words:
-        notes.append(
-            f"column '{column.name}' has categories that the model does not know, in "
-            f"{sum(words.values())} row(s): {shortened([*words])}; they are treated as none "
-            "of the known categories"
-        )
-    return notes
-
-
 def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[str]:
     """Say what becomes of columns that are not plain numbers."""
     notes = []
@@ -400,53 +412,3 @@ def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[st
         [f"{one.name} ({int(table[one.name].isna().sum()):,})" for one in columns if one.gaps],
     )
     return notes
-
-
-def feature_mistakes(column: pd.Series) -> list[str]:
-    """Return the mistakes of ``column`` (n,) as a feature."""
-    mistakes = []
-    if column.isna().all():
-        mistakes.append(f"column '{column.name}' has no value at all; leave it out")
-    if column.dtype.kind in OTHERS:
-        return [*mistakes, _another_type(column, str(column.dtype))]
-    if is_numeric_dtype(column):
-        return mistakes + infinite_mistakes(column)
-    try:
-        distinct = column.nunique()
-    except TypeError:  # such as lists, which cannot be compared
-        return [*mistakes, _another_type(column, type(column.dropna().iloc[0]).__name__)]
-    if distinct > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
-        mistakes.append(
-            f"text column '{column.name}' has {distinct:,} distinct values with more than "
-            f"{LONG_TEXT} characters each, so it seems to hold texts, not categories; name it as "
-            "the column of texts with `text`, or leave it out"
-        )
-    return mistakes
-
-
-def _another_type(column: pd.Series, kind: str) -> str:
-    return (
-        f"column '{column.name}' is of type {kind}; expected numbers, booleans, text or dates: "
-        "convert it or leave it out"
-    )
-
-
-def infinite_mistakes(column: pd.Series) -> list[str]:
-    """Return numbers of ``column`` (n,) that are too large, as mistakes."""
-    if not is_numeric_dtype(column):
-        return []
-    # Inputs are float32, so larger values would become infinite.
-    largest = np.finfo(np.float32).max
-    values = column.to_numpy(np.float64, na_value=np.nan)
-    infinite = int((np.abs(values) > largest).sum())
-    if not infinite:
-        return []
-    return [
-        f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
-        f"{largest:.1e}; replace or drop them"
-    ]
-
-
-def _mean_length(values: pd.Series) -> float:
-    words = distinct_words(values)[1]
-    return sum(map(len, words)) / max(1, len(words))

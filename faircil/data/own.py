@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.stream import (
     Inputs,
     Integers,
@@ -30,6 +30,7 @@ from faircil.data.table_columns import (
     cross,
     cross_all,
     draw_test,
+    feature_mistakes,
     label_mistakes,
     mark_mistakes,
     marked_test,

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from faircil.data.features import NewValues, TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.features import NewValues, TableEncoder, fit_encoder
 from faircil.data.own import OwnData, usage_mistakes
 from faircil.data.parts import COUNTED_TOGETHER, PartedTable, PartWork, TablePart, gathered
 from faircil.data.table_columns import (
@@ -28,6 +28,7 @@ from faircil.data.table_columns import (
     attribute_mistakes,
     code_values,
     cross_all,
+    feature_mistakes,
     gap_sentence,
     label_mistakes,
     mark_mistakes,

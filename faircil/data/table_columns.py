@@ -1,4 +1,4 @@
-"""Columns of tables: names and gaps; classes, attributes and test rows, and their mistakes."""
+"""Columns of tables: names and gaps; classes, attributes, test rows, features, and mistakes."""
 
 from __future__ import annotations
 
@@ -94,6 +94,9 @@ TRAINING_MARKS = ("0", "false", "train")
 MISSING_NAME = "unknown"
 CROSSED = " × "  # between the values of several attributes
 MAX_NUMERIC_ATTRIBUTE_VALUES = 20
+MAX_CATEGORIES = 500  # of a feature; more are hashed
+LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
+NO_FEATURES = "mc"  # kinds of numpy's types that are none: time spans, complex numbers
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,15 @@ def name_of(value: object) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
+
+
+def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
+    """Return the code of each value (n,), -1 if it is missing, and the texts of the codes.
+
+    A text has no blanks around it. What differs in blanks alone has two codes with one text.
+    """
+    codes, distinct = pd.factorize(values)
+    return codes, pd.Index([name_of(value).strip() for value in distinct], dtype=object)
 
 
 def cross(first: Coded, second: Coded) -> Coded:
@@ -251,6 +263,56 @@ def part_mistakes(y: Coded, test: NDArray[np.bool_]) -> list[str]:
                 "some of their rows or, where test rows are drawn, make groups of two or more"
             )
     return mistakes
+
+
+def feature_mistakes(column: pd.Series) -> list[str]:
+    """Return the mistakes of ``column`` (n,) as a feature."""
+    mistakes = []
+    if column.isna().all():
+        mistakes.append(f"column '{column.name}' has no value at all; leave it out")
+    if column.dtype.kind in NO_FEATURES:
+        return [*mistakes, _another_type(column, str(column.dtype))]
+    if is_numeric_dtype(column):
+        return mistakes + infinite_mistakes(column)
+    try:
+        distinct = column.nunique()
+    except TypeError:  # such as lists, which cannot be compared
+        return [*mistakes, _another_type(column, type(column.dropna().iloc[0]).__name__)]
+    if distinct > MAX_CATEGORIES and _mean_length(column) > LONG_TEXT:
+        mistakes.append(
+            f"text column '{column.name}' has {distinct:,} distinct values with more than "
+            f"{LONG_TEXT} characters each, so it seems to hold texts, not categories; name it as "
+            "the column of texts with `text`, or leave it out"
+        )
+    return mistakes
+
+
+def _another_type(column: pd.Series, kind: str) -> str:
+    return (
+        f"column '{column.name}' is of type {kind}; expected numbers, booleans, text or dates: "
+        "convert it or leave it out"
+    )
+
+
+def infinite_mistakes(column: pd.Series) -> list[str]:
+    """Return numbers of ``column`` (n,) that are too large, as mistakes."""
+    if not is_numeric_dtype(column):
+        return []
+    # Inputs are float32, so larger values would become infinite.
+    largest = np.finfo(np.float32).max
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    infinite = int((np.abs(values) > largest).sum())
+    if not infinite:
+        return []
+    return [
+        f"column '{column.name}' has {infinite} value(s) that are infinite or exceed "
+        f"{largest:.1e}; replace or drop them"
+    ]
+
+
+def _mean_length(values: pd.Series) -> float:
+    words = distinct_words(values)[1]
+    return sum(map(len, words)) / max(1, len(words))
 
 
 def label_mistakes(column: pd.Series, *, new_rows: bool = False) -> list[str]:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from faircil.learners.base import Count, NonNegative, Options, Positive, Share
 
 BY_MEANS = ("nearest-mean", "lda")  # classifiers by class means, which weigh no groups
+PROTECTING = ("min_cell", "noise_epsilon")  # settings that hide people
 
 
 class MomentsOptions(Options):
@@ -65,7 +66,8 @@ class MomentsOptions(Options):
     @property
     def protects(self) -> bool:
         """Whether people are to be hidden from whoever reads the sums."""
-        return self.min_cell > 0 or self.noise_epsilon != "none"
+        fields = type(self).model_fields
+        return any(getattr(self, name) != fields[name].default for name in PROTECTING)
 
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod

@@ -15,9 +15,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from faircil.compute import choose_device
-from faircil.data.features import TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.features import TableEncoder, fit_encoder
 from faircil.data.own import OwnData
-from faircil.data.table_columns import attribute_mistakes, code_values, cross_all, name_of
+from faircil.data.table_columns import (
+    attribute_mistakes,
+    code_values,
+    cross_all,
+    feature_mistakes,
+    name_of,
+)
 from faircil.errors import DataError, raise_all
 from faircil.model.choosing import Wish, choose_config
 from faircil.model.dask_learning import DaskLearning

@@ -289,12 +289,13 @@ def measure_table_parts(
     model.check_known({name for name, _ in meant} - {*model.names})
     if not counts.held_out:
         reader = replace(reader, held_out=HeldOut(share=1))
-    notes = [
+    measured, new_values = measure_parts(model, reader, engine, on=on)
+    return measured, [
         *gap_notes(spec, counts),
+        *new_values,
         *left_out_notes(model, table.names),
         *unlearned_notes(model, [value for _, value in meant]),
     ]
-    return measure_parts(model, reader, engine, on=on), notes
 
 
 def unlearned_notes(model: Model, values: Iterable[str | None]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,26 @@ from faircil.model.history import Measured
 from faircil.model.model import Floats32, Model
 from faircil.packing import Packed, pack, unpack
 
-Cells = Counter[tuple[int, int, int]]  # rows by class, attribute value and predicted class
+
+@dataclass
+class PredictedRows:
+    """Predictions of rows, counted.
+
+    Parameters
+    ----------
+    cells : Counter
+        Rows by class, attribute value (−1: unknown) and predicted class.
+    new : NewValues
+        Values of the rows that the model does not know.
+    """
+
+    cells: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    new: NewValues = field(default_factory=NewValues)
+
+    def merge(self, later: PredictedRows) -> None:
+        """Add later rows."""
+        self.cells.update(later.cells)
+        self.new.update(later.new)
 
 
 def predicted_columns(model: Model, x: Floats32, *, probabilities: bool) -> dict[str, Any]:
@@ -105,7 +124,7 @@ def predict_parts(
     ------
     predictions : DataFrame
         ``row``, counted from 1, the kept columns, ``prediction`` and ``probability``.
-    new : Counter
+    new : NewValues
         Values of the part that the model does not know.
     """
     work = PredictRows(pack(model.without_sums()), table, tuple(keep), probabilities)
@@ -113,7 +132,7 @@ def predict_parts(
 
 
 @dataclass(frozen=True)
-class PredictParts(PartWork[Cells]):
+class PredictParts(PartWork[PredictedRows]):
     """Counts what a model, packed without its sums, predicts of rows that are held out."""
 
     packed: Packed
@@ -124,23 +143,26 @@ class PredictParts(PartWork[Cells]):
         """Columns that it reads."""
         return self.reader.reads
 
-    def nothing(self) -> Cells:
+    def nothing(self) -> PredictedRows:
         """Return no rows."""
-        return Cells()
+        return PredictedRows()
 
-    def add(self, found: Cells, part: TablePart) -> Cells:
-        """Return rows by class, attribute value (−1: unknown) and predicted class."""
+    def add(self, found: PredictedRows, part: TablePart) -> PredictedRows:
+        """Add the rows of a part."""
         model: Model = unpack(self.packed)
-        for samples, _ in self.reader.batches(part, held_out=True):
+        for samples, new in self.reader.batches(part, held_out=True):
+            found.new.update(new)
             z = torch.full_like(samples.y, -1) if samples.z is None else samples.z
             predicted = torch.from_numpy(model.predict(samples.x.numpy()))
             cells = torch.stack([samples.y, z, predicted], dim=1).numpy()
             rows, times = np.unique(cells, axis=0, return_counts=True)
-            found.update(dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True)))
+            found.cells.update(dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True)))
         return found
 
 
-def measure_parts(model: Model, reader: RowReader, engine: Engine = HERE, *, on: str) -> Measured:
+def measure_parts(
+    model: Model, reader: RowReader, engine: Engine = HERE, *, on: str
+) -> tuple[Measured, list[str]]:
     """Measure a model on the rows of a table that are held out; it remembers that.
 
     Parameters
@@ -148,16 +170,25 @@ def measure_parts(model: Model, reader: RowReader, engine: Engine = HERE, *, on:
     model, reader, engine
     on : str
         Which rows these are, in plain words.
+
+    Returns
+    -------
+    measured : Measured
+    notes : list of str
+        Which values of the rows are new to the model.
     """
+    encoder = reader.encoder
+    assert encoder is not None
     reader = replace(reader, labels=model.names, values=tuple(model.values))
-    found = Cells()
+    found = PredictedRows()
     work = PredictParts(pack(model.without_sums()), reader)
-    for counts in engine.map(work, gathered(reader.table.parts, COUNTED_TOGETHER)):
-        found.update(counts)
-    cells = np.array(sorted(found), dtype=np.int64)
-    times = np.array([found[tuple(cell)] for cell in cells.tolist()], dtype=np.int64)
+    for some in engine.map(work, gathered(reader.table.parts, COUNTED_TOGETHER)):
+        found.merge(some)
+    cells = np.array(sorted(found.cells), dtype=np.int64)
+    times = np.array([found.cells[tuple(cell)] for cell in cells.tolist()], dtype=np.int64)
     y_true, z, y_pred = cells.T
     sensitive = z if model.has_attribute else None
     favoured = model.learner.measure.favoured
     metrics = evaluate(y_true, y_pred, sensitive=sensitive, favoured=favoured, times=times)
-    return model.remember(metrics, y_true, y_pred, sensitive, on, times)
+    measured = model.remember(metrics, y_true, y_pred, sensitive, on, times)
+    return measured, encoder.notes_on(found.new)

@@ -37,7 +37,7 @@ class RowSums:
     rows : int
     check : int
         Sum of the checksums of the rows, modulo 2⁶⁴: the same for the same rows in any order.
-    new : Counter
+    new : NewValues
         Values of the rows that the encoder of the model does not know.
     """
 

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from faircil.data.splits import validation_stream
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError, collecting, raise_all
 from faircil.learners import LEARNERS
+from faircil.learners.moments_options import PROTECTING, MomentsOptions
 from faircil.media import Medium
 from faircil.moments import PassRecord
 from faircil.ranks import RankError
@@ -46,7 +48,6 @@ ENOUGH_TO_FIT, SHARE_TO_FIT = 1000, 1 / 6
 MOST_SEEDS = 5
 CHANCE = 0.05
 PLAIN = "group_weights=group"
-PROTECTING = ("min_cell", "noise_epsilon")  # settings of moments, about what sums reveal
 KEEPS_ROWS = (
     "other methods keep rows of people, which `min_cell` and `noise_epsilon` are meant to hide"
 )
@@ -390,7 +391,11 @@ def protects(given: Sequence[str]) -> bool:
     (True, False)
     """
     pairs = (text.partition("=") for text in given)
-    return any(name in PROTECTING and value not in ("0", "none") for name, _, value in pairs)
+    chosen = {name: value for name, _, value in pairs if name in PROTECTING}
+    try:
+        return MomentsOptions.model_validate(chosen).protects
+    except ValidationError:  # which the candidates name, with all other mistakes
+        return False
 
 
 def partly_used(given: Sequence[str], *, medium: Medium | None = None) -> list[str]:

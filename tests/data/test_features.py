@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from faircil.data.features import BUCKETS, TableEncoder, feature_mistakes, fit_encoder
+from faircil.data.features import BUCKETS, MAX_NEW, NewValues, TableEncoder, fit_encoder
+from faircil.data.table_columns import feature_mistakes
 from faircil.errors import DataError
 from faircil.packing import pack, unpack
 
@@ -211,3 +212,22 @@ def test_columns_of_other_types_are_named() -> None:
     for values in ([[1], [2]], pd.to_timedelta([1, 2], unit="h"), np.array([1j, 2])):
         (mistake,) = feature_mistakes(pd.Series(values, name="odd"))
         assert mistake.startswith("column 'odd' is of type ")
+
+
+def test_new_categories_are_named_as_far_as_they_are_few() -> None:
+    encoder = fitted(pd.DataFrame({"town": ["Rome", "Oslo"] * 20}))
+    rows = 3 * MAX_NEW
+    many = pd.DataFrame({"town": [f"town {n}" for n in range(rows)] * 2})
+    whole = encoder.new_values(many)
+    assert len(whole.names["town"]) <= MAX_NEW + 1
+    (note,) = encoder.notes_on(whole)
+    assert f"in {2 * rows} row(s): 'town 0', 'town 1'" in note
+    assert f" and {MAX_NEW - 4} more at least;" in note
+    # In parts, too: it does not matter where they end.
+    found = NewValues()
+    for part in np.array_split(np.arange(len(many)), 7):
+        found.update(encoder.new_values(many.iloc[part]))
+    assert found == whole
+    # As many as are kept are counted to the last.
+    (note,) = encoder.check(many[:MAX_NEW])
+    assert f" and {MAX_NEW - 5} more;" in note
