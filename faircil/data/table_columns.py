@@ -95,6 +95,7 @@ MISSING_NAME = "unknown"
 CROSSED = " × "  # between the values of several attributes
 MAX_NUMERIC_ATTRIBUTE_VALUES = 20
 MAX_CATEGORIES = 500  # of a feature; more are hashed
+LONGEST_NAME = 1000  # characters; files of results have the names of classes and groups in them
 LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
 NO_FEATURES = "mc"  # kinds of numpy's types that are none: time spans, complex numbers
 
@@ -317,7 +318,7 @@ def _mean_length(values: pd.Series) -> float:
 
 def label_mistakes(column: pd.Series, *, new_rows: bool = False) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the class label."""
-    mistakes = gap_mistakes(column, OR_DROP)
+    mistakes = gap_mistakes(column, OR_DROP) + _long_names(column, "label")
     if new_rows:
         return mistakes
     classes = code_values(column)
@@ -342,6 +343,7 @@ def attribute_mistakes(
 ) -> list[str]:
     """Return the mistakes of ``column`` (n,) as a sensitive attribute."""
     mistakes = [] if may_miss else gap_mistakes(column, OR_UNKNOWN)
+    mistakes += _long_names(column, "sensitive")
     distinct = column.nunique()
     if distinct < 2 and not new_rows:
         mistakes.append(
@@ -354,6 +356,19 @@ def attribute_mistakes(
             f"{MAX_NUMERIC_ATTRIBUTE_VALUES}; bin it into a few ranges"
         )
     return mistakes
+
+
+def _long_names(column: pd.Series, role: str) -> list[str]:
+    """Return a mistake if values (n,) are too long for names of classes or groups."""
+    if is_numeric_dtype(column):
+        return []
+    longest = max(map(len, distinct_words(column)[1]), default=0)
+    if longest <= LONGEST_NAME:
+        return []
+    return [
+        f"{role} column '{column.name}' has a value of {longest:,} characters; expected names of "
+        f"at most {LONGEST_NAME:,}: it is probably the wrong column, or a quotation mark is missing"
+    ]
 
 
 def text_mistakes(column: pd.Series, kind: str = "text") -> list[str]:

@@ -194,6 +194,8 @@ def with_value(column: str, value: Any, rows: int = 2) -> pd.DataFrame:
         (make_table().assign(y=np.arange(160)), "only one sample: 0, 1, 2, 3, 4 and 155 more"),
         (make_table().assign(sex=np.arange(160)), "160 distinct numbers, more than 20; bin it"),
         (make_table().assign(sex=[f"p{i}" for i in range(160)]), "no test sample of class.* a, b"),
+        (with_value("y", "e" * 1001), "label column 'y' has a value of 1,001 characters; .* 1,000"),
+        (with_value("sex", "é" * 2000), "sensitive column 'sex' has a value of 2,000 characters"),
         (make_table()[["sex", "y"]], "no column left for features"),
     ],
 )
