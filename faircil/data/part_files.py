@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ class ArrowTable(PartedTable):
                 # Read once: of a file with thousands of row groups, it takes as long as a batch.
                 about = parquet.read_metadata(file)
                 schema = about.schema.to_arrow_schema()
-                if not _still_has(about.num_row_groups, schema.names, part, columns):
+                if max(part.pieces) >= about.num_row_groups or not set(columns) <= set(
+                    schema.names
+                ):
                     raise part.changed()
                 coded = [n for n in labels if n in schema.names and _is_text(schema.field(n).type)]
                 opened = parquet.ParquetFile(
@@ -72,13 +75,13 @@ class ArrowTable(PartedTable):
                     parts_.BATCH_ROWS, row_groups=list(part.pieces), columns=columns
                 )
             else:
-                schema, every = _record_batches(file)
-                if not _still_has(len(every), schema.names, part, columns):
+                schema, found = _record_batches(file, part.pieces)
+                if len(found) < len(part.pieces) or not set(columns) <= set(schema.names):
                     raise part.changed()
                 batches = (
-                    every[piece].select(columns).slice(start, stop - start)
-                    for piece in part.pieces
-                    for start, stop in _runs(len(every[piece]), parts_.BATCH_ROWS)
+                    one.select(columns).slice(start, stop - start)
+                    for one in found
+                    for start, stop in _runs(len(one), parts_.BATCH_ROWS)
                 )
         tables, kinds = _even(batches, arrow), dict(zip(self.names, self.kinds, strict=True))
         while True:
@@ -238,21 +241,37 @@ def _sizes_of(file: Path) -> tuple[Any, list[int]]:
     return schema, list(map(len, batches))
 
 
-def _record_batches(file: Path) -> tuple[Any, list[Any]]:
-    """Return the schema and the record batches of an Arrow file or stream, mapped into memory.
+def _record_batches(file: Path, pieces: Sequence[int] | None = None) -> tuple[Any, list[Any]]:
+    """Return the schema and record batches of an Arrow file or stream, mapped into memory.
 
-    A file without rows may have no batch; then only the schema has its columns.
+    Parameters
+    ----------
+    file : Path
+    pieces : sequence of int, optional
+        Which batches, in rising order; those that the file does not have are left out. All of them
+        otherwise.
+
+    Returns
+    -------
+    schema : pyarrow.Schema
+        A file without rows may have no batch; then only this has its columns.
+    batches : list of pyarrow.RecordBatch
     """
     arrow = package("pyarrow")
     source = arrow.memory_map(str(file))
     try:
         opened = package("pyarrow.ipc").open_file(source)
-        batches = [opened.get_batch(number) for number in range(opened.num_record_batches)]
-        return opened.schema, batches
     except arrow.ArrowInvalid:
         source.seek(0)
         opened = package("pyarrow.ipc").open_stream(source)
-        return opened.schema, list(opened)
+        if pieces is None:
+            return opened.schema, list(opened)
+        wanted = {*pieces}  # a stream has no list of its batches: those before have to be passed
+        batches = enumerate(islice(opened, max(wanted, default=-1) + 1))
+        return opened.schema, [batch for number, batch in batches if number in wanted]
+    there = range(opened.num_record_batches)
+    numbers = there if pieces is None else [piece for piece in pieces if piece in there]
+    return opened.schema, [opened.get_batch(number) for number in numbers]
 
 
 def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -335,11 +354,6 @@ def _even(batches: Iterable[Any], arrow: Any) -> Iterator[Any]:
             held, rows = table.slice(parts_.BATCH_ROWS).to_batches(), rows - parts_.BATCH_ROWS
     if rows:
         yield arrow.Table.from_batches(held).unify_dictionaries()
-
-
-def _still_has(pieces: int, names: Sequence[str], part: TablePart, columns: Sequence[str]) -> bool:
-    """Tell whether a file with so many pieces and these columns can be the one of a part."""
-    return max(part.pieces) < pieces and set(columns) <= set(names)
 
 
 def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
