@@ -21,9 +21,11 @@ demo: setup
 test: setup
 	$(BIN)/pytest -n 2 --dist loadfile
 
-# Kills, orders of writers, threads and full disks at length; see docs/reliability.md.
+# Kills, orders of writers, threads and full disks at length, and other examples than `make test`
+# draws; see docs/reliability.md.
 CASES ?= 40
 soak: setup
+	$(BIN)/pytest -n 2 -m "hypothesis and not soak" --hypothesis-profile default
 	$(BIN)/pytest -m soak -rP --cases $(CASES) tests lab/tests
 
 check: setup

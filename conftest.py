@@ -30,12 +30,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Draw the same examples each time and everywhere: what passes here passes elsewhere."""
-    if isinstance(collector, pytest.Session):
+    """Draw the same examples each time and everywhere: what passes here passes elsewhere.
+
+    With ``--hypothesis-profile default``, as in `make soak`, they are drawn at random.
+    """
+    config = collector.config
+    if isinstance(collector, pytest.Session) and not config.getoption("--hypothesis-profile"):
         from hypothesis import settings
+        from hypothesis.internal.conjecture import providers
 
         settings.register_profile("same examples", derandomize=True)
         settings.load_profile("same examples")
+        # Else constants of modules are drawn, too, as far as they are imported: which ones are
+        # depends on the tests before. Versions before 6.131 have no such constants.
+        if hasattr(providers, "_get_local_constants"):
+            nothing = providers.Constants()
+            providers._get_local_constants = lambda: nothing
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

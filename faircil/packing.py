@@ -302,7 +302,7 @@ class _Reader:
         if kind == "same":
             return self.made[document["as"]]
         if kind not in READERS:
-            raise DataError(f"the content has a part of an unknown kind '{kind}'")
+            raise DataError(f"the content has a part of an unknown kind {kind!r:.60}")
         value = self.made[document["id"]] = READERS[kind](self, document)
         return value
 

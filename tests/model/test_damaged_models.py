@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from safetensors.torch import load_file, save_file
 
 from faircil.data.features import fit_encoder
@@ -333,6 +333,7 @@ VALUES = st.one_of(
 
 @settings(max_examples=40, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), value=VALUES)
+@example(place=0.0, value="\n")  # of an unknown kind, which the error must not print as it is
 def test_any_value_for_another_leads_to_a_model_or_a_line(
     place: float, value: Any, saved: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
