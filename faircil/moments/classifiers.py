@@ -37,6 +37,7 @@ group by its share; of very many groups, some stand for all.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,7 @@ MOST_SHRINKAGE = 0.999
 # Added to V, relative to its mean diagonal: scores of all classes nearly sum to 1, so V is nearly
 # singular.
 LEAST_SPREAD = 1e-3
+LEAST_WITHIN = 1e-4  # of V relative to K: below, it may be nothing but rounding
 RANGE = (-5.0, 3.0)  # of log T
 ALL_DRAWS = 2**15  # of all groups together, where they are few
 
@@ -94,7 +96,8 @@ def discriminants(problem: RidgeProblem, solution: RidgeSolution) -> AffineScore
     share.index_add_(0, problem.label.cpu(), weights.double().cpu())
     means = product / share[:, None]
     spread = product - problem.penalty * (head.T @ head).cpu() - means.T @ (share[:, None] * means)
-    spread.diagonal().add_(LEAST_SPREAD * float(spread.diagonal().mean().clamp(min=1e-12)))
+    all_of, within = float(product.diagonal().mean()), float(spread.diagonal().mean())
+    spread.diagonal().add_(LEAST_SPREAD * max(within, LEAST_WITHIN * all_of, 1e-12))
     matrix = torch.linalg.solve(spread, means.T)
     return AffineScores(matrix, -(means * matrix.T).sum(dim=1) / 2)
 
@@ -253,12 +256,15 @@ def best_temperature(scores: Tensor, label: Tensor, share: Floats) -> float:
     elsewhere, ``−log T / n`` changes T by some thousandths at most.
     """
     groups, draws, _ = scores.shape
+    # Discriminants of classes that hardly spread have scores of any size.
+    unit = max(1.0, float(scores.std()) / math.exp(RANGE[1]))
+    scores = scores / unit
 
     def loss(log_t: float) -> float:
         scaled = scores * torch.exp(torch.tensor(-log_t))
         return log_loss(scaled, label, share) - log_t / (groups * draws)
 
-    return float(torch.exp(torch.tensor(minimize_scalar(loss, bounds=RANGE).x)))
+    return unit * float(torch.exp(torch.tensor(minimize_scalar(loss, bounds=RANGE).x)))
 
 
 def log_loss(scores: Tensor, label: Tensor, share: Floats) -> float:
