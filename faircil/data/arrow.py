@@ -35,8 +35,9 @@ def read_columns(
     """
     arrow = package("pyarrow")
     with readable(path, arrow):
-        names, read = _arrow_file(path)
-        names = _told_names(names, name_mistakes)
+        schema, read = _arrow_file(path)
+        names = names_in(schema)
+        raise_all(name_mistakes(names), DataError)
         table = read(wanted or names)
         check_content(table)
     return frame_of(path, {name: table.column(name) for name in wanted or names})
@@ -114,9 +115,9 @@ def readable(path: Path, arrow: Any) -> Iterator[None]:
     try:
         yield
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
-        kind = "parquet" if is_parquet(path) else "Arrow (feather)"
+        kind = "a parquet" if is_parquet(path) else "an Arrow (feather)"
         raise DataError(
-            f"cannot read {path}: {str(error).strip()}; expected a {kind} file, get it again"
+            f"cannot read {path}: {str(error).strip()}; expected {kind} file, get it again"
         ) from error
 
 
@@ -135,26 +136,30 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
 
-def without_index(names: Sequence[str]) -> list[str]:
-    """Return the names of columns without a row index that pandas saved."""
-    return [name for name in names if not name.startswith(SAVED_INDEX)]
+def names_in(schema: Any) -> list[str]:
+    """Return the names of columns without a row index that pandas saved.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        If one is no text.
+    pyarrow.ArrowInvalid
+        If one has a zero byte, at which some functions of Arrow end it.
+    """
+    names = [name for name in schema.names if not name.startswith(SAVED_INDEX)]
+    if any("\0" in name for name in names):
+        raise package("pyarrow").ArrowInvalid("a column has a name with a zero byte")
+    return names
 
 
-def _told_names(names: Sequence[str], name_mistakes: NameMistakes) -> list[str]:
-    """Return the names of columns without a row index that pandas saved; raise their mistakes."""
-    told = without_index(names)
-    raise_all(name_mistakes(told), DataError)
-    return told
-
-
-def _arrow_file(path: Path) -> tuple[list[str], Callable[[Sequence[str]], Any]]:
-    """Return the names of a file's columns, and a function that reads some of them."""
+def _arrow_file(path: Path) -> tuple[Any, Callable[[Sequence[str]], Any]]:
+    """Return the schema of a file, and a function that reads some of its columns."""
     if is_parquet(path):
         parquet = package("pyarrow.parquet")
         schema = parquet.read_schema(path)
-        return list(schema.names), lambda wanted: parquet.read_table(path, columns=list(wanted))
+        return schema, lambda wanted: parquet.read_table(path, columns=list(wanted))
     feather = package("pyarrow.feather").read_table(path)  # mapped, not read
-    return list(feather.column_names), lambda wanted: feather.select(list(wanted))
+    return feather.schema, lambda wanted: feather.select(list(wanted))
 
 
 def _plain_columns(path: Path, columns: Mapping[str, Any], arrow: Any) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from faircil.data.arrow import (
     check_content,
     frame_of,
     is_parquet,
+    names_in,
     package,
     readable,
-    without_index,
 )
 from faircil.data.parts import PartedTable, TablePart
 from faircil.data.table_columns import frames_of_arrays, name_mistakes, without_missing_words
@@ -208,13 +208,12 @@ def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
         try:
             with readable(file, arrow):
                 schema, sizes = _sizes_of(file)
+                names = names_in(schema)
         except DataError as error:
             mistakes += map(str, error.args)
             continue
-        kinds = {
-            name: _kind(schema.field(name).type, arrow) for name in without_index(schema.names)
-        }
-        mistakes += name_mistakes(file, list(kinds))
+        mistakes += name_mistakes(file, names)
+        kinds = {one.name: _kind(one.type, arrow) for one in schema if one.name in names}
         if not kinds:
             mistakes.append(f"{file} has no columns; expected columns with names")
         elif not known:

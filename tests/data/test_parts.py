@@ -184,6 +184,31 @@ def test_an_arrow_file_without_columns_is_no_table(tmp_path: Path) -> None:
         parted_table(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (b"age", "2 columns named 'age'"),
+        (b"\xccge", "cannot read .*codec can't decode"),
+        (b"\0ge", "cannot read .*a column has a name with a zero byte"),
+    ],
+)
+def test_columns_whose_names_do_not_tell_them_apart_are_refused(
+    tmp_path: Path, kind: str, name: bytes, message: str
+) -> None:
+    rows = pyarrow.table([[1, 2], [3, 4]], names=["age", "gae"])
+    path = tmp_path / f"people.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(rows, path)
+    else:
+        with pyarrow.ipc.new_file(path, rows.schema) as out:
+            out.write_table(rows)
+    path.write_bytes(path.read_bytes().replace(b"gae", name))
+    for read in (parted_table, read_table):
+        with pytest.raises(DataError, match=message):
+            read(path)
+
+
 def test_texts_of_any_width_are_texts(tmp_path: Path) -> None:
     table = people(40)
     rows = pyarrow.Table.from_pandas(table[["job"]], preserve_index=False)

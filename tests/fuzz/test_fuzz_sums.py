@@ -197,8 +197,17 @@ TIED = {
     "sensitive": ("sex",),
     "settings": {"width": 8, "arithmetic": "float64", "classifier": "lda", "ridge": 0.1},
 }
+# A row for each class, so that none spreads.
+SINGLE = TIED | {
+    "plan": table_of([*COPIES, (0.0, 0.0, "u", "x", "f"), (0.0, 1.0, "u", "y", "m")]),
+    "sites": [
+        table_of([(0.0, 1.0, "u", "y", "f")]),
+        table_of([(0.0, 2.0, "v", "x", "f"), (1.0, 1.0, "v", "w", "f")]),
+    ],
+    "settings": {"width": 8, "arithmetic": "float64"},
+}
 HARNESSES = {
-    "merge_models": Harness(sites(), check_merge, kept=(TIED,), short=3),
+    "merge_models": Harness(sites(), check_merge, kept=(TIED, SINGLE), short=3),
     "fit_batches": Harness(batches(), check_batches, short=3),
 }
 test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)

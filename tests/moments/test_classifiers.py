@@ -11,6 +11,7 @@ from faircil.moments.classifiers import (
     LEAST_SPREAD,
     best_temperature,
     discriminants,
+    fit_temperature,
     gaussian_draws,
     lda,
     nearest_mean,
@@ -203,3 +204,33 @@ def test_draws_that_are_all_right_leave_no_temperature_to_rounding() -> None:
     assert rounded == pytest.approx(found, rel=1e-4)
     probabilities = torch.softmax(scores[:, 0] / found, dim=1)
     assert 1e-5 < float(probabilities[0, 1]) < 1e-2  # a thousand draws tell no more
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_a_temperature_follows_scores_of_any_size(scale: float) -> None:
+    label = torch.tensor([0, 1])
+    mean = 2 * torch.nn.functional.one_hot(label, 2).double()
+    drawn = gaussian_draws(mean, torch.eye(2).double().expand(2, 2, 2))
+    share = np.full(2, 1 / 2)
+    wanted = scale * best_temperature(drawn, label, share)
+    assert best_temperature(scale * drawn, label, share) == pytest.approx(wanted, rel=1e-3)
+
+
+def test_classes_without_spread_are_told_apart_by_distance_not_by_rounding() -> None:
+    # A row for each class: what is left of the covariance within classes is rounding.
+    x, y = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.arange(3)
+    found = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        moments = GroupMoments(2, torch.float64)
+        moments.add(Samples(x[order], y[order], torch.zeros(3, dtype=torch.int64)), features)
+        rows = moments.keys
+        problem = RidgeProblem(moments, range(3), np.array([key[0] for key in rows]), 1e-6)
+        solution = problem.solve(np.full(3, 1 / 3))
+        scores = discriminants(problem, solution)
+        temperature = fit_temperature(problem, solution, np.full(3, 1 / 3), scores)
+        between = torch.tensor([[0.0], [1.0], [3.0], [0.5], [2.5]]).double()
+        head = scores.head(solution.head)
+        found.append(torch.softmax(features(between) @ head / temperature, dim=1))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-3)
+    assert found[0].argmax(dim=1)[[0, 1, 2, 4]].tolist() == [0, 1, 2, 2]
+    assert float(found[0][3].max()) < 0.9  # in the middle between two
