@@ -249,7 +249,7 @@ def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
 def marked_test(column: pd.Series) -> NDArray[np.bool_]:
     """Return whether ``column`` (n,) has one of ``TEST_MARKS``, ignoring case, as bools (n,)."""
     marks = code_values(column)
-    is_test = np.array([name.lower() in TEST_MARKS for name in marks.names])
+    is_test = np.array([name.lower() in TEST_MARKS for name in marks.names], dtype=np.bool_)
     return is_test[marks.codes]
 
 

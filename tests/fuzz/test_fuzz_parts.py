@@ -365,9 +365,15 @@ KEPT = (
     kept_case(columns={"a": Column("time", OLD)}),  # beyond what nanoseconds tell
     kept_case(cuts=[], group=1, part=1, batch=1, columns=OTHER_SIGNS, settings=BY_MEANS),
 )
+# A batch without a row to learn, and the column that marks test rows.
+NO_CLASSES = {
+    "job": Column("string", [None, *"xyxyx"]),
+    "mark": Column("string", ["train"] * 5 + ["test"]),
+}
+WITHOUT_ROWS = kept_case(cuts=[], group=1, part=1, batch=1, drop_missing=True, columns=NO_CLASSES)
 HARNESSES = {
     "parted_table": Harness(tables(), check_read, KEPT),
-    "fit_parts": Harness(tables(), check_fit, KEPT[2:], short=3),
+    "fit_parts": Harness(tables(), check_fit, (*KEPT[2:], WITHOUT_ROWS), short=3),
     "audit_file of folders": Harness(tables(), check_audit, KEPT[:2], short=5),
 }
 test_a_few_cases, test_thousands_of_cases = few_and_thousands(HARNESSES)
