@@ -27,10 +27,10 @@ from faircil_lab.paper.moments_page import MOMENTS_TABLE
 from faircil_lab.paper.render import index_markdown, write_page, write_text
 from faircil_lab.paper.sequential import Sequential
 from faircil_lab.paper.taylor import Taylor
-from faircil_lab.paper.toy import Toy
+from faircil_lab.paper.toy_page import Toy
 from faircil_lab.paper.tradeoff import Tradeoff
 from faircil_lab.paper.tsne import Tsne
-from faircil_lab.paper.weights import Weights
+from faircil_lab.paper.weights_page import Weights
 
 EXHIBITS: dict[str, Exhibit] = {
     "toy": Toy(),

@@ -12,19 +12,19 @@ from faircil.nets import build_mlp
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import load_stream
-from faircil_lab.paper import toy
+from faircil_lab.paper import toy_page
 from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured
 from faircil_lab.paper.toy import (
     Angles,
     EpochGradients,
-    Toy,
     ToyForgetting,
     ToySeed,
     Turn,
     Vectors,
     sample_gradients,
 )
+from faircil_lab.paper.toy_page import Toy
 from learning import of_classes
 
 SAME, DIFFERENT = Verdict.SAME, Verdict.DIFFERENT
@@ -94,7 +94,7 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def found(measurement: ToyForgetting, _results: Results) -> Measured:  # type: ignore[type-arg]
         return Measured(measurement, made_seed(measurement.seed, **made))
 
-    monkeypatch.setattr(toy, "look_up", found)
+    monkeypatch.setattr(toy_page, "look_up", found)
     page = Toy().page(Results({}, {}, tmp_path))
     assert page.verdicts == (SAME,) * 9
     assert "129.0° (127.0 … 131.0), published 127°," in page.answer

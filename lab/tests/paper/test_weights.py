@@ -9,18 +9,18 @@ import pytest
 from faircil.results.folder import write_run
 from faircil.results.record import EpochRecord, GroupWeights, RunSummary, WeightRecord
 from faircil.sweep.work import Work
-from faircil_lab.paper import weights
+from faircil_lab.paper import weights_page
 from faircil_lab.paper.exhibit import Page, Verdict
 from faircil_lab.paper.metrics import Target
 from faircil_lab.paper.weights import (
     WeightedEpoch,
-    Weights,
     average_groups,
     compared,
     value_less_value,
     worse_gets_more,
     worse_less_better,
 )
+from faircil_lab.paper.weights_page import Weights
 from figure_runs import results_of
 from run_results import make_result
 
@@ -57,7 +57,7 @@ def written(folder: Path, work: Work, groups: Groups, dropped: int = 8970) -> Ru
 
 @pytest.fixture
 def page_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Page]:
-    monkeypatch.setattr(weights, "TARGETS", TARGETS)
+    monkeypatch.setattr(weights_page, "TARGETS", TARGETS)
 
     def make(groups: Groups, seeds: tuple[int, ...] = (0, 1, 2), dropped: int = 8970) -> Page:
         exhibit = Weights(settings="shipped", seeds=seeds)
