@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.comparison import Trend, trend_of
-from faircil_lab.paper.contenders import FSW, REPLAY, Contender, Entry, LineUp, commands, missing
+from faircil_lab.paper.contenders import (
+    FSW,
+    REPLAY,
+    Contender,
+    Entry,
+    LineUp,
+    Settings,
+    commands,
+    missing,
+)
 from faircil_lab.paper.drawing import (
     EMPHASIS,
     Line,
@@ -42,7 +50,7 @@ class BufferSize:
 
     title: str = "Smaller and larger buffers"
     paper: str = "Figs. 21 and 22"
-    settings: Literal["tuned", "shipped"] = "shipped"
+    settings: Settings = "shipped"
     seeds: tuple[int, ...] = SEEDS
 
     def line_up(self, contender: Contender) -> LineUp:

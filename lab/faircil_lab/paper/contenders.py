@@ -17,6 +17,9 @@ from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.exhibit import SEEDS, Results
 from faircil_lab.paper.metrics import TARGETS, Target
 
+# Chosen on validation data, or those of the table of settings.
+Settings = Literal["tuned", "shipped"]
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -246,7 +249,7 @@ class LineUp:
 
     contenders: Sequence[Contender]
     targets: Sequence[Target] = TARGETS
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
     seeds: Sequence[int] = SEEDS
     held_out: int = 0
 

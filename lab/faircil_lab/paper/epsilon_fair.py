@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ from faircil.results.record import RunSummary, Values
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.claims import Column, Pair
-from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry
+from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry, Settings
 from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, Target
@@ -178,7 +178,7 @@ ByEpsilon = Sequence[tuple[RunSummary, ...]]  # without post-processing, then wi
 class EpsilonFairTable:
     """The paper's table of post-processing, and curves of accuracy against disparity."""
 
-    settings: Literal["tuned", "shipped"] = "shipped"
+    settings: Settings = "shipped"
     seeds: tuple[int, ...] = SEEDS
     title: str = BASE.title
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from faircil.report import format_value
 from faircil.report.statistics import holm, paired
@@ -21,6 +20,7 @@ from faircil_lab.paper.contenders import (
     REPLAY,
     Entry,
     LineUp,
+    Settings,
     commands,
     missing,
     notes_of,
@@ -54,7 +54,7 @@ class Sequential:
 
     title: str = "Accuracy and disparity after each task"
     paper: str = "Figs. 13 to 20"
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
     seeds: tuple[int, ...] = SEEDS
 
     @property

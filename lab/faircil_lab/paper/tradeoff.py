@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,6 +25,7 @@ from faircil_lab.paper.contenders import (
     FSW,
     Contender,
     LineUp,
+    Settings,
     notes_of,
     request,
     why_not_chosen,
@@ -273,7 +273,7 @@ class Tradeoff:
 
     title: str = "Accuracy against disparity"
     paper: str = "Figs. 2 and 9 to 12"
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
 
     def requests(self) -> Sequence[TuneRequest]:
         """Return the searches whose trials are the points."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,7 +18,7 @@ from faircil.results.folder import read_names
 from faircil.results.record import Names
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
-from faircil_lab.paper.contenders import FSW, Entry, LineUp, commands, missing
+from faircil_lab.paper.contenders import FSW, Entry, LineUp, Settings, commands, missing
 from faircil_lab.paper.drawing import finish_axes, write_png
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section, Verdict
 from faircil_lab.paper.metrics import TARGETS, Target
@@ -144,7 +143,7 @@ class Weights:
 
     title: str = "Weights of groups, and how many are neither 0 nor 1"
     paper: str = "Figs. 3 and 23 to 30, Table 3"
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
     seeds: tuple[int, ...] = SEEDS
 
     @property
