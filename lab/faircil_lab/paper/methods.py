@@ -182,7 +182,8 @@ def goals_section(entries: Mapping[Target, Sequence[Entry]]) -> Section:
             for metric, bounds in GOALS.get(entry.name, {}).get(target, {}).items():
                 mean, deviation = spread([run.metrics[metric] for run in entry.runs])
                 met = mean is not None and bounds[0] <= mean <= bounds[1] and not entry.diverged
-                verdict = "met" if met else "not run" if mean is None else "**missed**"
+                not_run = mean is None and not entry.diverged
+                verdict = "met" if met else "not run" if not_run else "**missed**"
                 measured = format_value(mean, deviation)
                 rows.append((target.title, entry.name, metric, _written(bounds), measured, verdict))
     header = ("on", "method", "metric", "target", "measured", "")

@@ -173,7 +173,7 @@ def table_page(table: ComparisonTable, entries: Entries) -> Page:
     if counts:
         sections.append(controls_section(counts))
     sections += [chance for column in columns for chance in chance_section(column, entries[column])]
-    timed = [time for c in columns for time in times_section(c, compared[c])]
+    timed = [time for c in columns for time in times_section(c, compared[c], len(table.seeds))]
     if timed:
         sections += timed
         runs = [run for some in entries.values() for entry in some for run in entry.runs]

@@ -22,6 +22,7 @@ from faircil_lab.paper.contenders import (
 from faircil_lab.paper.exhibit import Grid, Section
 from faircil_lab.paper.metrics import DATASET_NAMES, METRICS, PEOPLE
 
+UNRANKED = Ranking(None, frozenset())  # nothing is marked
 SIDE_BY_SIDE = 2  # metrics with published values in one table
 Entries = Mapping[Column, Sequence[Entry]]
 Compared = Mapping[str, Sequence[tuple[Entry, Comparison]]]  # by metric
@@ -80,7 +81,7 @@ def comparison_grid(
     header, columns = ["method"], [[entry.name for entry in entries]]
     beside = any(found.published for pairs in compared.values() for _, found in pairs)
     for name, pairs in compared.items():
-        ranking = _rank(name, pairs) if ranked else Ranking(None, frozenset())
+        ranking = _rank(name, pairs) if ranked else UNRANKED
         header.append(f"{name}: ours" if beside else name)
         columns.append([_ours(entry, found, ranking, seeds) for entry, found in pairs])
         if any(found.published for _, found in pairs):
@@ -99,7 +100,7 @@ def _rank(name: str, pairs: Sequence[tuple[Entry, Comparison]]) -> Ranking:
         if found.values and not (entry.is_bound or entry.apart or entry.diverged)
     }
     if not metric.ranked or metric.higher_is_better is None or len(values) < 2:
-        return Ranking(None, frozenset())
+        return UNRANKED
     return best_of(values, metric.higher_is_better)
 
 
@@ -123,7 +124,7 @@ def _difference(found: Comparison) -> str:
     return "–" if difference is None else found.metric.difference_text(difference)
 
 
-def times_section(column: Column, compared: Compared) -> list[Section]:
+def times_section(column: Column, compared: Compared, seeds: int) -> list[Section]:
     """Show the times of a column, ours as a share of the published ones."""
     times = {name: some for name, some in compared.items() if is_time(name)}
     if not times:
@@ -131,9 +132,7 @@ def times_section(column: Column, compared: Compared) -> list[Section]:
     header, columns = ["method"], [[entry.name for entry, _ in next(iter(times.values()))]]
     for name, pairs in times.items():
         header.append(name)
-        columns.append(
-            [f.metric.text([*f.values.values()]) if f.values else "not run" for _, f in pairs]
-        )
+        columns.append([_ours(entry, found, UNRANKED, seeds) for entry, found in pairs])
         if any(found.published for _, found in pairs):
             header[-1:] = [f"{name}: paper", "ours", "share"]
             columns[-1:-1] = [[str(found.published or "–") for _, found in pairs]]
