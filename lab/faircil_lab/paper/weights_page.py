@@ -35,6 +35,7 @@ from faircil_lab.paper.weights import (
 )
 
 WORSE = "larger loss"
+FEW = 0.01  # of all weights: nearly all others are 0 or 1
 WRAP = 14  # letters of a class's name on a line
 
 
@@ -241,12 +242,23 @@ def _draw(target: Target, averages: Sequence[GroupAverage], names: Names, path: 
 
 
 def _answer(counts: Sequence[WeightClaim], orders: Sequence[WeightClaim]) -> str:
-    held = [claim for claim in orders if claim.verdict not in (None, Verdict.NOT_RUN)]
-    if not held:
-        return "Not run yet."
-    same = sum(claim.verdict is Verdict.SAME for claim in held)
-    partial = [claim.value for claim in counts if claim.what == "non-binary" and claim.value]
-    return (
-        f"The worse group gets the higher mean weight in {same} of {len(held)} comparisons. Nearly "
-        f"all weights are 0 or 1: at most {max(partial, default=0.0):.1f} per optimisation are not."
+    """Say in how many comparisons the claim holds, and how many weights are neither 0 nor 1."""
+    whole, partial = (
+        [claim.value for claim in counts if claim.what == what and claim.value is not None]
+        for what in ("binary", "non-binary")
     )
+    if not partial:
+        return "Not run yet."
+    sentences = []
+    held = [claim for claim in orders if claim.verdict not in (None, Verdict.NOT_RUN)]
+    if held:
+        same = sum(claim.verdict is Verdict.SAME for claim in held)
+        sentences.append(
+            f"The worse group gets the higher mean weight in {same} of {len(held)} comparisons."
+        )
+    most = f"{max(partial):.1f}"
+    if all(p <= FEW * (p + w) for p, w in zip(partial, whole, strict=True)):
+        sentences.append(f"Nearly all weights are 0 or 1: at most {most} per optimisation are not.")
+    else:
+        sentences.append(f"Up to {most} weights per optimisation are neither 0 nor 1.")
+    return " ".join(sentences)
