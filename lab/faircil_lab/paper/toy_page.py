@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from faircil.report import format_value
 from faircil.report.plots import COLOURS, MARKERS
-from faircil.report.statistics import interval
+from faircil.report.statistics import Interval, interval
 from faircil.results.record import spread
 from faircil.weighting.groups import Floats
 from faircil_lab.paper.drawing import finish_axes, write_png
@@ -39,6 +39,7 @@ ANGLE_SAYS = {
     "neighbour": "Angle between the new class and its neighbour, g₂ and g₁ ({})",
     "far": "Angle between the new class and the far one, g₂ and g₀ ({})",
 }
+NOTHING = 0.01  # accuracy lost: less is not forgetting
 SAYS = (
     "Replay alone forgets the neighbour, class 1",
     "Replay alone does not forget class 0",
@@ -46,6 +47,11 @@ SAYS = (
     "FSW forgets less of class 1",
     "FSW costs class 2 less than it gives class 1",
 )
+
+
+def _is_nothing(lost: Interval) -> bool:
+    """Whether all of the interval is below what counts as a loss: noise alone does not confirm."""
+    return (lost.mean if lost.high is None else lost.high) < NOTHING
 
 
 def published_angle(which: str) -> Value:
@@ -87,7 +93,7 @@ class ToySeeds:
         return [
             *angles,
             statement(SAYS[0], f"accuracy lost {mean_text(lost_1)}", above_zero(lost_1)),
-            statement(SAYS[1], f"accuracy lost {mean_text(lost_0, 3)}", not above_zero(lost_0)),
+            statement(SAYS[1], f"accuracy lost {mean_text(lost_0, 3)}", _is_nothing(lost_0)),
             statement(
                 SAYS[2],
                 f"by {mean_text(interval(turned), 0, '°')}, "
@@ -226,7 +232,8 @@ ABOUT = (
     "Dataset `toy`, shipped settings. Gradients are means over the new class and over the buffer's "
     "samples of the old ones, at the start of the second task. Means over seeds with their 95 % "
     "interval. The published angles come without a deviation: they count as the same if they are "
-    "plausible for a single run of ours."
+    "plausible for a single run of ours. A class is not forgotten if the whole interval of what "
+    f"it lost is below {format_value(NOTHING)}."
 )
 CAPTION = (
     "Data and gradients of the first seed; accuracy as the mean over seeds, with a band from the "

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from faircil_lab.paper.toy import (
     Vectors,
     sample_gradients,
 )
-from faircil_lab.paper.toy_page import Toy
+from faircil_lab.paper.toy_page import Toy, ToySeeds
 from learning import of_classes
 
 SAME, DIFFERENT = Verdict.SAME, Verdict.DIFFERENT
@@ -105,6 +106,20 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     made.update(near=140.0, far=91.0, kept=0.1)
     page = Toy().page(Results({}, {}, tmp_path))
     assert page.verdicts == (*[DIFFERENT] * 4, SAME, SAME, SAME, DIFFERENT, DIFFERENT)
+
+
+@pytest.mark.parametrize(("low", "high", "holds"), [(-1e-3, 2e-3, True), (-0.1, 0.3, False)])
+def test_noise_alone_does_not_confirm_that_nothing_was_lost(
+    low: float, high: float, holds: bool
+) -> None:
+    seeds = []
+    for number, lost in enumerate((low, high)):
+        made = made_seed(number)
+        first, *others, last = made.replay
+        seeds.append(replace(made, replay=(first, *others, (1.0 - lost, *last[1:]))))
+    # Six of each: the interval is near the mean of both for small losses, and wide for large ones.
+    verdict = ToySeeds(seeds * 6).statements()[5].verdict
+    assert verdict is (SAME if holds else DIFFERENT)
 
 
 def test_nothing_is_run_where_that_is_not_wanted(tmp_path: Path) -> None:
