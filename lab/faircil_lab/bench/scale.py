@@ -316,9 +316,10 @@ def _sentences(results: ScaleResults) -> str:
     rival, alone = found.get(RIVAL), found.get(ALONE)
     if rival is not None and alone is not None:
         ratio = (alone.rows / alone.seconds) / (rival.rows / rival.seconds)
+        held = "" if rival.memory is None else f" in {rival.memory:.1f} GiB"
         said.append(
             f"One process learns {ratio:.2f} times as many rows a second as pandas with "
-            f"RidgeClassifier, which holds {rival.rows:,} rows in {rival.memory or 0:.1f} GiB."
+            f"RidgeClassifier, which holds {rival.rows:,} rows{held}."
         )
     for cost in results.outcomes:
         if cost.error is not None:
