@@ -8,6 +8,7 @@ from pathlib import Path
 
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
+from faircil_lab.paper.claims import KEPT
 from faircil_lab.paper.comparison import Trend, trend_of
 from faircil_lab.paper.contenders import (
     FSW,
@@ -35,7 +36,6 @@ from faircil_lab.paper.metrics import METRICS, Metric, Target
 SIZES = (16, 32, 64, 128)
 TARGETS = (Target("mnist", "eer"), Target("biased-mnist", "eo"))
 STYLES = {FSW: Style(EMPHASIS, "o", width=2.4), REPLAY: style_of(1)}
-KEPT = "samples kept"
 ABOUT = (
     "For each seed, the rank correlation of a value with the four buffer sizes: 1 where it only "
     "grows, −1 where it only falls. The mean over seeds with its 95 % interval; a trend is "

@@ -221,7 +221,6 @@ ABOUT = (
     f"temperature T that follows from its sums, without held-out rows; *T = 1* is the softmax of "
     f"the unscaled scores. Shipped settings; mean ± standard deviation over seeds."
 )
-TITLES = {**DATASET_NAMES, "digits": "digits", "biased-digits": "biased digits"}
 
 
 @dataclass(frozen=True)
@@ -238,12 +237,12 @@ class Calibration(WithoutRuns):
         for dataset in DATASETS:
             rows, problem = self._rows(dataset, results)
             if problem is not None:
-                sections.append(Section(TITLES[dataset], sentence(problem)))
+                sections.append(Section(DATASET_NAMES[dataset], sentence(problem)))
                 continue
-            answers.append(_answer(TITLES[dataset], rows))
+            answers.append(_answer(DATASET_NAMES[dataset], rows))
             grid = Grid(HEADER, tuple(row.cells() for row in rows))
-            sections.append(Section(TITLES[dataset], _temperatures(rows), grid))
-            sections.append(_by_group(TITLES[dataset], rows))
+            sections.append(Section(DATASET_NAMES[dataset], _temperatures(rows), grid))
+            sections.append(_by_group(DATASET_NAMES[dataset], rows))
         about = Section("What is measured", ABOUT, commands=("faircil reproduce calibration",))
         answer = " ".join(answers) or "Nothing was measured."
         return Page(answer, (about, *sections))

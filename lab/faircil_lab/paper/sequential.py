@@ -11,6 +11,7 @@ from faircil.report.statistics import holm, paired
 from faircil.results.record import spread
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
+from faircil_lab.paper.claims import LEVEL
 from faircil_lab.paper.comparison import ranks
 from faircil_lab.paper.contenders import (
     CONTENDERS,
@@ -39,7 +40,6 @@ from faircil_lab.paper.drawing import (
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, TARGETS, Target
 
-LEVEL = 0.05
 WHEN = ("after the last task", "mean over tasks")
 ABOUT = (
     "DRUG is shown but not counted in sentences: its test data is too small to rank methods. A "

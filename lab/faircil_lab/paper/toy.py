@@ -41,16 +41,10 @@ class Turn:
     ----------
     before, after : Angles
         Of the plain mean g₂, and of the weighted mean g₂*.
-    between : float
-        Degrees between the two.
-    kept : float
-        Mean weight.
     """
 
     before: Angles
     after: Angles
-    between: float
-    kept: float
 
 
 @dataclass(frozen=True)
@@ -91,12 +85,7 @@ class EpochGradients:
     def turn(self) -> Turn:
         """Say by how much weights turn the mean."""
         mean = self.new.mean(dim=0)
-        return Turn(
-            before=angles(mean, self.old),
-            after=angles(self.weighted, self.old),
-            between=degrees(mean, self.weighted),
-            kept=float(self.weights.mean()),
-        )
+        return Turn(before=angles(mean, self.old), after=angles(self.weighted, self.old))
 
     def vectors(self) -> Vectors:
         """Project to the plane in which the angle between g₁ and g₂ is the true one.

@@ -11,7 +11,7 @@ from faircil.report import format_value
 from faircil.report.statistics import Interval, interval
 from faircil.results.folder import read_epochs
 from faircil.results.record import GroupWeights, RunSummary, WeightRecord
-from faircil_lab.paper.comparison import UNTOLD, compare_values
+from faircil_lab.paper.comparison import UNDEFINED, compare_values
 from faircil_lab.paper.exhibit import Verdict
 from faircil_lab.paper.metrics import Metric, Target
 from faircil_lab.paper.published import published
@@ -243,7 +243,7 @@ def _order_claim(weighed: Weighed, what: str, values: Mapping[int, float]) -> We
     found = interval(list(values.values()))
     start = (weighed.target.title, what, "above 0", format_value(found.mean))
     if found.low is None or found.high is None:
-        return WeightClaim(what, (*start, "–", UNTOLD), found.mean, None)
+        return WeightClaim(what, (*start, "–", UNDEFINED), found.mean, None)
     verdict = Verdict.SAME if found.low > 0 else Verdict.DIFFERENT
     bounds = f"{format_value(found.low)} … {format_value(found.high)}"
     return WeightClaim(what, (*start, bounds, verdict.value), found.mean, verdict)

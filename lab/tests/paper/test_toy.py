@@ -60,7 +60,6 @@ def test_angles_in_the_plane_are_the_true_ones() -> None:
     weighted = (weights[:, None] * gradients.new).mean(dim=0)
     cosine = torch.cosine_similarity(weighted, gradients.old[1], dim=0)
     assert turn.after.neighbour == pytest.approx(float(torch.rad2deg(cosine.acos())), abs=1e-3)
-    assert turn.kept == pytest.approx(float(weights.mean()))
 
 
 def test_accuracies_are_those_of_the_runs() -> None:
@@ -81,7 +80,7 @@ def test_accuracies_are_those_of_the_runs() -> None:
 
 def made_seed(seed: int, near: float = 127.0, far: float = 88.0, kept: float = 0.95) -> ToySeed:
     angles = Angles(near + seed, far + 0.1 * seed)
-    turn = Turn(angles, Angles(angles.neighbour - 7 - 0.1 * seed, angles.far), 13.0, 0.4)
+    turn = Turn(angles, Angles(angles.neighbour - 7 - 0.1 * seed, angles.far))
     replay = ((1.0, 1.0, 0.0), (1.0, 0.5, 0.9), (1.0, 0.1 + 0.01 * seed, 1.0))
     fsw = ((1.0, 1.0, 0.0), (1.0, 1.0, 0.3), (1.0, kept - 0.01 * seed, 0.8))
     means = ((-0.1, -0.1), (1.0, 0.0), (-0.5, 0.8))
