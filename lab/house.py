@@ -289,7 +289,7 @@ WHAT = {
 
 
 def layers() -> list[list[str]]:
-    """Return the layers from top to bottom, each as the modules beside each other."""
+    """Return the layers from top to bottom, each as modules next to each other."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = content["tool"]["importlinter"]["contracts"]
     (rows,) = [contract["layers"] for contract in contracts if contract["name"] == CONTRACT]
@@ -322,7 +322,7 @@ def draw() -> Figure:
 
 
 def _row(axes: Axes, modules: list[str], bottom: float) -> None:
-    """Draw modules beside each other, as wide as what is written in them."""
+    """Draw modules next to each other, as wide as what is written in them."""
     texts = {module: _label(module) for module in modules}
     total = sum(map(len, texts.values())) + 4 * len(texts)
     room, left = WIDTH - GAP * (len(modules) - 1), 0.0

@@ -216,7 +216,7 @@ class Browser:
 
 
 class _Tab:
-    """A tab of a browser, whose events are told."""
+    """A tab of a browser, whose events are recorded."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser

@@ -131,11 +131,11 @@ def recorded_programs(dataset: str, measure: str, epochs: int = EPOCHS) -> list[
     ]
 
 
-def all_recorded(tell: Callable[[str], None]) -> list[NamedProgram]:
+def all_recorded(report: Callable[[str], None]) -> list[NamedProgram]:
     """Record the programs of all short runs, and say which is made."""
     programs = []
     for dataset, measure in RUNS:
-        tell(f"recording the programs of a short run: {dataset}, {measure}")
+        report(f"recording the programs of a short run: {dataset}, {measure}")
         programs += recorded_programs(dataset, measure)
     return programs
 

@@ -361,8 +361,8 @@ def _tables(results: GpuResults) -> list[Table]:
 def _text(results: GpuResults, pictures: Mapping[str, str]) -> str:
     del pictures  # there are none
     text = ABOUT.format(classes=CLASSES, product=PRODUCT, columns=COMPARED)
-    told = "".join(f"- {sentence}\n" for sentence in _sentences(results))
-    return text + (f"\n{told}" if told else "") + sections(_tables(results))
+    said = "".join(f"- {sentence}\n" for sentence in _sentences(results))
+    return text + (f"\n{said}" if said else "") + sections(_tables(results))
 
 
 def _rows(results: GpuResults) -> Iterator[dict[str, Any]]:

@@ -113,7 +113,7 @@ class RunCost:
         From 1.
     seconds : Seconds
     memory : float or None
-        Peak of the whole process in GiB, where the system tells it.
+        Peak of the whole process in GiB, where the system reports it.
     accuracy : float
         Mean over tasks, to see that runs are what they should be.
     """

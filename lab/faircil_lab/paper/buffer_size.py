@@ -171,9 +171,9 @@ def _picture(found: Sequence[_Found]) -> Picture | None:
 
 
 def _answer(trends: Sequence[Trend]) -> str:
-    told = [t for t in trends if t.verdict not in (None, Verdict.NOT_RUN)]
-    if not told:
+    judged = [t for t in trends if t.verdict not in (None, Verdict.NOT_RUN)]
+    if not judged:
         return "Not run yet."
-    failed = [f"{', '.join(t.names)}: {t.reading}" for t in told if t.verdict is not Verdict.SAME]
-    answer = f"{len(told) - len(failed)} of {len(told)} claims about the buffer size hold."
+    failed = [f"{', '.join(t.names)}: {t.reading}" for t in judged if t.verdict is not Verdict.SAME]
+    answer = f"{len(judged) - len(failed)} of {len(judged)} claims about the buffer size hold."
     return f"{answer} Exceptions: {'; '.join(failed)}." if failed else answer

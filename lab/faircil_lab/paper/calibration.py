@@ -113,11 +113,11 @@ class Fits:
 
 def fit_of(scores: Tensor, y: Tensor, keys: Sequence[str], temperature: float | None) -> Fit:
     """Compare the softmax of scores, (n, classes), with the classes, (n,), group by group."""
-    told = torch.log_softmax(scores.double(), dim=1)
-    certain, predicted = (part.numpy() for part in told.max(dim=1))
+    log_probabilities = torch.log_softmax(scores.double(), dim=1)
+    certain, predicted = (part.numpy() for part in log_probabilities.max(dim=1))
     certain = np.exp(certain)
     right = predicted == y.numpy()
-    losses = -told[torch.arange(len(y)), y].numpy()
+    losses = -log_probabilities[torch.arange(len(y)), y].numpy()
     group = np.array(keys)
 
     def part(name: str, rows: NDArray[np.bool_]) -> GroupFit:
@@ -273,11 +273,13 @@ def _temperatures(rows: Sequence[Row]) -> str:
 def _answer(title: str, rows: Sequence[Row]) -> str:
     """Say what the temperature does, and how replay compares."""
     fitted, plain, *others = rows
-    beside = ", ".join(f"{row.name} {row.mean('error')} / {row.mean('log_loss')}" for row in others)
+    further = ", ".join(
+        f"{row.name} {row.mean('error')} / {row.mean('log_loss')}" for row in others
+    )
     return (
         f"{title}: ECE / log loss of `moments` {fitted.mean('error')} / "
         f"{fitted.mean('log_loss')} with the temperature from its sums, {plain.mean('error')} / "
-        f"{plain.mean('log_loss')} without; {beside}."
+        f"{plain.mean('log_loss')} without; {further}."
     )
 
 

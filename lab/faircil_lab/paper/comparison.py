@@ -27,7 +27,7 @@ from faircil_lab.wording import interval_text
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our values of a metric, beside the published one.
+    """Our values of a metric, next to the published one.
 
     Parameters
     ----------

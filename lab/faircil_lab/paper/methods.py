@@ -16,7 +16,7 @@ from faircil_lab.paper.metrics import TARGETS, Target
 from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 
 BY_SAMPLE, GROUPED = "{} + fsw", "{} + fsw by group"
-CONTROLLED = ("er", "der++")  # methods that have the controls beside them
+CONTROLLED = ("er", "der++")  # methods that are shown with the controls
 IN_PAPER = ("joint", "finetune", "icarl", "wa", "clad", "gss", "ocs", "fairl")
 # Other variants of a method: what the original does, or what explains a published row.
 VARIANTS = {

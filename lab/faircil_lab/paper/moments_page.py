@@ -1,4 +1,4 @@
-"""Learning from moments beside replay and ridge regression: rows, what ``auto`` takes, the cost."""
+"""Learning from moments, compared with replay and ridge regression: what ``auto`` takes, costs."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class TableRow:
     settings : str or None
         Where its settings come from; None: as those of the table.
     apart : bool
-        Whether it is of another kind: it stands beside the others and takes no part in the marks.
+        Whether it is of another kind: it is shown with the others and takes no part in the marks.
     """
 
     contender: Contender
@@ -266,15 +266,15 @@ def _by_method(verdicts: Sequence[tuple[Entry, Verdict]]) -> dict[str, tuple[Ver
     return found
 
 
-def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str], run: bool) -> str:
-    """Sum up the results in a few sentences; the counts of all verdicts stand beside it."""
+def _answer(verdicts: Sequence[tuple[Entry, Verdict]], summaries: Sequence[str], run: bool) -> str:
+    """Sum up the results in a few sentences; the counts of all verdicts are next to it."""
     if not verdicts:
-        return " ".join(told) or (ONLY_TIMES if run else "Not run yet.")
+        return " ".join(summaries) or (ONLY_TIMES if run else "Not run yet.")
     if all(verdict is Verdict.NOT_RUN for _, verdict in verdicts):
         return f"Not run yet: {len(verdicts)} published values have no value of ours yet."
     own = [verdict for entry, verdict in verdicts if (entry.published or "").startswith("fsw")]
     counted = [f"Published values of FSW: {count_verdicts(own)}."] if own else []
-    return " ".join([*counted, *told])
+    return " ".join([*counted, *summaries])
 
 
 ONLY_TIMES = "Times alone, which have no verdict: the tables show ours next to the published ones."

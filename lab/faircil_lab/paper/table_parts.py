@@ -79,10 +79,10 @@ def comparison_grid(
         Whether the best is marked.
     """
     header, columns = ["method"], [[entry.name for entry in entries]]
-    beside = any(found.published for pairs in compared.values() for _, found in pairs)
+    has_paper = any(found.published for pairs in compared.values() for _, found in pairs)
     for name, pairs in compared.items():
         ranking = _rank(name, pairs) if ranked else UNRANKED
-        header.append(f"{name}: ours" if beside else name)
+        header.append(f"{name}: ours" if has_paper else name)
         columns.append([_ours(entry, found, ranking, seeds) for entry, found in pairs])
         if any(found.published for _, found in pairs):
             header[-1:] = [f"{name}: paper", "ours", "difference", "verdict"]

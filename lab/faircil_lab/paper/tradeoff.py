@@ -223,7 +223,7 @@ def _zoom(axes: Axes, points: Points) -> None:
 
 
 def _write_labels(axes: Axes, curve: LabelledCurve) -> None:
-    """Write labels beside the points, those of points that lie together as one."""
+    """Write labels next to the points, those of points that lie together as one."""
     extent = np.array([np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())])
     together: list[tuple[Points, list[str]]] = []
     for point, label in zip(curve.points, curve.labels, strict=True):

@@ -126,9 +126,9 @@ def strangers(plane: Plane, k: int = NEIGHBOURS) -> Floats:
     return shares
 
 
-# Ten colours are not told apart by everybody: every class has its name in its midst, too.
+# Not everybody can distinguish ten colours: every class has its name at its centre, too.
 CLASS_COLOURS = (*COLOURS, "#999999", "#F0E442", "#882255")
-MIXED = 0.5  # neighbours of other classes: beyond, a class has no midst to put its name in
+MIXED = 0.5  # neighbours of other classes: beyond, a class has no centre to put its name in
 MARKS = ("o", "x")  # of the attribute's values
 
 

@@ -170,7 +170,7 @@ class Weighed:
 
 @dataclass(frozen=True)
 class WeightClaim:
-    """A number or a statement of the paper beside ours; ``value`` is our mean."""
+    """A number or a statement of the paper next to ours; ``value`` is our mean."""
 
     what: str
     texts: tuple[str, ...]

@@ -359,8 +359,8 @@ def _overview(results: BoardResults) -> str:
     ranked = [place for place in results.places if place.means]
     if not ranked:
         without = [one.dataset for one in results.suite.streams if not results.measured(one)]
-        told = f" Nothing is scored yet on {', '.join(without)}." if without else ""
-        return f"No row is complete yet.{told}"
+        absent = f" Nothing is scored yet on {', '.join(without)}." if without else ""
+        return f"No row is complete yet.{absent}"
     first = ranked[0]
     worst = max(first.means.values())
     return (

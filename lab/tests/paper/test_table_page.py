@@ -66,9 +66,9 @@ def test_a_row_that_stands_apart_takes_no_part_in_the_marks():
     assert {name: row for name, row in found.items() if name != "moments"} == rows(
         page_of(), "MNIST (EER)"
     )
-    told = "`moments` is a different kind of method from the paper's"
-    assert told in section(page, "How to read it").text
-    assert told not in section(page_of(), "How to read it").text
+    apart = "`moments` is a different kind of method from the paper's"
+    assert apart in section(page, "How to read it").text
+    assert apart not in section(page_of(), "How to read it").text
 
 
 def test_verdicts_stand_for_published_values_only_and_are_kept_by_method():
