@@ -197,7 +197,7 @@ def gap_by_chance(groups: Sequence[Group], generator: np.random.Generator) -> fl
     gaps = []
     for _, some in groupby(groups, key=lambda group: group.label):
         members = list(some)
-        if len(members) == 1:  # nobody to be compared with
+        if len(members) == 1:  # nothing to compare it with
             continue
         sizes = np.array([group.n for group in members])
         right = round(sum(group.n * group.accuracy for group in members))

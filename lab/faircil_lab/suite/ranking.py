@@ -83,7 +83,7 @@ def standings(
 ) -> dict[str, Standing]:
     """Return how rows stand on a stream, those that have scores of it.
 
-    A row is ranked if it has all seeds: one that went wrong is not judged on the others.
+    A row is ranked if it has all seeds: a row with a failed seed is not judged on the others.
     """
     there = [row for row in rows if row.scores.get(stream.dataset)]
     means = {row.name: _means(row, stream) for row in there}
