@@ -182,8 +182,8 @@ OVERLAP_SAYS = "{}: the classes {} overlap"
 COLOUR_SAYS = "Biased MNIST: samples on another class's colour lie apart from their class"
 ABOUT = (
     f"{SAMPLES:,} training samples of each dataset (all of DRUG), reduced to {COMPONENTS} "
-    "principal components and then to the plane by t-SNE. The overlap of three classes is the share of the "
-    f"{NEIGHBOURS} nearest "
+    "principal components and then to the plane by t-SNE. The overlap of three classes is the "
+    f"share of the {NEIGHBOURS} nearest "
     "neighbours of their samples that belong to another one of the three. Three classes count as "
     f"overlapping if they are among the {percent(HIGH)} of all trios that overlap most."
 )
