@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT, LABORATORY = "faircil", "faircil_lab"
 # At most what there is: one file more is a decision, with its reason in the message of the commit.
 # A piece gets a file of its own when a second place needs it, or when its file has two ideas.
-MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 214, 74, 80, 26.0
+MOST_PRODUCT, MOST_LABORATORY, MOST_WALK, MOST_IMPORTS = 214, 77, 80, 26.0
 # Names that two files of the product share: files of models name the classes of two of them by
 # module (`features`), `options` is for learners of others, and `tune` is a command and a function.
 RECURRING = ("features", "options", "tune")
@@ -289,7 +289,7 @@ WHAT = {
 
 
 def layers() -> list[list[str]]:
-    """Return the layers from top to bottom, each as the modules beside each other."""
+    """Return the layers from top to bottom, each as modules next to each other."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = content["tool"]["importlinter"]["contracts"]
     (rows,) = [contract["layers"] for contract in contracts if contract["name"] == CONTRACT]
@@ -322,7 +322,7 @@ def draw() -> Figure:
 
 
 def _row(axes: Axes, modules: list[str], bottom: float) -> None:
-    """Draw modules beside each other, as wide as what is written in them."""
+    """Draw modules next to each other, as wide as what is written in them."""
     texts = {module: _label(module) for module in modules}
     total = sum(map(len, texts.values())) + 4 * len(texts)
     room, left = WIDTH - GAP * (len(modules) - 1), 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from faircil.report import format_value
 from faircil.report.statistics import Interval
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -65,6 +66,19 @@ def mean_text(found: Interval, digits: int = 2, unit: str = "") -> str:
     if found.low is None or found.high is None:
         return text
     return f"{text} ({found.low:.{digits}f} … {found.high:.{digits}f})".replace("-", "−")
+
+
+def interval_text(found: Interval | None) -> str:
+    """Write a metric with its interval, without leading zeros; a dash where there is none.
+
+    Examples
+    --------
+    >>> interval_text(Interval(0.8451, 0.8312, 0.8599)), interval_text(None)
+    ('.845 (.831 … .860)', '–')
+    """
+    if found is None or found.low is None or found.high is None:
+        return format_value(None if found is None else found.mean)
+    return f"{format_value(found.mean)} ({format_value(found.low)} … {format_value(found.high)})"
 
 
 def sentence(text: str) -> str:

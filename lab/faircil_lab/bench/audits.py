@@ -88,7 +88,11 @@ class System:
     def truth(self) -> dict[str, float]:
         """Return the true value of every measure."""
         counts = counts_of(np.round(self.shares * SCALE).astype(np.int64))
-        found = {name: METRICS[name].of(counts) or 0.0 for name in LEVELS}
+        found = {}
+        for name in LEVELS:
+            value = METRICS[name].of(counts)
+            assert value is not None  # every class and every value has samples
+            found[name] = value
         for family in FAMILIES.values():
             trials = family.trials(counts)
             if trials is not None:

@@ -63,7 +63,7 @@ def split_bars(
     return figure
 
 
-PICTURES = "images"  # folder of a page's pictures, beside the page
+PICTURES = "images"  # folder of a page's pictures, next to the page
 HEAD = """# {title}
 
 Written by
@@ -147,11 +147,11 @@ class Benchmark(Generic[Results]):
 
     def findings(self, results: Results) -> Findings:
         """Put document, rows, tables, pictures and page together."""
-        told = list(self.sentences(results))
+        said = list(self.sentences(results))
         return Findings(
             {
                 **results.described(),
-                **({"findings": told} if told else {}),
+                **({"findings": said} if said else {}),
                 **self.document(results),
             },
             list(self.rows(results)),
@@ -184,7 +184,7 @@ def write_findings(findings: Findings, folder: Path, page: Path | None) -> list[
     findings : Findings
     folder : Path
     page : Path or None
-        Where else to write the page; its pictures go to ``images`` beside it.
+        Where else to write the page; its pictures go to ``images`` next to it.
     """
     text = json.dumps(findings.document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     files = [
@@ -193,8 +193,8 @@ def write_findings(findings: Findings, folder: Path, page: Path | None) -> list[
     ]
     for name, figure in findings.figures.items():
         files += save(figure, folder / name, math=True)
-    beside = {name: f"{name}.svg" for name in findings.figures}
-    files.append(_write(folder / "page.md", findings.page(beside)))
+    in_folder = {name: f"{name}.svg" for name in findings.figures}
+    files.append(_write(folder / "page.md", findings.page(in_folder)))
     if page is not None:
         stems = {name: f"{page.stem}-{name}" for name in findings.figures}
         for name, figure in findings.figures.items():

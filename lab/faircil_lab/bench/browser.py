@@ -30,7 +30,7 @@ OPTIONS = (
     "--proxy-server=127.0.0.1:9",  # what the browser itself would ask for goes nowhere
     "--remote-debugging-pipe",
 )
-FREE = 10  # file descriptors from here on are in nobody's way
+FREE = 10  # file descriptors from here on are not in use
 SECONDS = 120  # an answer that takes longer does not come
 CHUNK = 2**16
 ZERO = b"\0"
@@ -216,7 +216,7 @@ class Browser:
 
 
 class _Tab:
-    """A tab of a browser, whose events are told."""
+    """A tab of a browser, whose events are recorded."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser

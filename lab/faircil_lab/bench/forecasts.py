@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from itertools import product
+from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch.nn.functional import cross_entropy
 
@@ -18,7 +17,7 @@ from faircil.buffer import ReplayBuffer
 from faircil.compute import Generators, one_thread
 from faircil.model.diagnosis import group_means, rehearse
 from faircil.report import Table
-from faircil.results.record import EpochRecord
+from faircil.results.record import EpochRecord, spread
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import Event, learn_task
 from faircil.runs.state import RunState, load_stream, start_run
@@ -98,7 +97,8 @@ def _scored(config: RunConfig, seed: int) -> Iterator[ForecastScore]:
             assert kept.samples is not None
             made = _forecasts(config, state, task.train, kept.samples)
             tests = concatenate(stream.tests_after(number))
-            keys = [key for key in made[REHEARSAL] if key in _tested(state, tests)]
+            tested = _tested(state, tests)
+            keys = [key for key in made[REHEARSAL] if key in tested]
             again = deepcopy(state)
             again.generators = Generators.from_seed(OTHER_SEED + seed)
             other, true = (_changes(config, each, task.train, tests) for each in (again, state))
@@ -155,7 +155,7 @@ def _tested(state: RunState, tests: Samples) -> ByGroup:
 
 
 def _correlation(found: ByGroup, true: ByGroup, keys: Sequence[Key]) -> float:
-    """Return the rank correlation; 0 for a forecast that tells no group from another."""
+    """Return the rank correlation; 0 if all forecasts, or all changes, are equal."""
     forecasts, changes = ([values[key] for key in keys] for values in (found, true))
     if len(set(forecasts)) == 1 or len(set(changes)) == 1:
         return 0.0
@@ -163,9 +163,9 @@ def _correlation(found: ByGroup, true: ByGroup, keys: Sequence[Key]) -> float:
 
 
 def _summary(values: Sequence[float]) -> str:
-    """Return mean ± deviation over seeds."""
-    array: NDArray[np.float64] = np.array(values)
-    return f"{array.mean():.2f} ± {array.std(ddof=1) if len(array) > 1 else 0.0:.2f}"
+    """Write mean ± deviation over seeds; a single seed has no deviation."""
+    center, deviation = spread(values)
+    return f"{center:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
 
 
 def _tables(results: ForecastResults) -> list[Table]:
@@ -177,7 +177,7 @@ def _tables(results: ForecastResults) -> list[Table]:
             same = [one for one in mine if (one.dataset, one.forecast) == (dataset, name)]
             seeds = dict.fromkeys(one.seed for one in same)
             cells = [
-                _summary([np.mean([getattr(o, at) for o in same if o.seed == s]) for s in seeds])
+                _summary([fmean(getattr(o, at) for o in same if o.seed == s) for s in seeds])
                 for at in ("first", "end")
             ]
             rows.append((dataset, name, *cells))

@@ -131,11 +131,11 @@ def recorded_programs(dataset: str, measure: str, epochs: int = EPOCHS) -> list[
     ]
 
 
-def all_recorded(tell: Callable[[str], None]) -> list[NamedProgram]:
+def all_recorded(report: Callable[[str], None]) -> list[NamedProgram]:
     """Record the programs of all short runs, and say which is made."""
     programs = []
     for dataset, measure in RUNS:
-        tell(f"recording the programs of a short run: {dataset}, {measure}")
+        report(f"recording the programs of a short run: {dataset}, {measure}")
         programs += recorded_programs(dataset, measure)
     return programs
 
@@ -204,7 +204,7 @@ class SolverCase:
     ----------
     name : str
     prepare : callable
-        Brings a program to where the solver wants it; not timed.
+        Brings a program to the form and device that the solver needs; not timed.
     solve : callable
         Solves what ``prepare`` returned; timed.
     """
@@ -236,7 +236,7 @@ def usable_cases(
     Parameters
     ----------
     names : sequence of str or None
-        Those the user wants; None: all that are installed.
+        Those the user names; None: all that are installed.
     mistakes : list of str
         Gets what is wrong with the names.
     device : torch.device, optional
@@ -246,7 +246,7 @@ def usable_cases(
     -------
     cases : list of SolverCase
     notes : list of str
-        Why a solver that nobody named is left out.
+        Why a solver that was not named is left out.
     """
     known = all_cases(device)
     unknown = [name for name in names or () if name not in known]

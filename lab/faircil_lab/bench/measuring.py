@@ -49,7 +49,7 @@ def busy() -> list[str]:
 
 
 def _processor() -> str | None:
-    """Return the name of the processor where Linux tells it."""
+    """Return the name of the processor where Linux reports it."""
     try:
         found = re.search(r"model name\s*:\s*(.+)", CPU_INFO.read_text("utf-8"))
     except OSError:

@@ -87,7 +87,7 @@ class ModelCost:
     seconds : float
         Of a whole command, with Python's start; or the median of calls.
     memory : float or None
-        Peak of a command's process in GiB, where the system tells it.
+        Peak of a command's process in GiB, where the system reports it.
     """
 
     workload: TableWorkload

@@ -29,7 +29,7 @@ INPUTS = 64
 COMPRESSED = 100  # directions of each group
 EXACT = "full"
 REMOVAL = "removal"
-ANEW = "fitting again"
+AGAIN = "fitting again"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LearningCost:
     objective : float
         Of the last task: what was minimised.
     memory : float or None
-        Peak of the process in GiB, where the system tells it.
+        Peak of the process in GiB, where the system reports it.
     """
 
     workload: MomentsWorkload
@@ -109,14 +109,14 @@ class RemovalCost:
         Exact, one task.
     removed : int
         Rows.
-    removal, anew : float
+    removal, refit : float
         Seconds, medians.
     """
 
     workload: MomentsWorkload
     removed: int
     removal: float
-    anew: float
+    refit: float
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ def measure_learning(workloads: Sequence[MomentsWorkload]) -> Iterator[LearningC
     """Learn each stream in a process of its own, so that each has its own peak of memory."""
     for workload in workloads:
         command = [sys.executable, "-m", __name__, json.dumps(asdict(workload))]
-        told, memory = outcome_of(command)
-        yield LearningCost(workload, memory=memory, **told)
+        taken, memory = outcome_of(command)
+        yield LearningCost(workload, memory=memory, **taken)
 
 
 def learned(workload: MomentsWorkload) -> dict[str, float]:
@@ -187,7 +187,7 @@ def learned(workload: MomentsWorkload) -> dict[str, float]:
 
 
 def measure_removal(workload: MomentsWorkload, removed: int, repeats: int) -> RemovalCost:
-    """Remove rows, others each time, and learn the rest anew, in turns."""
+    """Remove rows, others each time, and learn the rest again, in turns."""
     (train,) = replace(workload, tasks=1).stream()
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(1))
     parts = iter(torch.split(order, removed))
@@ -196,11 +196,11 @@ def measure_removal(workload: MomentsWorkload, removed: int, repeats: int) -> Re
     rest = train.take(order[removed:])
     functions = {
         REMOVAL: lambda: learner.forget(train.take(next(parts))),
-        ANEW: lambda: workload.learner().learn(rest),
+        AGAIN: lambda: workload.learner().learn(rest),
     }
     with threadpool_limits(1, user_api="blas"):
         seconds = medians(functions, repeats)
-    return RemovalCost(workload, removed, seconds[REMOVAL], seconds[ANEW])
+    return RemovalCost(workload, removed, seconds[REMOVAL], seconds[AGAIN])
 
 
 def learning_table(costs: Sequence[LearningCost]) -> Table:
@@ -227,7 +227,7 @@ def _learning_texts(cost: LearningCost) -> tuple[str, ...]:
 
 def removal_table(costs: Sequence[RemovalCost]) -> Table:
     """Make a table of removals, a row for each."""
-    header = ("rows learned", "removed", REMOVAL, ANEW, f"{REMOVAL} against {ANEW}")
+    header = ("rows learned", "removed", REMOVAL, AGAIN, f"{REMOVAL} against {AGAIN}")
     return table_of("Removal", header, map(_removal_texts, costs))
 
 
@@ -237,8 +237,8 @@ def _removal_texts(cost: RemovalCost) -> tuple[str, ...]:
         f"{rows:,}",
         f"{cost.removed:,}",
         seconds_text(cost.removal),
-        seconds_text(cost.anew),
-        f"{cost.removal / cost.anew:.2f}",
+        seconds_text(cost.refit),
+        f"{cost.removal / cost.refit:.2f}",
     )
 
 
@@ -293,10 +293,9 @@ def _line(outcome: LearningCost | RemovalCost) -> str:
         return (
             f"{texts[0]} classes, {texts[2]}: sums {texts[4]}, weights {texts[5]}, peak {texts[-1]}"
         )
-    rows, removed, removal, anew, _ = _removal_texts(outcome)
-    return (
-        f"{removed} of {rows} rows at width {workload.width:,}: {REMOVAL} {removal}, {ANEW} {anew}"
-    )
+    rows, removed, removal, refit, _ = _removal_texts(outcome)
+    where = f"{removed} of {rows} rows at width {workload.width:,}"
+    return f"{where}: {REMOVAL} {removal}, {AGAIN} {refit}"
 
 
 MOMENTS_COSTS = Benchmark[MomentsResults](

@@ -329,8 +329,9 @@ pass over them for mean and deviation of the inputs, *sums* one for checksums, f
 is their number, without those for the penalty. Everything is timed from rows in memory to the
 fitted learner.
 
-Products are in float64, which this GPU multiplies as fast as float32, unless TF32 is allowed by
-`torch.backends.cuda.matmul.allow_tf32`, which is off by default and never changed by faircil.
+Products are in float64, which GPUs for data centres such as the H200 multiply as fast as float32,
+unless TF32 is allowed by `torch.backends.cuda.matmul.allow_tf32`, which is off by default and never
+changed by faircil.
 *Of a large product* is the speed of the sums, half of a symmetric matrix counted, by that of a
 product of {product:,}³ in the same arithmetic. *Error of sums* is that of {columns} columns of a
 group's second moments, of the same features, against float64 on the CPU (relative, Frobenius
@@ -360,8 +361,8 @@ def _tables(results: GpuResults) -> list[Table]:
 def _text(results: GpuResults, pictures: Mapping[str, str]) -> str:
     del pictures  # there are none
     text = ABOUT.format(classes=CLASSES, product=PRODUCT, columns=COMPARED)
-    told = "".join(f"- {sentence}\n" for sentence in _sentences(results))
-    return text + (f"\n{told}" if told else "") + sections(_tables(results))
+    said = "".join(f"- {sentence}\n" for sentence in _sentences(results))
+    return text + (f"\n{said}" if said else "") + sections(_tables(results))
 
 
 def _rows(results: GpuResults) -> Iterator[dict[str, Any]]:

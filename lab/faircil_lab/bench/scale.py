@@ -2,8 +2,8 @@
 
 A table of normal clusters is written as a folder of Parquet files. Whole commands learn it, in turn
 by one process with all cores and with one thread, by several, and by workers of Dask, which have
-one thread each. Beside them, the same random features of as many of its rows as fit in memory are
-learned with pandas and scikit-learn.
+one thread each. For comparison, the same random features of as many of its rows as fit in memory
+are learned with pandas and scikit-learn.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ScaleCost:
     seconds : float
         Of the whole command, with Python's start.
     memory : float or None
-        Peak of its first process in GiB, where the system tells it.
+        Peak of its first process in GiB, where the system reports it.
     tensors : str or None
         Name of the file of tensors, which has their hash; None: no model of ours.
     error : float or None
@@ -316,9 +316,10 @@ def _sentences(results: ScaleResults) -> str:
     rival, alone = found.get(RIVAL), found.get(ALONE)
     if rival is not None and alone is not None:
         ratio = (alone.rows / alone.seconds) / (rival.rows / rival.seconds)
+        held = "" if rival.memory is None else f" in {rival.memory:.1f} GiB"
         said.append(
             f"One process learns {ratio:.2f} times as many rows a second as pandas with "
-            f"RidgeClassifier, which holds {rival.rows:,} rows in {rival.memory or 0:.1f} GiB."
+            f"RidgeClassifier, which holds {rival.rows:,} rows{held}."
         )
     for cost in results.outcomes:
         if cost.error is not None:

@@ -171,7 +171,7 @@ def cases_of(
     jobs : sequence of int or None
         Numbers of processes on the CPU. None: 1 and 2, or none of these where there is a GPU.
     gpu_jobs : sequence of int
-        Numbers of processes on the GPU. Methods that it does not replay are made beside it by the
+        Numbers of processes on the GPU. Methods that it does not replay are made in parallel by the
         largest number of ``jobs``.
     works : sequence of Work
         What they make; empty where that is not known.
@@ -185,10 +185,10 @@ def cases_of(
     mistakes += _out_of_range("--jobs", jobs, len(works) if works else None)
     mistakes += _out_of_range("--gpu-jobs", gpu_jobs, suited if works else None)
     mistakes += missing_gpu() if gpu_jobs else []
-    beside = max(jobs, default=1) if suited < len(works) else 0
+    on_cpu = max(jobs, default=1) if suited < len(works) else 0
     cases = [Processes(alone=True)] * alone
     cases += [Processes(number) for number in dict.fromkeys(jobs)]
-    return cases + [Processes(beside, number) for number in dict.fromkeys(gpu_jobs)]
+    return cases + [Processes(on_cpu, number) for number in dict.fromkeys(gpu_jobs)]
 
 
 def _out_of_range(option: str, numbers: Sequence[int], most: int | None) -> list[str]:
@@ -297,14 +297,14 @@ def _sweep(works: Sequence[Work], jobs: int, gpu_jobs: int) -> tuple[float, list
     """Make runs in a new folder; return the seconds, and the runs as they came."""
     arrivals: list[Arrival] = []
 
-    def told(outcome: Outcome) -> None:
+    def arrived(outcome: Outcome) -> None:
         if outcome.run is not None and outcome.spent is not None:
             at = time.perf_counter() - start
             arrivals.append(Arrival(at, outcome.spent, outcome.run.seconds))
 
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        outcomes = finish(works, SweepOptions(Path(folder), jobs, gpu_jobs), told)
+        outcomes = finish(works, SweepOptions(Path(folder), jobs, gpu_jobs), arrived)
         wall = time.perf_counter() - start
     failed = [f"{o.work.name}: {o.problem}" for o in outcomes if o.problem is not None]
     raise_all(failed, FaircilError)

@@ -281,7 +281,7 @@ class TextResults(Circumstances):
 
 SIZE = 512  # rows and columns of the product that is timed
 BACKWARD = 2  # passes that a backward pass is worth
-PATIENCE = 600.0  # seconds that nobody has to be asked about
+PATIENCE = 600.0  # seconds that need no confirmation
 
 
 def flops(workload: EncoderWorkload) -> float:

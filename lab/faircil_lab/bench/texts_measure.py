@@ -151,7 +151,7 @@ def measure_embeddings(
     workload: EncoderWorkload, encoder: Encoder, corpus: Corpus, device: torch.device
 ) -> Iterator[EmbeddingRound]:
     """Embed in all ways, in turns; what is the whole corpus, once at the end."""
-    gc.collect()  # nets that nobody needs any more would count as memory
+    gc.collect()  # nets that are no longer used would count as memory
     model = encoder.model.to(device)
     texts = {case: _texts(corpus, case) for case in EMBEDDINGS}
     for case, ids in texts.items():

@@ -113,7 +113,7 @@ class RunCost:
         From 1.
     seconds : Seconds
     memory : float or None
-        Peak of the whole process in GiB, where the system tells it.
+        Peak of the whole process in GiB, where the system reports it.
     accuracy : float
         Mean over tasks, to see that runs are what they should be.
     """
@@ -269,7 +269,7 @@ def outcome_of(
         Of its environment, besides those of this process.
     """
     environment = {**os.environ, **variables}
-    # Files and not pipes: nobody reads while we wait.
+    # Files and not pipes: nothing reads them while we wait.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as messages:
         # The command is made here.
         process = subprocess.Popen(  # nosec B603

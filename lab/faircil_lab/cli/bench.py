@@ -118,9 +118,9 @@ def _lp(arguments: argparse.Namespace) -> None:
     cases, unusable = usable_cases(arguments.solvers, mistakes, device)
     programs = read_programs(arguments.files, mistakes)
     raise_all(mistakes)
-    tell, notes = begin(arguments, unusable)
-    programs = programs or all_recorded(tell)
-    tell(f"{len(programs)} programs, solvers {', '.join(case.name for case in cases)}")
+    report, notes = begin(arguments, unusable)
+    programs = programs or all_recorded(report)
+    report(f"{len(programs)} programs, solvers {', '.join(case.name for case in cases)}")
 
     def is_empty(results: LpResults) -> bool:
         if results.complete and not results.measurements:
@@ -244,8 +244,8 @@ def _sweep(arguments: argparse.Namespace) -> None:
     mistakes += below_one(arguments, "repeats")
     raise_all(mistakes)
     raise_all(missing_files(arguments.dataset), DataError)
-    tell, notes = begin(arguments)
-    tell(f"{len(works)} runs each with {', then with '.join(case.name for case in cases)}")
+    report, notes = begin(arguments)
+    report(f"{len(works)} runs each with {', then with '.join(case.name for case in cases)}")
     outcomes = measure_sweeps(works, cases, arguments.repeats)
     results = partial(SweepResults, works=tuple(work.name for work in works))
     device = "cuda" if arguments.gpu_jobs else "cpu"
@@ -292,8 +292,8 @@ def _report(arguments: argparse.Namespace) -> None:
     raise_all(missing_files(arguments.dataset), DataError)
     if arguments.repeats:
         find_chromium()
-    tell, notes = begin(arguments)
-    tell(f"{len(timed) * len(seeds)} runs, a report of each dataset")
+    report, notes = begin(arguments)
+    report(f"{len(timed) * len(seeds)} runs, a report of each dataset")
     outcomes = measure_reports(timed, seeds, arguments.out, arguments.repeats, arguments.jobs)
     record(arguments, REPORT_COSTS, outcomes, ReportResults, "cpu", notes)
 

@@ -252,7 +252,7 @@ SCALE_SIZES = {
     "rows": (20_000_000, "rows"),
     "inputs": (32, "inputs per row"),
     "width": (500, "features"),
-    "rival": (2_000_000, "rows that pandas and scikit-learn learn"),
+    "rival": (2_000_000, "rows that pandas and scikit-learn learn; 0: none"),
 }
 
 
@@ -272,7 +272,9 @@ def _scale(arguments: argparse.Namespace) -> None:
     from faircil.errors import raise_all
     from faircil_lab.bench.scale import SCALE, ScaleResults, ScaleWork, measure_scale
 
-    mistakes = below_one(arguments, *SCALE_SIZES)
+    mistakes = below_one(arguments, *(name for name in SCALE_SIZES if name != "rival"))
+    if arguments.rival < 0:
+        mistakes.append(f"--rival is {arguments.rival}, expected 0 or more")
     mistakes += [f"--workers is {n}, expected 2 or more" for n in arguments.workers if n < 2]
     if arguments.rival > arguments.rows:
         mistakes.append(f"--rival is {arguments.rival:,}, expected at most --rows")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from faircil.cli.console import say
 from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
-from faircil_lab.cli.benching import Action, Tell, record
+from faircil_lab.cli.benching import Action, Report, record
 
 if TYPE_CHECKING:
     from faircil.sweep.sweep import SweepOptions
@@ -124,19 +124,19 @@ def _prepare(
     seeds: Sequence[int],
 ) -> None:
     """Write what others need."""
-    tell: Tell = (lambda _: None) if arguments.quiet else say
+    report: Report = (lambda _: None) if arguments.quiet else say
     if arguments.census is not None:
         from faircil_lab.paper.people import write_census
 
-        tell(f"saved {write_census(arguments.census)}")
+        report(f"saved {write_census(arguments.census)}")
         return
     from faircil_lab.suite.submissions import available, write_template
 
-    kept = streams if arguments.streams else available(streams, tell)
+    kept = streams if arguments.streams else available(streams, report)
     folder, inputs = arguments.write_template, arguments.inputs
     for line in write_template(suite, kept, seeds, folder, inputs=inputs):
-        tell(line)
-    tell(f"saved in {folder}; {folder / 'README.md'} says what to do next")
+        report(line)
+    report(f"saved in {folder}; {folder / 'README.md'} says what to do next")
 
 
 def _rows(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PLACES = ("-o", "--out", "--page")  # options that say where to write, with a value each
 MANNERS = ("--json", "--quiet")
 DATASETS = ("digits", "biased-digits")  # that runs and sweeps are timed on
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,9 @@ def page_command(typed: str) -> str:
     return shlex.join(kept)
 
 
-def begin(arguments: argparse.Namespace, notes: Iterable[str] = ()) -> tuple[Tell, tuple[str, ...]]:
+def begin(
+    arguments: argparse.Namespace, notes: Iterable[str] = ()
+) -> tuple[Report, tuple[str, ...]]:
     """Make sure that results can be kept, and say what a reader should know.
 
     Parameters
@@ -132,7 +134,7 @@ def begin(arguments: argparse.Namespace, notes: Iterable[str] = ()) -> tuple[Tel
 
     Returns
     -------
-    tell : callable
+    report : callable
         Says something to the user, unless they want it quiet.
     notes : tuple of str
         All of them.
@@ -141,11 +143,11 @@ def begin(arguments: argparse.Namespace, notes: Iterable[str] = ()) -> tuple[Tel
     from faircil_lab.bench.measuring import busy
 
     claim(arguments.out)
-    tell: Tell = (lambda _: None) if arguments.quiet else say
-    told = (*busy(), *notes)
-    for note in told:
-        tell(note)
-    return tell, told
+    report: Report = (lambda _: None) if arguments.quiet else say
+    known = (*busy(), *notes)
+    for note in known:
+        report(note)
+    return report, known
 
 
 def record(
@@ -176,14 +178,14 @@ def record(
     from faircil.results.record import environment
     from faircil_lab.bench.benchmark import write_findings
 
-    tell: Tell = (lambda _: None) if arguments.quiet else say
+    report: Report = (lambda _: None) if arguments.quiet else say
     found: list[Any] = []
     findings: Findings | None = None
     complete = False
     try:
         for outcome in outcomes:
             found.append(outcome)
-            tell(benchmark.line(outcome))
+            report(benchmark.line(outcome))
         complete = True
     finally:
         if found:

@@ -1,4 +1,4 @@
-"""``faircil reproduce``: tables and figures of the paper, the published values beside ours."""
+"""``faircil reproduce``: tables and figures of the paper, the published values next to ours."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def command(arguments: argparse.Namespace) -> None:
         lambda works: finish_shown(works, options, arguments.quiet),
         options,
         index=ALL in arguments.names,
-        tell=(lambda _: None) if arguments.quiet else say,
+        report=(lambda _: None) if arguments.quiet else say,
     )
     for name, page in pages.items():
         _show(exhibits[name].title, page)

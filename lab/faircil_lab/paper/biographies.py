@@ -67,7 +67,7 @@ def _tfidf() -> Pipeline:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_pipeline
 
-    # Words and pairs of words; one that occurs in a single text tells nothing about others.
+    # Words and pairs of words; one that occurs in a single text says nothing about others.
     words = TfidfVectorizer(
         sublinear_tf=True,
         ngram_range=(1, 2),
@@ -273,7 +273,7 @@ ABOUT_REFERENCES = (
 
 @dataclass(frozen=True)
 class BiographiesTable(ComparisonTable):
-    """A table that the paper does not have, with references beside it."""
+    """A table that the paper does not have, with references next to it."""
 
     def page(self, results: Results) -> Page:
         """Put the page together from finished runs and from what was measured."""

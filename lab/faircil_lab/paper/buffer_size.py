@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
+from faircil_lab.paper.claims import KEPT
 from faircil_lab.paper.comparison import Trend, trend_of
-from faircil_lab.paper.contenders import FSW, REPLAY, Contender, Entry, LineUp, commands, missing
+from faircil_lab.paper.contenders import (
+    FSW,
+    REPLAY,
+    Contender,
+    Entry,
+    LineUp,
+    Settings,
+    commands,
+    missing,
+)
 from faircil_lab.paper.drawing import (
     EMPHASIS,
     Line,
@@ -27,7 +36,6 @@ from faircil_lab.paper.metrics import METRICS, Metric, Target
 SIZES = (16, 32, 64, 128)
 TARGETS = (Target("mnist", "eer"), Target("biased-mnist", "eo"))
 STYLES = {FSW: Style(EMPHASIS, "o", width=2.4), REPLAY: style_of(1)}
-KEPT = "samples kept"
 ABOUT = (
     "For each seed, the rank correlation of a value with the four buffer sizes: 1 where it only "
     "grows, −1 where it only falls. The mean over seeds with its 95 % interval; a trend is "
@@ -42,7 +50,7 @@ class BufferSize:
 
     title: str = "Smaller and larger buffers"
     paper: str = "Figs. 21 and 22"
-    settings: Literal["tuned", "shipped"] = "shipped"
+    settings: Settings = "shipped"
     seeds: tuple[int, ...] = SEEDS
 
     def line_up(self, contender: Contender) -> LineUp:
@@ -163,9 +171,9 @@ def _picture(found: Sequence[_Found]) -> Picture | None:
 
 
 def _answer(trends: Sequence[Trend]) -> str:
-    told = [t for t in trends if t.verdict not in (None, Verdict.NOT_RUN)]
-    if not told:
+    judged = [t for t in trends if t.verdict not in (None, Verdict.NOT_RUN)]
+    if not judged:
         return "Not run yet."
-    failed = [f"{', '.join(t.names)}: {t.reading}" for t in told if t.verdict is not Verdict.SAME]
-    answer = f"{len(told) - len(failed)} of {len(told)} claims about the buffer size hold."
+    failed = [f"{', '.join(t.names)}: {t.reading}" for t in judged if t.verdict is not Verdict.SAME]
+    answer = f"{len(judged) - len(failed)} of {len(judged)} claims about the buffer size hold."
     return f"{answer} Exceptions: {'; '.join(failed)}." if failed else answer

@@ -113,11 +113,11 @@ class Fits:
 
 def fit_of(scores: Tensor, y: Tensor, keys: Sequence[str], temperature: float | None) -> Fit:
     """Compare the softmax of scores, (n, classes), with the classes, (n,), group by group."""
-    told = torch.log_softmax(scores.double(), dim=1)
-    certain, predicted = (part.numpy() for part in told.max(dim=1))
+    log_probabilities = torch.log_softmax(scores.double(), dim=1)
+    certain, predicted = (part.numpy() for part in log_probabilities.max(dim=1))
     certain = np.exp(certain)
     right = predicted == y.numpy()
-    losses = -told[torch.arange(len(y)), y].numpy()
+    losses = -log_probabilities[torch.arange(len(y)), y].numpy()
     group = np.array(keys)
 
     def part(name: str, rows: NDArray[np.bool_]) -> GroupFit:
@@ -221,7 +221,6 @@ ABOUT = (
     f"temperature T that follows from its sums, without held-out rows; *T = 1* is the softmax of "
     f"the unscaled scores. Shipped settings; mean ± standard deviation over seeds."
 )
-TITLES = {**DATASET_NAMES, "digits": "digits", "biased-digits": "biased digits"}
 
 
 @dataclass(frozen=True)
@@ -238,12 +237,12 @@ class Calibration(WithoutRuns):
         for dataset in DATASETS:
             rows, problem = self._rows(dataset, results)
             if problem is not None:
-                sections.append(Section(TITLES[dataset], sentence(problem)))
+                sections.append(Section(DATASET_NAMES[dataset], sentence(problem)))
                 continue
-            answers.append(_answer(TITLES[dataset], rows))
+            answers.append(_answer(DATASET_NAMES[dataset], rows))
             grid = Grid(HEADER, tuple(row.cells() for row in rows))
-            sections.append(Section(TITLES[dataset], _temperatures(rows), grid))
-            sections.append(_by_group(TITLES[dataset], rows))
+            sections.append(Section(DATASET_NAMES[dataset], _temperatures(rows), grid))
+            sections.append(_by_group(DATASET_NAMES[dataset], rows))
         about = Section("What is measured", ABOUT, commands=("faircil reproduce calibration",))
         answer = " ".join(answers) or "Nothing was measured."
         return Page(answer, (about, *sections))
@@ -274,11 +273,13 @@ def _temperatures(rows: Sequence[Row]) -> str:
 def _answer(title: str, rows: Sequence[Row]) -> str:
     """Say what the temperature does, and how replay compares."""
     fitted, plain, *others = rows
-    beside = ", ".join(f"{row.name} {row.mean('error')} / {row.mean('log_loss')}" for row in others)
+    further = ", ".join(
+        f"{row.name} {row.mean('error')} / {row.mean('log_loss')}" for row in others
+    )
     return (
         f"{title}: ECE / log loss of `moments` {fitted.mean('error')} / "
         f"{fitted.mean('log_loss')} with the temperature from its sums, {plain.mean('error')} / "
-        f"{plain.mean('log_loss')} without; {beside}."
+        f"{plain.mean('log_loss')} without; {further}."
     )
 
 

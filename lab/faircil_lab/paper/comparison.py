@@ -17,16 +17,17 @@ from scipy.stats import rankdata
 from faircil.errors import DataError
 from faircil.files import damaged, read_json, read_rows
 from faircil.report import format_value
-from faircil.report.statistics import against_published, interval
+from faircil.report.statistics import Interval, against_published, interval
 from faircil.results.record import RunSummary
 from faircil_lab.paper.exhibit import Grid, Section, Verdict
 from faircil_lab.paper.metrics import Metric, Target
 from faircil_lab.paper.published import SEEDS, Value
+from faircil_lab.wording import interval_text
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our values of a metric, beside the published one.
+    """Our values of a metric, next to the published one.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def gap_by_chance(groups: Sequence[Group], generator: np.random.Generator) -> fl
     gaps = []
     for _, some in groupby(groups, key=lambda group: group.label):
         members = list(some)
-        if len(members) == 1:  # nobody to be compared with
+        if len(members) == 1:  # nothing to compare it with
             continue
         sizes = np.array([group.n for group in members])
         right = round(sum(group.n * group.accuracy for group in members))
@@ -243,7 +244,7 @@ def run_gap_by_chance(run: RunSummary) -> float | None:
     return fmean(gaps) if gaps else None
 
 
-UNTOLD = "undefined with one seed"
+UNDEFINED = "undefined with one seed"
 CLAIMED = {True: "grows", False: "falls", None: "no clear relation"}
 
 
@@ -297,13 +298,12 @@ def trend_of(
     found = interval([rank_correlation([place[seed] for place in values]) for seed in seeds])
     low, high = found.low, found.high
     if low is None or high is None:
-        return Trend(names, UNTOLD, (*names, claim, format_value(found.mean), UNTOLD), None)
-    low, high = max(low, -1.0), min(high, 1.0)
-    told = True if low > 0 else False if high < 0 else None
-    verdict = (Verdict.SAME if told == grows else Verdict.DIFFERENT) if claimed else None
-    text = f"{format_value(found.mean)} ({format_value(low)} … {format_value(high)})"
-    texts = (*names, claim, text, verdict.value if verdict else CLAIMED[told])
-    return Trend(names, CLAIMED[told], texts, verdict)
+        return Trend(names, UNDEFINED, (*names, claim, format_value(found.mean), UNDEFINED), None)
+    found = Interval(found.mean, max(low, -1.0), min(high, 1.0))
+    seen = True if low > 0 else False if high < 0 else None
+    verdict = (Verdict.SAME if seen == grows else Verdict.DIFFERENT) if claimed else None
+    texts = (*names, claim, interval_text(found), verdict.value if verdict else CLAIMED[seen])
+    return Trend(names, CLAIMED[seen], texts, verdict)
 
 
 def rank_correlation(values: Sequence[float]) -> float:
@@ -314,7 +314,16 @@ def rank_correlation(values: Sequence[float]) -> float:
     >>> rank_correlation([0.1, 0.3, 0.8]), rank_correlation([2, 2, 2])
     (1.0, 0.0)
     """
-    ranks = rankdata(values)
-    if np.ptp(ranks) == 0:
+    return spearman(np.arange(len(values)), np.array(values))
+
+
+def spearman(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Return the rank correlation; 0 where one of the two does not move."""
+    return pearson(rankdata(a), rankdata(b))
+
+
+def pearson(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Return the linear correlation; 0 where one of the two does not move."""
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
-    return float(np.corrcoef(np.arange(len(ranks)), ranks)[0, 1])
+    return float(np.corrcoef(a, b)[0, 1])

@@ -17,6 +17,9 @@ from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.exhibit import SEEDS, Results
 from faircil_lab.paper.metrics import TARGETS, Target
 
+# Chosen on validation data, or those of the table of settings.
+Settings = Literal["tuned", "shipped"]
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -37,7 +40,7 @@ class Contender:
         Whose settings it takes, all of them; None: its own. A control takes those of the method it
         is a control for, so that the two differ in one thing.
     note : str
-        What a reader should know beside its numbers.
+        What a reader should know along with its numbers.
     """
 
     name: str
@@ -100,7 +103,7 @@ def request(contender: Contender, dataset: str, measure: str) -> TuneRequest:
     """Return the search for its settings on a dataset by a measure.
 
     The measure does not enter the runs of a method without weighting. They all carry the measure
-    of the dataset, and only the objective tells EO from DP: both choose among the same runs.
+    of the dataset. EO and DP differ in the objective alone: both choose among the same runs.
     """
     source = contender.settings_of or contender
     own = _run_measure(source, dataset, measure)
@@ -148,7 +151,7 @@ NO_GPU = (
 
 
 def files_absent(dataset: str) -> bool:
-    """Tell whether a file of a dataset is missing."""
+    """Whether a file of a dataset is missing."""
     return bool(DATASETS[dataset].missing_files())
 
 
@@ -246,7 +249,7 @@ class LineUp:
 
     contenders: Sequence[Contender]
     targets: Sequence[Target] = TARGETS
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
     seeds: Sequence[int] = SEEDS
     held_out: int = 0
 

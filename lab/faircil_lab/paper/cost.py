@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import rankdata
 
 from faircil.report.statistics import Interval, interval
 from faircil.weighting.groups import Floats
+from faircil_lab.paper.comparison import pearson, spearman
 from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.epochs import EpochByEpoch, EpochPanel, WatchedRun, draw_together
 from faircil_lab.paper.exhibit import Grid, Page, Picture, Results, Section, WithoutRuns
@@ -71,18 +71,6 @@ class Series:
         found = self.within_tasks(spearman)
         ours = f"rank correlation within tasks {mean_text(found)}"
         return statement(SAYS.format(where), ours, above_zero(found))
-
-
-def spearman(a: Floats, b: Floats) -> float:
-    """Return the rank correlation; 0 where one of the two does not move."""
-    return pearson(rankdata(a), rankdata(b))
-
-
-def pearson(a: Floats, b: Floats) -> float:
-    """Return the linear correlation; 0 where one of the two does not move."""
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return 0.0
-    return float(np.corrcoef(a, b)[0, 1])
 
 
 DATASET = "biased-mnist"

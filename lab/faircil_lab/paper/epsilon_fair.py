@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,15 +17,15 @@ from faircil.report import format_value
 from faircil.report.plots import COLOURS, MARKERS
 from faircil.results.folder import read_run
 from faircil.results.processed import process_run
-from faircil.results.record import RunSummary, Values
+from faircil.results.record import RunSummary
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.claims import Column, Pair
-from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry
+from faircil_lab.paper.contenders import CONTENDERS, FSW, REPLAY, Entry, Settings
 from faircil_lab.paper.drawing import write_png
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, Target
-from faircil_lab.paper.store import Measurement, measured
+from faircil_lab.paper.store import Measured, Measurement, measured, problem_of
 from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 from faircil_lab.paper.tables import DP_NOTE, columns
 
@@ -178,7 +178,7 @@ ByEpsilon = Sequence[tuple[RunSummary, ...]]  # without post-processing, then wi
 class EpsilonFairTable:
     """The paper's table of post-processing, and curves of accuracy against disparity."""
 
-    settings: Literal["tuned", "shipped"] = "shipped"
+    settings: Settings = "shipped"
     seeds: tuple[int, ...] = SEEDS
     title: str = BASE.title
 
@@ -209,13 +209,14 @@ class EpsilonFairTable:
         curves: dict[Column, list[CurveByEpsilon]] = {}
         for column in base.columns:
             entries[column], curves[column] = [], []
-            for entry in base.entries(column, results):
-                before, *after = _processed(entry, results)
+            for finished in base.entries(column, results):
+                entry, (before, *after) = _processed(finished, results)
                 entries[column] += [replace(entry, runs=before), _after(entry, after[0], AFTER)]
                 if entry.contender.method in CURVES and before:
                     curves[column].append(CurveByEpsilon(entry.name, (before, *after)))
-            for entry in buffer.entries(column, results):
-                entries[column].append(_after(entry, _processed(entry, results)[1], ON_BUFFER))
+            for finished in buffer.entries(column, results):
+                entry, (_, strictest, *_) = _processed(finished, results)
+                entries[column].append(_after(entry, strictest, ON_BUFFER))
         rows = tuple(TableRow(one.contender, one.published) for one in entries[base.columns[0]])
         page = table_page(replace(base, rows=rows), entries)
         drawn = tuple(
@@ -236,16 +237,17 @@ def _after(entry: Entry, runs: tuple[RunSummary, ...], name: str) -> Entry:
     )
 
 
-def _processed(entry: Entry, results: Results) -> ByEpsilon:
-    """Return the runs of an entry as each ε makes them; a run without probabilities has none."""
-    found = [(run, _metrics(run, results)) for run in entry.runs]
-    return [
-        tuple(replace(run, metrics=metrics[position]) for run, metrics in found if metrics)
-        for position in range(len(EPSILONS) + 1)
+def _processed(entry: Entry, results: Results) -> tuple[Entry, ByEpsilon]:
+    """Return the runs of an entry as each ε makes them, and the entry, which says what failed."""
+    found = [(run, _measured(run, results)) for run in entry.runs]
+    by_epsilon = [
+        tuple(replace(run, metrics=one.values.metrics[place]) for run, one in found if one.values)
+        for place in range(len(EPSILONS) + 1)
     ]
+    problem = entry.problem or problem_of([one for _, one in found])
+    return replace(entry, problem=problem), by_epsilon
 
 
-def _metrics(run: RunSummary, results: Results) -> Sequence[Values]:
-    """Return the metrics without post-processing, then with each ε; nothing where that fails."""
-    values = measured(processing_of(run, EPSILONS), results.root, any_code=results.any_code).values
-    return values.metrics if values else ()
+def _measured(run: RunSummary, results: Results) -> Measured[Processed]:
+    """Return the metrics without post-processing, then with each ε, or why there are none."""
+    return measured(processing_of(run, EPSILONS), results.root, any_code=results.any_code)

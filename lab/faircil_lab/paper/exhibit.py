@@ -40,7 +40,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: ``draw`` writes it to the path it is given, a PNG beside the page."""
+    """A figure: ``draw`` writes it to the path it is given, a PNG next to the page."""
 
     file: str
     caption: str
@@ -72,7 +72,7 @@ class Page:
         The result in a sentence or two, for the index, also where FSW does not help.
     sections : tuple of Section
     verdicts : tuple of Verdict
-        One for each published value that stands beside one of ours.
+        One for each published value that is compared with one of ours.
     findings : tuple of str
         Sentences for the index: which differences are significant, and which are not.
     by_method : mapping

@@ -27,10 +27,10 @@ from faircil_lab.paper.moments_page import MOMENTS_TABLE
 from faircil_lab.paper.render import index_markdown, write_page, write_text
 from faircil_lab.paper.sequential import Sequential
 from faircil_lab.paper.taylor import Taylor
-from faircil_lab.paper.toy import Toy
+from faircil_lab.paper.toy_page import Toy
 from faircil_lab.paper.tradeoff import Tradeoff
 from faircil_lab.paper.tsne import Tsne
-from faircil_lab.paper.weights import Weights
+from faircil_lab.paper.weights_page import Weights
 
 EXHIBITS: dict[str, Exhibit] = {
     "toy": Toy(),
@@ -69,7 +69,7 @@ INDEX = "README.md"
 
 @dataclass(frozen=True)
 class Changes:
-    """What a user changes of exhibits that know of it: ``seeds``, and where settings come from."""
+    """What a user changes: ``seeds`` and ``settings`` of the exhibits that have such a field."""
 
     seeds: tuple[int, ...] | None = None
     settings: str | None = None
@@ -100,7 +100,7 @@ def collect(exhibits: Mapping[str, Exhibit], finish: Finish, options: SweepOptio
     """Choose all settings, then make all runs; what two exhibits share is made once."""
     finish = where_possible(finish, options)
     requests = {request: None for e in exhibits.values() for request in e.requests()}
-    # What needs no choice is made beside the trials, so that no process waits for the last of them.
+    # What needs no choice is made in parallel with the trials: no process waits for the last one.
     ready = [work for e in exhibits.values() if not e.requests() for work in e.works({})]
 
     def finish_trials(works: Sequence[Work]) -> list[Outcome]:
@@ -137,7 +137,7 @@ def reproduce(
     options: SweepOptions,
     *,
     index: bool,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Page]:
     """Make the pages of exhibits and write them.
 
@@ -153,8 +153,8 @@ def reproduce(
         How it makes them.
     index : bool
         Whether these are all exhibits, so that the index can be written.
-    tell : callable
-        Is told which page is being made: some measure for minutes.
+    report : callable
+        Gets a line about the page that is being made: some measure for minutes.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def reproduce(
     results = collect(exhibits, finish, options)
     pages: dict[str, Page] = {}
     for number, (name, exhibit) in enumerate(exhibits.items(), start=1):
-        tell(f"page {number} of {len(exhibits)}: {exhibit.title}")
+        report(f"page {number} of {len(exhibits)}: {exhibit.title}")
         pages[name] = _page(exhibit, results)
         write_page(folder, name, exhibit, pages[name])
     if index:

@@ -231,7 +231,8 @@ class LpTime(WithoutRuns):
             else _not_run(solver, f"not run: {notes[solver]}")
             for solver in SOLVERS
         ]
-        return page_of(_answer(fits), statements, ABOUT, command, _section(fits, times))
+        sections = [_section(fits, times)] if fits else []
+        return page_of(_answer(fits), statements, ABOUT, command, *sections)
 
 
 def _published() -> Value:
@@ -245,7 +246,7 @@ def _not_run(solver: str, problem: str) -> Statement:
 
 
 def _note(solver: str, times: SolveTimes) -> str:
-    """Say why a solver has no times."""
+    """Say why a solver has no times, or not all."""
     own = [note for note in times.notes if note.startswith(f"{solver}: ")]
     return own[0].removeprefix(f"{solver}: ") if own else "it was not measured"
 
@@ -262,33 +263,41 @@ def _compare(solver: str, fit: PowerLaw) -> Statement:
 
 
 def _answer(fits: Mapping[str, PowerLaw]) -> str:
-    largest = max(max(fit.sizes) for fit in fits.values())
+    if not fits:
+        return f"No solver has times at {FEWEST} sizes."
     parts = [
-        f"{NAMES[solver]} n^{fit.exponent.mean:.2f}, {seconds_text(_median(fit, largest))} at "
-        f"{largest:,} samples"
+        f"{NAMES[solver]} n^{fit.exponent.mean:.2f}, {_time_text(fit, max(fit.sizes))} at "
+        f"{max(fit.sizes):,} samples"
         for solver, fit in fits.items()
     ]
     return f"The time grows as {'; '.join(parts)}. Published: CPLEX n^{_published()}."
 
 
-def _median(fit: PowerLaw, size: int) -> float:
-    return median(s for n, s in zip(fit.sizes, fit.seconds, strict=True) if n == size)
+def _time_text(fit: PowerLaw, size: int) -> str:
+    """Write the median over programs of a size; a dash where the solver has none."""
+    own = [s for n, s in zip(fit.sizes, fit.seconds, strict=True) if n == size]
+    return seconds_text(median(own)) if own else "–"
 
 
 def _section(fits: Mapping[str, PowerLaw], times: SolveTimes) -> Section:
     sizes = sorted({n for fit in fits.values() for n in fit.sizes})
     rows = tuple(
-        (NAMES[solver], *(seconds_text(_median(fit, size)) for size in sizes))
-        for solver, fit in fits.items()
+        (NAMES[solver], *(_time_text(fit, size) for size in sizes)) for solver, fit in fits.items()
     )
-    busy = [note for note in times.notes if not note.startswith(SOLVERS)]
+    of_solvers = {f"{solver}: ": solver for solver in SOLVERS}
+    busy = [note for note in times.notes if not note.startswith(tuple(of_solvers))]
+    partly = [
+        f"{NAMES[solver]} was not measured on all programs: {_note(solver, times)}"
+        for start, solver in of_solvers.items()
+        if solver in fits and any(note.startswith(start) for note in times.notes)
+    ]
 
     def draw(path: Path, fits: Mapping[str, PowerLaw]) -> None:
         write_png(draw_times({NAMES[solver]: fit for solver, fit in fits.items()}), path)
 
     return Section(
         "Times",
-        " ".join([f"Machine: {times.machine}.", *(f"{note}." for note in busy)]),
+        " ".join([f"Machine: {times.machine}.", *(f"{note}." for note in (*busy, *partly))]),
         Grid(("solver", *(f"n = {size:,}" for size in sizes)), rows),
         Picture(
             "lp-time.png",

@@ -16,7 +16,7 @@ from faircil_lab.paper.metrics import TARGETS, Target
 from faircil_lab.paper.table import ComparisonTable, TableRow, table_page
 
 BY_SAMPLE, GROUPED = "{} + fsw", "{} + fsw by group"
-CONTROLLED = ("er", "der++")  # methods that have the controls beside them
+CONTROLLED = ("er", "der++")  # methods that are shown with the controls
 IN_PAPER = ("joint", "finetune", "icarl", "wa", "clad", "gss", "ocs", "fairl")
 # Other variants of a method: what the original does, or what explains a published row.
 VARIANTS = {
@@ -182,7 +182,8 @@ def goals_section(entries: Mapping[Target, Sequence[Entry]]) -> Section:
             for metric, bounds in GOALS.get(entry.name, {}).get(target, {}).items():
                 mean, deviation = spread([run.metrics[metric] for run in entry.runs])
                 met = mean is not None and bounds[0] <= mean <= bounds[1] and not entry.diverged
-                verdict = "met" if met else "not run" if mean is None else "**missed**"
+                not_run = mean is None and not entry.diverged
+                verdict = "met" if met else "not run" if not_run else "**missed**"
                 measured = format_value(mean, deviation)
                 rows.append((target.title, entry.name, metric, _written(bounds), measured, verdict))
     header = ("on", "method", "metric", "target", "measured", "")

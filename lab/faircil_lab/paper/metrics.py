@@ -108,8 +108,6 @@ DATASET_NAMES = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
     "biased-mnist": "Biased MNIST",
-    "digits": "digits",
-    "biased-digits": "biased digits",
     "drug": "DRUG",
     "biasbios": "BiasBios",
     "biasbios-sample": "BiasBios sample",

@@ -1,4 +1,4 @@
-"""Learning from moments beside replay and ridge regression: rows, what ``auto`` takes, the cost."""
+"""Learning from moments, compared with replay and ridge regression: what ``auto`` takes, costs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from faircil_lab.paper.contenders import (
     Contender,
     Entry,
     files_absent,
+    seeds_diverged,
 )
 from faircil_lab.paper.drawing import (
     EMPHASIS,
@@ -205,11 +206,16 @@ class Standing:
     better: tuple[str, ...]
     above: tuple[str, ...]
 
+    @property
+    def behind(self) -> bool:
+        """Whether a plain method is better, or a seed of ``auto`` diverged."""
+        return bool(self.better or self.above or self.entry.diverged)
+
 
 def standing(column: Column, entries: Sequence[Entry], choice: auto.Choice | str) -> Standing:
     """Compare ``auto`` with each plain method, over common seeds."""
     own = next(entry for entry in entries if entry.contender == AUTO)
-    plain = [entry for entry in entries if entry.contender in PLAIN]
+    plain = [entry for entry in entries if entry.contender in PLAIN and not entry.diverged]
     both = column.metrics[:2]
     return Standing(
         column,
@@ -260,14 +266,15 @@ def _front_section(front: Sequence[Standing], entries: Entries) -> Section:
 
 
 def _front_row(one: Standing) -> tuple[str, ...]:
-    if isinstance(one.choice, str) or not one.entry.runs:
+    lost = f" ({seeds_diverged(one.entry)})" if one.entry.diverged else ""
+    if isinstance(one.choice, str) or not (one.entry.runs or lost):
         return (one.column.title, "not run", *["–"] * (len(FRONT_HEADER) - 2))
     names = (*one.column.metrics[:2], "worst_group")
     return (
         one.column.title,
         one.choice.chosen.name,
         f"{one.choice.rows:,}",
-        *(METRICS[m].text([*METRICS[m].by_seed(one.entry.runs).values()]) for m in names),
+        *(METRICS[m].text([*METRICS[m].by_seed(one.entry.runs).values()]) + lost for m in names),
         ", ".join(one.better) or "none",
         ", ".join(one.above) or "none",
     )
@@ -286,6 +293,8 @@ def cost_section(entries: Entries) -> Section:
         ours, plain = _named(some, MOMENTS.name), _named(some, EQUAL_CLASSES.name)
         if ours is None or plain is None or not (ours.runs and plain.runs):
             continue
+        if ours.diverged or plain.diverged:  # as everywhere, not judged on the other seeds
+            continue
         names = (*column.metrics[:2], "worst_group")
         rows.append((column.title, *(_difference(_compared(ours, plain, m), m) for m in names)))
     header = ("on", "accuracy", "disparity", "worst group")
@@ -293,21 +302,22 @@ def cost_section(entries: Entries) -> Section:
 
 
 def _difference(found: PairedComparison, metric: str) -> str:
-    told = METRICS[metric].difference_text
+    text = METRICS[metric].difference_text
     if found.difference is None:
         return "–"
     if found.low is None or found.high is None:
-        return told(found.difference)
-    return f"{told(found.difference)} ({told(found.low)} … {told(found.high)})"
+        return text(found.difference)
+    return f"{text(found.difference)} ({text(found.low)} … {text(found.high)})"
 
 
-def _answer(front: Sequence[Standing], told: str) -> str:
-    run = [one for one in front if one.entry.runs and ranks(one.column.target)]
+def _answer(front: Sequence[Standing], answer: str) -> str:
+    run = [
+        one for one in front if (one.entry.runs or one.entry.diverged) and ranks(one.column.target)
+    ]
     if not run:
-        return told
-    harmed = [one.column.title for one in run if one.better or one.above]
-    some = ", ".join(harmed) if harmed else "none"
-    return f"`auto` is behind a plain method on {some} of the {len(run)} that were run. {told}"
+        return answer
+    some = ", ".join(one.column.title for one in run if one.behind) or "none"
+    return f"`auto` is behind a plain method on {some} of the {len(run)} that were run. {answer}"
 
 
 BRIEFLY = (

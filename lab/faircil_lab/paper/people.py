@@ -56,7 +56,7 @@ _CENSUS_COLUMNS = {
 }
 _NO_OCCUPATION = ("Not in universe", "Private household services", "Armed Forces")
 RACES = ("Black", "White")  # the others are pooled
-# Without the occupations that have hardly a woman of some races: nobody could judge those.
+# Without the occupations with hardly a woman of some races: too few to judge.
 LARGER = (
     "Adm support including clerical,Executive admin and managerial|"
     "Machine operators assmblrs & inspctrs,Other service|"

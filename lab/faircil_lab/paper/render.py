@@ -11,7 +11,7 @@ from faircil_lab.paper.comparison import count_verdicts
 from faircil_lab.paper.exhibit import Exhibit, Grid, Page, Picture, Section, Verdict
 from faircil_lab.paper.published import METHODS
 
-IMAGES = "images"  # folder of pictures, beside the pages
+IMAGES = "images"  # folder of pictures, next to the pages
 
 
 def write_page(folder: Path, name: str, exhibit: Exhibit, page: Page) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from faircil.report import format_value
 from faircil.report.statistics import holm, paired
 from faircil.results.record import spread
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
+from faircil_lab.paper.claims import LEVEL
 from faircil_lab.paper.comparison import ranks
 from faircil_lab.paper.contenders import (
     CONTENDERS,
@@ -21,6 +21,7 @@ from faircil_lab.paper.contenders import (
     REPLAY,
     Entry,
     LineUp,
+    Settings,
     commands,
     missing,
     notes_of,
@@ -39,7 +40,6 @@ from faircil_lab.paper.drawing import (
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Picture, Results, Section
 from faircil_lab.paper.metrics import METRICS, TARGETS, Target
 
-LEVEL = 0.05
 WHEN = ("after the last task", "mean over tasks")
 ABOUT = (
     "DRUG is shown but not counted in sentences: its test data is too small to rank methods. A "
@@ -54,7 +54,7 @@ class Sequential:
 
     title: str = "Accuracy and disparity after each task"
     paper: str = "Figs. 13 to 20"
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
     seeds: tuple[int, ...] = SEEDS
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from faircil.errors import DataError, FaircilError, StorageError
+from faircil.errors import FaircilError, StorageError
 from faircil.report.statistics import Interval
 from faircil.results.code import digest_code
 from faircil_lab.paper.exhibit import Grid, Page, Results, Section, Verdict
@@ -83,11 +83,9 @@ def measured(
         return Measured(measurement, None, NOT_MADE)
     try:
         values = measurement.compute()
-    except DataError as error:
-        return Measured(measurement, None, f"not run: files absent ({error})")
     except StorageError:
         raise  # a full disk is no matter of one measurement
-    except FaircilError as error:  # such as an encoder that is not installed
+    except FaircilError as error:  # such as absent files, or an encoder that is not installed
         return Measured(measurement, None, f"not run: {error}")
     _write(own, measurement, values)
     return Measured(measurement, values)

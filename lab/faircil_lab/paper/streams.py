@@ -1,6 +1,6 @@
 """Streams that are not clean, as variants of datasets: drift, blur, noise, no borders.
 
-A variant is a dataset and a function that arranges its tasks anew. Distorted copies of one original
+A variant is a dataset and a function that rearranges its tasks. Distorted copies of one original
 stay together: they come in the same task with the same label. Heavy imports happen when a stream is
 made, since every list of datasets reads this module.
 """

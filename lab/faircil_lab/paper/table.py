@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
-from typing import Literal
 
-from faircil.report import AMONG_BEST, TEST, format_value
-from faircil.report.statistics import Ranking, best_of
-from faircil.results.record import spread
+from faircil.report import AMONG_BEST, TEST
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.claims import (
@@ -23,29 +19,20 @@ from faircil_lab.paper.claims import (
     summaries_of,
     which_not_how_many,
 )
-from faircil_lab.paper.comparison import (
-    Comparison,
-    compare_values,
-    count_verdicts,
-    machines_section,
-    ranks,
-    run_gap_by_chance,
-)
-from faircil_lab.paper.contenders import (
-    FILES_ABSENT,
-    Contender,
-    Entry,
-    LineUp,
-    commands,
-    missing,
-    notes_of,
-    seeds_diverged,
-)
+from faircil_lab.paper.comparison import compare_values, count_verdicts, machines_section, ranks
+from faircil_lab.paper.contenders import Contender, Entry, LineUp, Settings, notes_of
 from faircil_lab.paper.exhibit import SEEDS, Grid, Page, Results, Section, Verdict
-from faircil_lab.paper.metrics import DATASET_NAMES, METRICS, PEOPLE
+from faircil_lab.paper.metrics import DATASET_NAMES, METRICS
 from faircil_lab.paper.published import METHODS, published
-
-Settings = Literal["tuned", "shipped"]
+from faircil_lab.paper.table_parts import (
+    Compared,
+    Entries,
+    chance_section,
+    column_sections,
+    is_time,
+    settings_section,
+    times_section,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,7 @@ class TableRow:
     settings : str or None
         Where its settings come from; None: as those of the table.
     apart : bool
-        Whether it is of another kind: it stands beside the others and takes no part in the marks.
+        Whether it is of another kind: it is shown with the others and takes no part in the marks.
     """
 
     contender: Contender
@@ -147,7 +134,6 @@ class ComparisonTable:
 
 
 IN_ANSWER = 3  # pairs that the answer sums up; the findings have all
-SIDE_BY_SIDE = 2  # metrics with published values in one table
 MARKS = (
     "Ours is mean ± deviation over seeds. **Bold**: significantly better than all others, "
     f"{AMONG_BEST}: the best mean and the next ones, down to the first that is significantly worse "
@@ -171,13 +157,6 @@ APART = (
     "trains no net and keeps no samples, only sums over all samples of each group; see [its "
     "page](moments.md)."
 )
-Entries = Mapping[Column, Sequence[Entry]]
-Compared = Mapping[str, Sequence[tuple[Entry, Comparison]]]  # by metric
-
-
-def is_time(metric: str) -> bool:
-    """Whether a metric is a time, which says more of a machine than of a method."""
-    return metric.startswith("seconds")
 
 
 def table_page(table: ComparisonTable, entries: Entries) -> Page:
@@ -188,13 +167,13 @@ def table_page(table: ComparisonTable, entries: Entries) -> Page:
     counts = [count for c in columns for count in control_counts(c, entries[c])]
     sections = [Section("How to read it", "\n\n".join(_legend(table, columns)))]
     for column in columns:
-        sections += _column_sections(column, entries[column], compared[column], len(table.seeds))
+        sections += column_sections(column, entries[column], compared[column], len(table.seeds))
     if claims:
         sections.append(claims_section(claims))
     if counts:
         sections.append(controls_section(counts))
-    sections += [chance for column in columns for chance in _chance(column, entries[column])]
-    timed = [time for c in columns for time in _times_section(c, compared[c])]
+    sections += [chance for column in columns for chance in chance_section(column, entries[column])]
+    timed = [time for c in columns for time in times_section(c, compared[c], len(table.seeds))]
     if timed:
         sections += timed
         runs = [run for some in entries.values() for entry in some for run in entry.runs]
@@ -255,145 +234,6 @@ def _compare(table: ComparisonTable, column: Column, entries: Sequence[Entry]) -
     }
 
 
-def _column_sections(
-    column: Column, entries: Sequence[Entry], compared: Compared, seeds: int
-) -> list[Section]:
-    """Write the results of a column, at most so many metrics in a table; times stand apart."""
-    sections = []
-    parts = _side_by_side({name: some for name, some in compared.items() if not is_time(name)})
-    for number, names in enumerate(parts):
-        heading = column.title + (f": {', '.join(names)}" if len(parts) > 1 else "")
-        shown = {name: compared[name] for name in names}
-        grid = comparison_grid(entries, shown, seeds, ranked=ranks(column.target))
-        text = "" if number else missing(entries)
-        lines = () if number else commands(entries)
-        sections.append(Section(heading, text, grid if names else None, commands=lines))
-    return sections
-
-
-def _side_by_side(compared: Compared) -> list[list[str]]:
-    """Part metrics between tables; those without a published value take little room."""
-    parts: list[list[str]] = [[]]
-    wide = 0
-    for name, pairs in compared.items():
-        has_published = any(found.published for _, found in pairs)
-        if has_published and wide == SIDE_BY_SIDE:
-            parts.append([])
-            wide = 0
-        parts[-1].append(name)
-        wide += has_published
-    return parts
-
-
-def comparison_grid(
-    entries: Sequence[Entry], compared: Compared, seeds: int, *, ranked: bool = True
-) -> Grid:
-    """Write some metrics of a column side by side.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-    compared : mapping
-        By metric, the comparison of each entry.
-    seeds : int
-        How many were asked for; where there are fewer, a value says so.
-    ranked : bool
-        Whether the best is marked.
-    """
-    header, columns = ["method"], [[entry.name for entry in entries]]
-    beside = any(found.published for pairs in compared.values() for _, found in pairs)
-    for name, pairs in compared.items():
-        ranking = _rank(name, pairs) if ranked else Ranking(None, frozenset())
-        header.append(f"{name}: ours" if beside else name)
-        columns.append([_ours(entry, found, ranking, seeds) for entry, found in pairs])
-        if any(found.published for _, found in pairs):
-            header[-1:] = [f"{name}: paper", "ours", "difference", "verdict"]
-            columns[-1:-1] = [[str(found.published or "–") for _, found in pairs]]
-            columns.append([_difference(found) for _, found in pairs])
-            columns.append([found.verdict.value if found.verdict else "–" for _, found in pairs])
-    return Grid(tuple(header), tuple(zip(*columns, strict=True)))
-
-
-def _rank(name: str, pairs: Sequence[tuple[Entry, Comparison]]) -> Ranking:
-    metric = METRICS[name]
-    values = {
-        entry.name: found.values
-        for entry, found in pairs
-        if found.values and not (entry.is_bound or entry.apart or entry.diverged)
-    }
-    if not metric.ranked or metric.higher_is_better is None or len(values) < 2:
-        return Ranking(None, frozenset())
-    return best_of(values, metric.higher_is_better)
-
-
-def _ours(entry: Entry, found: Comparison, ranking: Ranking, seeds: int) -> str:
-    n = len(found.values)
-    if not entry.runs:
-        if entry.diverged:
-            return seeds_diverged(entry)
-        return f"not run: {FILES_ABSENT}" if entry.problem == FILES_ABSENT else "not run"
-    text = found.metric.text(list(found.values.values()))
-    if entry.diverged:
-        return f"{text} ({seeds_diverged(entry)})"
-    text += f" ({n} of {seeds} seeds)" if 0 < n < seeds else ""
-    if entry.name == ranking.best:
-        return f"**{text}**"
-    return f"{text} {AMONG_BEST}" if entry.name in ranking.among_best else text
-
-
-def _difference(found: Comparison) -> str:
-    difference = found.difference
-    return "–" if difference is None else found.metric.difference_text(difference)
-
-
-def _times_section(column: Column, compared: Compared) -> list[Section]:
-    """Show the times of a column, ours as a share of the published ones."""
-    times = {name: some for name, some in compared.items() if is_time(name)}
-    if not times:
-        return []
-    header, columns = ["method"], [[entry.name for entry, _ in next(iter(times.values()))]]
-    for name, pairs in times.items():
-        header.append(name)
-        columns.append(
-            [f.metric.text([*f.values.values()]) if f.values else "not run" for _, f in pairs]
-        )
-        if any(found.published for _, found in pairs):
-            header[-1:] = [f"{name}: paper", "ours", "share"]
-            columns[-1:-1] = [[str(found.published or "–") for _, found in pairs]]
-            columns.append([_share(found) for _, found in pairs])
-    grid = Grid(tuple(header), tuple(zip(*columns, strict=True)))
-    return [Section(f"Times on {column.title}", table=grid)]
-
-
-def _share(found: Comparison) -> str:
-    if found.published is None or not found.values:
-        return "–"
-    return f"{fmean(found.values.values()) / found.published.mean:.3g}"
-
-
-CHANCE = (
-    "What `eo_gap` would be if the correctly predicted samples were spread over the attribute "
-    "values of their class at random: small groups show that much even where they are treated "
-    "alike. Computed from the predictions of the runs above; mean ± deviation over seeds."
-)
-
-
-def _chance(column: Column, entries: Sequence[Entry]) -> list[Section]:
-    """Show the gap that chance alone gives on a dataset that ranks nothing."""
-    if ranks(column.target) or "eo_gap" not in (*column.metrics, *column.besides):
-        return []
-    rows = []
-    for entry in entries:
-        gaps = [run_gap_by_chance(run) for run in entry.runs]
-        if gaps and None not in gaps:
-            ours = METRICS["eo_gap"].text([*METRICS["eo_gap"].by_seed(entry.runs).values()])
-            rows.append((entry.name, ours, format_value(*spread(gaps))))
-    if not rows:
-        return []
-    grid = Grid(("method", "eo_gap", "eo_gap by chance"), tuple(rows))
-    return [Section(f"{column.title}: what chance alone gives", CHANCE, grid)]
-
-
 def _verdicts(compared: Compared) -> list[tuple[Entry, Verdict]]:
     return [
         (entry, found.verdict)
@@ -426,74 +266,15 @@ def _by_method(verdicts: Sequence[tuple[Entry, Verdict]]) -> dict[str, tuple[Ver
     return found
 
 
-def _answer(verdicts: Sequence[tuple[Entry, Verdict]], told: Sequence[str], run: bool) -> str:
-    """Sum up the results in a few sentences; the counts of all verdicts stand beside it."""
+def _answer(verdicts: Sequence[tuple[Entry, Verdict]], summaries: Sequence[str], run: bool) -> str:
+    """Sum up the results in a few sentences; the counts of all verdicts are next to it."""
     if not verdicts:
-        return " ".join(told) or (ONLY_TIMES if run else "Not run yet.")
+        return " ".join(summaries) or (ONLY_TIMES if run else "Not run yet.")
     if all(verdict is Verdict.NOT_RUN for _, verdict in verdicts):
         return f"Not run yet: {len(verdicts)} published values have no value of ours yet."
     own = [verdict for entry, verdict in verdicts if (entry.published or "").startswith("fsw")]
     counted = [f"Published values of FSW: {count_verdicts(own)}."] if own else []
-    return " ".join([*counted, *told])
+    return " ".join([*counted, *summaries])
 
 
 ONLY_TIMES = "Times alone, which have no verdict: the tables show ours next to the published ones."
-SHIPPED = (
-    "Those shipped with faircil (`faircil/runs/settings.toml`): the paper's where it gives them, "
-    "otherwise chosen on held-out training data. None was chosen here."
-)
-SPLIT_BY_SEED = ("drug", "biasbios-sample", *PEOPLE)
-ACROSS_SEEDS = (
-    "{} split by the seed: rows that were trained on and held out there are test rows under "
-    "other seeds. Within a seed nothing leaks."
-)
-SETTINGS_HEADER = ("on", "method", "chosen", "objective", "score", "tried")
-
-
-def settings_section(settings: Settings, entries: Entries) -> Section:
-    """Say which settings were used, and where they come from."""
-    if settings == "shipped":
-        return Section("Settings", SHIPPED)
-    chosen = [
-        (column, entry, entry.tuned)
-        for column, some in entries.items()
-        for entry in some
-        if entry.tuned is not None
-    ]
-    if not chosen:
-        return Section("Settings", "None were chosen yet.")
-    rows = tuple(_settings_row(column, entry, tuned) for column, entry, tuned in chosen)
-    datasets = {column.target.dataset for column, _, _ in chosen}
-    split = [DATASET_NAMES[name] for name in SPLIT_BY_SEED if name in datasets]
-    verb = "is" if len(split) == 1 else "are"
-    notes = [ACROSS_SEEDS.format(f"{', '.join(split)} {verb}")] if split else []
-    text = " ".join([_how_chosen(chosen[0][2].request), *notes])
-    return Section("Settings", text, Grid(SETTINGS_HEADER, rows), on_terminal=False)
-
-
-def _how_chosen(request: TuneRequest) -> str:
-    seeds = ", ".join(map(str, request.seeds))
-    data = (
-        "a held-out part of the training data of the tasks seen so far; test data was not used"
-        if request.select_on == "validation"
-        else "**test data**, as the paper does: these figures are too optimistic"
-    )
-    return (
-        f"Chosen on {data}. Every method has the same budget: at most {request.budget} "
-        f"configurations ({request.strategy}) on seed {seeds}, which no table shows. The best "
-        "score wins; its accuracy is averaged over groups. Controls have the settings of FSW."
-    )
-
-
-def _settings_row(column: Column, entry: Entry, tuned: Tuned) -> tuple[str, ...]:
-    scored = sum(trial.score is not None for trial in tuned.trials)
-    failed = len(tuned.trials) - scored
-    source = entry.contender.settings_of
-    return (
-        column.title,
-        entry.name + (f" (settings of {source.name})" if source else ""),
-        f"`{' '.join(tuned.best.overrides) or 'shipped'}`",
-        tuned.request.objective or f"accuracy - {tuned.request.measure}",
-        format_value(tuned.best.score),
-        f"{len(tuned.trials)}" + (f", {failed} without a result" if failed else ""),
-    )

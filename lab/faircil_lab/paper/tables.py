@@ -40,8 +40,8 @@ VARIANTS = tuple(
     )
 )
 MOMENTS = Contender("moments", "moments", in_paper=False)
-# Beside the methods of the paper. Its penalty is chosen from the moments, and lam is a wish, so
-# nothing is left to search.
+# Along with the methods of the paper. Its penalty is chosen from the moments, and lam is a
+# preference of the user, so nothing is left to search.
 APART = (TableRow(MOMENTS, settings="shipped", apart=True),)
 CONTROLS = (
     Pair(FSW.name, REPLAY.name),
@@ -52,7 +52,7 @@ BEYOND = (
     Pair(BY_GROUP.name, REPLAY.name),
     Pair(DARK_BY_GROUP.name, DARK.name),
 )
-BESIDE = (Pair(MOMENTS.name, FSW.name), Pair(MOMENTS.name, DARK_BY_GROUP.name))
+MOMENTS_PAIRS = (Pair(MOMENTS.name, FSW.name), Pair(MOMENTS.name, DARK_BY_GROUP.name))
 EER_NOTE = "What the paper prints as EER disparity is `eer_task`, the mean over tasks."
 EO_NOTE = "What the paper prints as EO disparity is `eo_gap`, twice `eo` for two groups."
 DP_NOTE = (
@@ -63,13 +63,13 @@ NOTES = {"eer": EER_NOTE, "eo": EO_NOTE, "dp": DP_NOTE}
 
 
 def columns(*measures: str) -> tuple[Column, ...]:
-    """Return all datasets of some measures, with accuracy and what the paper prints beside it."""
+    """Return all datasets of some measures, with accuracy and the disparity that is printed."""
     return tuple(column_of(target) for target in TARGETS if target.measure in measures)
 
 
 def column_of(target: Target) -> Column:
-    """Return a target with accuracy and what the paper prints, and other metrics beside them."""
-    # Beside every disparity: the final model, and whether its worst group has been sacrificed.
+    """Return a target with accuracy, the disparity that the paper prints, and other metrics."""
+    # Next to every disparity: the final model, and whether its worst group has been sacrificed.
     besides = ("final_accuracy", "worst_group", *(("dp",) if target.measure == "dp" else ()))
     return Column(target, ("accuracy", target.metric), besides)
 
@@ -156,7 +156,7 @@ SOLVERS = _fsw_against(
 
 def _all_methods(title: str, topic: str, *measures: str) -> ComparisonTable:
     about = " ".join(NOTES[measure] for measure in measures)
-    pairs = (*CONTROLS, *BEYOND, *BESIDE)
+    pairs = (*CONTROLS, *BEYOND, *MOMENTS_PAIRS)
     rows = (*ALL_METHODS, *VARIANTS, *APART)
     return ComparisonTable(title, topic, rows, columns(*measures), pairs, about, "tuned")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,6 +25,7 @@ from faircil_lab.paper.contenders import (
     FSW,
     Contender,
     LineUp,
+    Settings,
     notes_of,
     request,
     why_not_chosen,
@@ -223,7 +223,7 @@ def _zoom(axes: Axes, points: Points) -> None:
 
 
 def _write_labels(axes: Axes, curve: LabelledCurve) -> None:
-    """Write labels beside the points, those of points that lie together as one."""
+    """Write labels next to the points, those of points that lie together as one."""
     extent = np.array([np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())])
     together: list[tuple[Points, list[str]]] = []
     for point, label in zip(curve.points, curve.labels, strict=True):
@@ -273,7 +273,7 @@ class Tradeoff:
 
     title: str = "Accuracy against disparity"
     paper: str = "Figs. 2 and 9 to 12"
-    settings: Literal["tuned", "shipped"] = "tuned"
+    settings: Settings = "tuned"
 
     def requests(self) -> Sequence[TuneRequest]:
         """Return the searches whose trials are the points."""

@@ -126,9 +126,9 @@ def strangers(plane: Plane, k: int = NEIGHBOURS) -> Floats:
     return shares
 
 
-# Ten colours are not told apart by everybody: every class has its name in its midst, too.
+# Not everybody can distinguish ten colours: every class has its name at its centre, too.
 CLASS_COLOURS = (*COLOURS, "#999999", "#F0E442", "#882255")
-MIXED = 0.5  # neighbours of other classes: beyond, a class has no midst to put its name in
+MIXED = 0.5  # neighbours of other classes: beyond, a class has no centre to put its name in
 MARKS = ("o", "x")  # of the attribute's values
 
 
@@ -181,8 +181,9 @@ HIGH = 0.1  # a trio overlaps if it is among this share of all trios
 OVERLAP_SAYS = "{}: the classes {} overlap"
 COLOUR_SAYS = "Biased MNIST: samples on another class's colour lie apart from their class"
 ABOUT = (
-    "2,000 training samples of each dataset (all of DRUG), reduced to 50 principal components and "
-    "then to the plane by t-SNE. The overlap of three classes is the share of the 10 nearest "
+    f"{SAMPLES:,} training samples of each dataset (all of DRUG), reduced to {COMPONENTS} "
+    "principal components and then to the plane by t-SNE. The overlap of three classes is the "
+    f"share of the {NEIGHBOURS} nearest "
     "neighbours of their samples that belong to another one of the three. Three classes count as "
     f"overlapping if they are among the {percent(HIGH)} of all trios that overlap most."
 )

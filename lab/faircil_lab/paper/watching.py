@@ -27,7 +27,7 @@ Look = Callable[[RunState, nn.Module | None], None]
 
 
 def watching(look: Look) -> Checkpoint:
-    """Make a checkpoint that is told of the net at the start of the epoch, too.
+    """Make a checkpoint that also gets the net as it was at the start of the epoch.
 
     Only for learners that leave the net alone between two epochs and between two tasks, as replay
     does: what one epoch left is then what the next began with.

@@ -47,7 +47,7 @@ class BoardRow:
     made : tuple of str
         Machines and versions that made it.
     note : str
-        What a reader should know beside its scores.
+        What a reader should know along with its scores.
     """
 
     name: str

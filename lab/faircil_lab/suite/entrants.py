@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -241,9 +241,6 @@ def _cases(
 
 def _by_key(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
     return {outcome.work.key: outcome for outcome in outcomes}
-
-
-Maker = Callable[[auto.Candidate, str], RunConfig]
 
 
 def _trials(

@@ -20,6 +20,7 @@ from faircil_lab.suite.board_rows import BoardRow
 from faircil_lab.suite.catalogue import RULES, Suite, SuiteStream
 from faircil_lab.suite.ranking import PLAIN_ROW, RANKED, Place, Standing, places, standings
 from faircil_lab.suite.scoring import SCORES, over_seeds
+from faircil_lab.wording import interval_text
 
 HEADINGS = {
     "accuracy": "accuracy (mean)",
@@ -128,19 +129,6 @@ def stream_table(results: BoardResults, stream: SuiteStream) -> Table:
         cells = (interval_text(over_seeds(scores, score)) for score in SCORES)
         lines.append((row.name, ranks, *cells, ", ".join(parts)))
     return table_of(stream.heading, header, lines)
-
-
-def interval_text(found: Interval | None) -> str:
-    """Write a mean with its interval.
-
-    Examples
-    --------
-    >>> interval_text(Interval(0.8451, 0.8312, 0.8599)), interval_text(None)
-    ('.845 (.831 … .860)', '–')
-    """
-    if found is None or found.low is None or found.high is None:
-        return format_value(None if found is None else found.mean)
-    return f"{format_value(found.mean)} ({format_value(found.low)} … {format_value(found.high)})"
 
 
 def front(results: BoardResults) -> Figure:
@@ -371,8 +359,8 @@ def _overview(results: BoardResults) -> str:
     ranked = [place for place in results.places if place.means]
     if not ranked:
         without = [one.dataset for one in results.suite.streams if not results.measured(one)]
-        told = f" Nothing is scored yet on {', '.join(without)}." if without else ""
-        return f"No row is complete yet.{told}"
+        absent = f" Nothing is scored yet on {', '.join(without)}." if without else ""
+        return f"No row is complete yet.{absent}"
     first = ranked[0]
     worst = max(first.means.values())
     return (

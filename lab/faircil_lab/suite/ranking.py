@@ -2,12 +2,12 @@
 
 *On a stream*, each pair of methods is compared by the paired t-test over common seeds, and p-values
 are adjusted by Holm over all pairs. The rank of a method is 1 plus the number of methods that are
-significantly better: methods that no test tells apart share a rank, and rank 1 means that nobody is
-better beyond chance.
+significantly better: methods that no test distinguishes share a rank, and rank 1 means that no
+method is better beyond chance.
 
 *A low disparity is no merit by itself.* A row whose disparity is lower than that of plain replay
-although nobody gains by it levels down (:func:`faircil.report.table.levels_down`); it, and a model
-at chance, take the last rank in disparity, and count as better than nobody there.
+although no group gains by it levels down (:func:`faircil.report.table.levels_down`); it, and a
+model at chance, take the last rank in disparity, and count as better than no other row there.
 
 *Over all streams* the ranks in final accuracy, disparity and worst group are averaged, each by
 itself. The order is by the largest of the three means: a method stands as high as its weakest side,
@@ -65,7 +65,7 @@ class Standing:
     ranks : mapping from score to rank
         Empty for a row that is not ranked.
     levelled : bool
-        Whether its disparity is lower than that of plain replay, and nobody gains by it.
+        Whether its disparity is lower than that of plain replay, and no group gains by it.
     at_chance : bool
         Whether the final model is no better than one that always predicts the same class.
     dominated : frozenset of str
@@ -83,7 +83,7 @@ def standings(
 ) -> dict[str, Standing]:
     """Return how rows stand on a stream, those that have scores of it.
 
-    A row is ranked if it has all seeds: one that went wrong is not judged on the others.
+    A row is ranked if it has all seeds: a row with a failed seed is not judged on the others.
     """
     there = [row for row in rows if row.scores.get(stream.dataset)]
     means = {row.name: _means(row, stream) for row in there}

@@ -13,8 +13,9 @@ the mean of the limits and h the half-width of Student's interval,
     e − √((e − l)² + h²)   to   e + √((u − e)² + h²).
 
 The noise of test rows is not divided by the number of seeds. Where all seeds share the test rows
-they share its error. Where rows are drawn anew, h has a part of it already, and the interval is too
-wide rather than too narrow. A gap is larger by chance, so that e may lie above u: then e is u.
+they share its error. Where each seed draws its own rows, h has a part of it already, and the
+interval is too wide rather than too narrow. A gap is larger by chance, so that e may lie above u:
+then e is u.
 """
 
 from __future__ import annotations

@@ -124,11 +124,13 @@ def write_template(
     _write(folder / "README.md", text.encode())
 
 
-def available(streams: Sequence[SuiteStream], tell: Callable[[str], None]) -> Sequence[SuiteStream]:
-    """Return the streams whose files are there, and tell which are not."""
+def available(
+    streams: Sequence[SuiteStream], report: Callable[[str], None]
+) -> Sequence[SuiteStream]:
+    """Return the streams whose files are there, and report which are not."""
     absent = [stream.dataset for stream in streams if files_absent(stream.dataset)]
     if absent:
-        tell(f"left out, since files are absent: {', '.join(absent)}; see faircil data")
+        report(f"left out, since files are absent: {', '.join(absent)}; see faircil data")
     kept = [stream for stream in streams if stream.dataset not in absent]
     if not kept:
         raise DataError("the files of no stream are there; for a suite without files, add --small")

@@ -52,7 +52,7 @@ def test_a_stream_is_learned_in_a_process_of_its_own() -> None:
 
 def test_removal_takes_other_rows_each_time() -> None:
     cost = measure_removal(replace(SMALL, tasks=1), 10, repeats=2)
-    assert cost.removal > 0 < cost.anew
+    assert cost.removal > 0 < cost.refit
 
 
 def test_page_document_and_rows() -> None:

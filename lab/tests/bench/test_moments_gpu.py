@@ -90,5 +90,5 @@ def test_page_document_and_rows() -> None:
 def test_a_goal_that_is_missed_is_said(total: float) -> None:
     slow = replace(LONG, summing=total - LONG.fitting - LONG.solving)
     results = GpuResults((slow,), command="", environment=ENVIRONMENT)
-    (told,) = GPU_MOMENTS.sentences(results)
-    assert ("missed" in told) == (total > 20)
+    (said,) = GPU_MOMENTS.sentences(results)
+    assert ("missed" in said) == (total > 20)

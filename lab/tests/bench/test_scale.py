@@ -87,5 +87,9 @@ def test_the_page_compares_workers_with_one_of_them_and_dask_with_processes() ->
     assert "Dask, 4 workers: +25% of the time of 4 processes" in text
     other = SCALE.findings(results(*found.outcomes[:3], ScaleCost("x", 600, 1.0, 1.0, "tensors-d")))
     assert "**The ways give 2 different tensors.**" in other.page({})
+    rival = ScaleCost("pandas and RidgeClassifier", 300, 3.0)  # on a system that hides memory
+    against = SCALE.findings(results(found.outcomes[0], rival)).page({})
+    assert "2.00 times as many rows a second" in against
+    assert "which holds 300 rows.\n" in against
     alone = SCALE.findings(results(found.outcomes[0])).page({})
     assert "same tensors" not in alone  # there is nothing to compare it with

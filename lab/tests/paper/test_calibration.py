@@ -104,7 +104,7 @@ def test_the_page_has_all_groups_and_answers(
         ".300 / .900 without; er .100 / .300,"
     )
     headings = [section.heading for section in page.sections]
-    assert headings[1:4] == ["digits", "digits, by group", "biased digits"]
+    assert headings[1:4] == ["digits", "digits, by group", "Biased digits"]
     assert page.sections[headings.index("DRUG")].text == "Not run: files absent (x)."
     assert "DRUG, by group" not in headings
     table, groups = page.sections[1].table, page.sections[2].table

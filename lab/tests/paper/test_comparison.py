@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from scipy.stats import spearmanr
 
 from faircil_lab.paper.comparison import (
-    UNTOLD,
+    UNDEFINED,
     compare_values,
     count_verdicts,
     machines_section,
@@ -135,10 +135,10 @@ def test_what_is_not_claimed_is_only_read() -> None:
 
 def test_one_seed_cannot_tell() -> None:
     trend = trend_of(("x",), seeds_of_places([1, 2, 3, 4]), True, claimed=True)
-    assert (trend.verdict, trend.reading) == (None, UNTOLD)
+    assert (trend.verdict, trend.reading) == (None, UNDEFINED)
 
 
 def test_seeds_that_are_not_everywhere_take_no_part() -> None:
     values = [*GROWS[:-1], {0: 4.0}]
-    assert trend_of(("x",), values, True, claimed=True).reading == UNTOLD
+    assert trend_of(("x",), values, True, claimed=True).reading == UNDEFINED
     assert trend_of(("x",), [*values, {}], True, claimed=True).verdict is Verdict.NOT_RUN

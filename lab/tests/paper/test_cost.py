@@ -12,7 +12,8 @@ from faircil.runs.experiment import run
 from faircil.runs.state import RunState
 from faircil.samples import concatenate
 from faircil_lab.paper import cost
-from faircil_lab.paper.cost import CostFigure, Series, pearson, spearman
+from faircil_lab.paper.comparison import pearson, spearman
+from faircil_lab.paper.cost import CostFigure, Series
 from faircil_lab.paper.epochs import EpochByEpoch, watched_run
 from faircil_lab.paper.exhibit import Results, Verdict
 from faircil_lab.paper.store import NOT_MADE, Measured

@@ -12,9 +12,9 @@ from faircil.results.processed import process_run
 from faircil.results.record import RunResult, RunSummary
 from faircil.sweep.work import Work
 from faircil_lab.paper import epsilon_fair
-from faircil_lab.paper.epsilon_fair import EPSILONS, EpsilonFairTable, processing_of
+from faircil_lab.paper.epsilon_fair import EPSILONS, EpsilonFairTable, Processed, processing_of
 from faircil_lab.paper.exhibit import Page, Section
-from faircil_lab.paper.store import file_of, measured
+from faircil_lab.paper.store import Measured, file_of, measured
 from figure_runs import results_of, run_of
 from made_tables import put_files
 from run_results import make_result
@@ -26,21 +26,21 @@ def make(work: Work) -> RunSummary:
     return run_of(work, accuracy=0.9 - noise, dp=dp, dp_predicted=dp)
 
 
-def after_each_epsilon(run: RunSummary, _: object) -> list[dict[str, float | None]]:
+def after_each_epsilon(run: RunSummary, _: object) -> Measured[Processed]:
     """Parity is as good as ε allows, and costs a little."""
     found: list[dict[str, float | None]] = [dict(run.metrics)]
     for epsilon in EPSILONS:
         dp = (run.metrics["dp"] or 0.0) * min(1.0, 0.2 + 8 * epsilon)
         accuracy = (run.metrics["accuracy"] or 0.0) - 0.01 * (0.1 - epsilon)
         found.append({**run.metrics, "dp": dp, "dp_predicted": dp, "accuracy": accuracy})
-    return found
+    return Measured(processing_of(run, EPSILONS), Processed(tuple(found)))
 
 
 @pytest.fixture
 def page(monkeypatch, tmp_path: Path) -> Page:
     put_files(tmp_path), put_files(tmp_path, "drug")
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
-    monkeypatch.setattr(epsilon_fair, "_metrics", after_each_epsilon)
+    monkeypatch.setattr(epsilon_fair, "_measured", after_each_epsilon)
     exhibit = EpsilonFairTable()
     return exhibit.page(results_of(exhibit, make))
 
@@ -104,11 +104,18 @@ def test_curves_go_from_no_post_processing_to_the_strictest(page: Page, tmp_path
 
 
 def test_runs_without_probabilities_are_not_run(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(epsilon_fair, "_metrics", lambda *_: ())
+    put_files(tmp_path), put_files(tmp_path, "drug")
+    monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path))
+
+    def failed(run: RunSummary, _: object) -> Measured[Processed]:
+        return Measured(processing_of(run, EPSILONS), None, "not run: no probabilities")
+
+    monkeypatch.setattr(epsilon_fair, "_measured", failed)
     exhibit = EpsilonFairTable()
     page = exhibit.page(replace(results_of(exhibit, make), root=tmp_path))
     assert page.answer.startswith("Not run yet")
     assert all(part.picture is None for part in page.sections)
+    assert "Not run: no probabilities (all)." in section(page, "DRUG (DP)").text
 
 
 def with_probabilities() -> RunResult:

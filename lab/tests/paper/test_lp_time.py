@@ -81,6 +81,33 @@ def test_the_page_draws_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )  # one size has no slope
 
 
+def test_a_solver_without_times_at_a_size_has_a_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partly = [time for time in made_times("highs", 1.6) if time.n < SIZES[-1]]
+    values = SolveTimes(
+        (*made_times("exact", 1.0), *partly), ("cplex: no such package", "highs: no memory"), "x"
+    )
+    monkeypatch.setattr(lp_time, "look_up", lambda one, _: Measured(one, values))
+    page = LpTime().page(Results({}, {}, tmp_path))
+    assert "HiGHS n^1.6" in page.answer
+    assert "at 4,000 samples" in page.answer
+    table = page.sections[1].table
+    assert table is not None
+    assert table.rows[1][-1] == "–"
+    assert page.sections[1].text == (
+        "Machine: x. HiGHS was not measured on all programs: no memory."
+    )
+
+
+def test_without_times_there_is_no_slope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = SolveTimes(tuple(made_times("exact", 1.0)[:2]), ("highs: no", "cplex: no"), "x")
+    monkeypatch.setattr(lp_time, "look_up", lambda one, _: Measured(one, values))
+    page = LpTime().page(Results({}, {}, tmp_path))
+    assert page.answer == "No solver has times at 3 sizes."
+    assert page.verdicts == (Verdict.NOT_RUN,) * 3
+
+
 def test_nothing_is_run_where_that_is_not_wanted(tmp_path: Path) -> None:
     page = LpTime().page(Results({}, {}, tmp_path, run_missing=False))
     assert page.verdicts == (Verdict.NOT_RUN,) * 3

@@ -47,6 +47,18 @@ def test_a_plain_method_harms_only_if_it_is_surely_better_in_both() -> None:
     assert standing(COLUMN, [entry(REPLAY, 0.95, 0.02, 0.5, 20), own], "not chosen").better == ()
 
 
+def test_a_diverged_seed_counts_against_auto_and_judges_nobody_else() -> None:
+    own, better = entry(AUTO, 0.90, 0.05, 0.6), entry(REPLAY, 0.95, 0.02, 0.7, 0.9)
+    lost = standing(COLUMN, [entry(REPLAY, 0.8, 0.2, 0.1), replace(own, diverged=1)], "not chosen")
+    assert lost.behind
+    found = standing(COLUMN, [replace(better, diverged=1), own], "not chosen")
+    assert not found.behind
+    ours, plain = entry(MOMENTS, 0.90, 0.05, 0.6), entry(EQUAL_CLASSES, 0.91, 0.07, 0.5)
+    table = cost_section({COLUMN: [replace(ours, diverged=1), plain]}).table
+    assert table is not None
+    assert table.rows == ()
+
+
 def test_the_cost_of_fairness_is_what_differs_from_equal_classes() -> None:
     ours, plain = entry(MOMENTS, 0.90, 0.05, 0.6), entry(EQUAL_CLASSES, 0.91, 0.07, 0.5)
     section = cost_section({COLUMN: [ours, plain]})

@@ -19,7 +19,12 @@ TOPICS = sorted(
 )
 # Those whose numbers are of runs; the others belong to measurements.
 TABLES = [topic for topic in TOPICS if topic not in ("toy", "lp-time", "weights")]
-NOT_THERE = ("moments", "streams", "biographies", "biographies-trained")  # pages beside the paper
+NOT_THERE = (
+    "moments",
+    "streams",
+    "biographies",
+    "biographies-trained",
+)  # no counterpart
 SHARED = ("methods",)  # shows values of other tables
 Key = tuple[str, str, str]  # column, row, metric
 # Added up from the tables as the paper prints them, apart from the files here: the sum of means and

@@ -69,9 +69,9 @@ def test_settings_are_chosen_first_then_all_runs_are_one_sweep(tmp_path: Path):
     assert (
         len(trials) == len(set(trials)) == 3 * 12
     )  # one and two ask for the same, FSW and its control too
-    beside = {work.key for work in first} - set(trials)
+    in_parallel = {work.key for work in first} - set(trials)
     ready = [work for work in TABLE.works({}) if work.config.dataset == "mnist"]
-    assert beside == {work.key for work in ready}  # of the one that needs no choice
+    assert in_parallel == {work.key for work in ready}  # of the one that needs no choice
     keys = [work.key for work in last]
     assert len(keys) == len(set(keys))
     assert list(pages) == ["one", "two", "three"]

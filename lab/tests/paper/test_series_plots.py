@@ -16,7 +16,7 @@ from faircil_lab.paper.drawing import (
     write_png,
 )
 from faircil_lab.paper.tradeoff import Cloud, LabelledCurve, draw_tradeoff
-from faircil_lab.paper.weights import Bar, BarPanel, draw_bars
+from faircil_lab.paper.weights_page import Bar, BarPanel, draw_bars
 
 
 def test_a_line_is_the_mean_with_its_interval_and_a_gap_where_a_value_is_missing() -> None:

@@ -9,18 +9,18 @@ import pytest
 from faircil.results.folder import write_run
 from faircil.results.record import EpochRecord, GroupWeights, RunSummary, WeightRecord
 from faircil.sweep.work import Work
-from faircil_lab.paper import weights
+from faircil_lab.paper import weights_page
 from faircil_lab.paper.exhibit import Page, Verdict
 from faircil_lab.paper.metrics import Target
 from faircil_lab.paper.weights import (
     WeightedEpoch,
-    Weights,
     average_groups,
     compared,
     value_less_value,
     worse_gets_more,
     worse_less_better,
 )
+from faircil_lab.paper.weights_page import Weights
 from figure_runs import results_of
 from run_results import make_result
 
@@ -57,7 +57,7 @@ def written(folder: Path, work: Work, groups: Groups, dropped: int = 8970) -> Ru
 
 @pytest.fixture
 def page_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Page]:
-    monkeypatch.setattr(weights, "TARGETS", TARGETS)
+    monkeypatch.setattr(weights_page, "TARGETS", TARGETS)
 
     def make(groups: Groups, seeds: tuple[int, ...] = (0, 1, 2), dropped: int = 8970) -> Page:
         exhibit = Weights(settings="shipped", seeds=seeds)
@@ -114,8 +114,16 @@ def test_a_claim_that_fails_is_said_to(page_of: Callable[..., Page]) -> None:
 
 
 def test_one_seed_proves_no_claim(page_of: Callable[..., Page]) -> None:
-    by_loss, *_ = rows(page_of(weights_of_worse, seeds=(0,)), 1)
+    page = page_of(weights_of_worse, seeds=(0,))
+    by_loss, *_ = rows(page, 1)
     assert by_loss[-1] == "undefined with one seed"
+    assert page.answer == "Nearly all weights are 0 or 1: at most 2.0 per optimisation are not."
+
+
+def test_many_partial_weights_are_not_called_few(page_of: Callable[..., Page]) -> None:
+    # 2 of some 62 are between 0 and 1.
+    answer = page_of(weights_of_worse, dropped=-2800).answer
+    assert answer.endswith("Up to 2.0 weights per optimisation are neither 0 nor 1.")
 
 
 def test_groups_are_shown_task_by_task(page_of: Callable[..., Page], tmp_path: Path) -> None:
