@@ -216,6 +216,9 @@ def _count_claim(weighed: Weighed, count: Count) -> WeightClaim:
     return WeightClaim(count.metric, texts, fmean(ours.values()) if ours else None, found.verdict)
 
 
+WORSE_LESS_BETTER = "mean weight, worse less better"  # begins what such a claim says
+
+
 def order_claims(weighed: Weighed) -> list[WeightClaim]:
     """Check that the worse group gets the higher mean weight."""
     measure = weighed.target.measure
@@ -224,7 +227,7 @@ def order_claims(weighed: Weighed) -> list[WeightClaim]:
     found = [
         _order_claim(
             weighed,
-            f"mean weight, worse less better{share}",
+            f"{WORSE_LESS_BETTER}{share}",
             weighed.values(lambda epochs: worse_less_better(epochs, measure)),
         )
     ]

@@ -25,6 +25,7 @@ from faircil_lab.paper.metrics import TARGETS, Target
 from faircil_lab.paper.weights import (
     COUNT_HEADER,
     ORDER_HEADER,
+    WORSE_LESS_BETTER,
     GroupAverage,
     Weighed,
     WeightClaim,
@@ -250,7 +251,12 @@ def _answer(counts: Sequence[WeightClaim], orders: Sequence[WeightClaim]) -> str
     if not partial:
         return "Not run yet."
     sentences = []
-    held = [claim for claim in orders if claim.verdict not in (None, Verdict.NOT_RUN)]
+    # Not those of the digits' colours, which say nothing of the worse group.
+    held = [
+        claim
+        for claim in orders
+        if claim.what.startswith(WORSE_LESS_BETTER) and claim.verdict not in (None, Verdict.NOT_RUN)
+    ]
     if held:
         same = sum(claim.verdict is Verdict.SAME for claim in held)
         sentences.append(

@@ -101,7 +101,7 @@ def test_the_worse_group_gets_more(page_of: Callable[..., Page]) -> None:
     assert by_loss[1:4] == ("mean weight, worse less better (above 0 in 100 %)", "above 0", ".510")
     assert (by_loss[-1], by_colour[-1]) == ("same", "same")
     assert absent[-1] == "not run: files absent"
-    assert page.answer.startswith("The worse group gets the higher mean weight in 2 of 2")
+    assert page.answer.startswith("The worse group gets the higher mean weight in 1 of 1")
     assert "at most 2.0 per optimisation" in page.answer
 
 
@@ -109,7 +109,7 @@ def test_a_claim_that_fails_is_said_to(page_of: Callable[..., Page]) -> None:
     page = page_of(worse_gets_less)
     by_loss, by_colour, _ = rows(page, 1)
     assert (by_loss[-1], by_colour[-1]) == ("different", "different")
-    assert page.answer.startswith("The worse group gets the higher mean weight in 0 of 2")
+    assert page.answer.startswith("The worse group gets the higher mean weight in 0 of 1")
     assert Verdict.SAME not in page.verdicts
 
 
