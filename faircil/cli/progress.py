@@ -20,7 +20,7 @@ from faircil.cache import EmbeddingProgress
 from faircil.cli.console import duration, make_console
 from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics
-from faircil.model.lesson_watchers import UNWATCHED, LessonWatcher, UnwatchedLessons
+from faircil.model.table_rows import UNWATCHED, LessonWatcher, UnwatchedLessons
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
