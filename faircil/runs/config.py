@@ -44,9 +44,9 @@ from faircil.text.options import TextOptions, encoder_mistakes
 from faircil.vision.picture_inputs import ImageOptions, image_mistakes
 from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
+from faircil.weighting.over_ranks import divided_mistakes
 from faircil.weighting.selection import WEIGHTINGS
 from faircil.weighting.solver import DEFAULT, SOLVERS
-from faircil.weighting.weights import divided_mistakes
 
 Part = Literal["test", "validation"]  # what a run is evaluated on
 

@@ -45,8 +45,8 @@ from faircil.runs.graphs import GraphedStep
 from faircil.runs.state import EpochInProgress, RunState, TaskInProgress, load_stream, start_run
 from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
 from faircil.sharding import ShardedSamples
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
-from faircil.weighting.weights import WeightResult
 
 MOST_PROBABILITIES = 10**8  # bytes of probabilities that a run keeps for those who want them later
 

@@ -28,8 +28,9 @@ from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState, load_stream
 from faircil.samples import Samples, group_counts
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.selection import WEIGHTINGS, Weighting
-from faircil.weighting.weights import FairSampleWeights, WeightResult
+from faircil.weighting.weights import FairSampleWeights
 from small_runs import PER_GROUP, TASKS, small_config, small_stream
 
 
