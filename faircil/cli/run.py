@@ -476,7 +476,7 @@ def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str
 def _show_changes(folder: Path, seed: int) -> None:
     """Show what a one-pass method did to the groups, if the run is of one."""
     from faircil.report import change_table
-    from faircil.results.folder import read_epochs, read_names
+    from faircil.results.run_files import read_epochs, read_names
 
     epochs = read_epochs(folder)
     if epochs and (passed := epochs[-1].passed) is not None and passed.groups:

@@ -14,6 +14,7 @@ import torch
 from faircil.learners.moments import Moments
 from faircil.metrics import TaskMetrics
 from faircil.results import folder
+from faircil.results.run_files import PROBABILITIES
 from faircil.runs import evaluation, saved_states
 from faircil.sweep import work
 from faircil.weighting import weights
@@ -99,7 +100,7 @@ def bytes_of(run: Path) -> dict[str, bytes]:
 
     The others have times of day and durations.
     """
-    files = [run / name for name in (*BYTES, folder.PROBABILITIES)]
+    files = [run / name for name in (*BYTES, PROBABILITIES)]
     files += sorted((run / "model").glob("*.safetensors"))
     found = {str(file.relative_to(run)): file.read_bytes() for file in files if file.is_file()}
     assert found.keys() >= {*BYTES}

@@ -17,8 +17,8 @@ from faircil.data.datasets import DATASETS
 from faircil.report import format_value
 from faircil.report.plots import COLOURS
 from faircil.report.statistics import Interval, interval
-from faircil.results.folder import read_epochs, read_names
 from faircil.results.record import GroupWeights, Names, RunSummary, WeightRecord
+from faircil.results.run_files import read_epochs, read_names
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.comparison import UNTOLD, compare_values
