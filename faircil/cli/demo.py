@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faircil.cli.common_options import parse_seeds
 from faircil.cli.console import say, show_table
-from faircil.cli.run import parse_seeds
 
 if TYPE_CHECKING:
     from faircil.report.plots import Panel

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,13 +17,13 @@ from faircil.cli.common_options import (
     check_workers,
     names_of,
     own_data,
+    parse_seeds,
     sharded_settings,
 )
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
-from faircil.errors import UsageError, collecting, raise_all, unknown_name
+from faircil.errors import collecting, raise_all, unknown_name
 
 if TYPE_CHECKING:
-    from faircil.cache import EmbeddingProgress
     from faircil.data.own import OwnData
     from faircil.results.record import RunSummary
     from faircil.runs.config import Part, RunConfig
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from faircil.tuning.auto import Choice, Maker
     from faircil.tuning.request import Tuned, TuneRequest
 
-MOST_SEEDS = 1000  # more is probably a typing error
 EPILOG = """examples:
   faircil run --dataset biased-digits
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
@@ -48,31 +46,6 @@ EPILOG = """examples:
 Finished seeds are not run again. Two commands may fill one folder at the same time: each seed is
 run by one of them.
 """
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Parse ``0-4``, ``3`` or ``0,2,5-7`` into sorted, distinct seeds.
-
-    Examples
-    --------
-    >>> parse_seeds("0-2,7")
-    [0, 1, 2, 7]
-    """
-    seeds: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part, re.ASCII)
-        if match is None:
-            raise UsageError(f"--seeds '{text}' cannot be read; write 3, 0-4 or 0,2,5")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise UsageError(f"--seeds '{text}' counts down; write {last}-{first}")
-        if last - first >= MOST_SEEDS:
-            raise UsageError(
-                f"--seeds '{text}' are {last - first + 1:,} seeds, more than {MOST_SEEDS:,}; "
-                "write fewer"
-            )
-        seeds.update(range(first, last + 1))
-    return sorted(seeds)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -286,6 +259,7 @@ def settle(
     chosen : dict
         How it was chosen, for JSON; empty if the user named everything.
     """
+    from faircil.cli.progress import embedding_lines
     from faircil.runs.config import medium_of, resolve
     from faircil.runs.state import embed_images_of
     from faircil.tuning import auto
@@ -327,7 +301,7 @@ def settle(
         with collecting(mistakes):
             configs = auto.check(make)
         raise_all(list(dict.fromkeys(mistakes)))
-        embed_images_of(configs[0], device, embedding_lines(arguments))
+        embed_images_of(configs[0], device, embedding_lines(arguments.quiet))
         if not arguments.quiet:
             say_notes(auto.partly_used(arguments.set, medium=medium))
         choice = choose_method(make, arguments, device)
@@ -336,19 +310,12 @@ def settle(
     with collecting(mistakes):
         config = configure(overrides=arguments.set, mistakes=mistakes)
     raise_all(list(dict.fromkeys(mistakes)))
-    embed_images_of(config, device, embedding_lines(arguments))
+    embed_images_of(config, device, embedding_lines(arguments.quiet))
     if request is None:
         return config, {}
     tuned = meet_target(request, arguments, device)
     config = configure(overrides=[*arguments.set, *tuned.best.overrides])
     return config, {"target": target_outcome(tuned)}
-
-
-def embedding_lines(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
-    """Return a listener that prints the progress of embedding texts or images."""
-    from faircil.cli.progress import EmbeddingLines
-
-    return EmbeddingLines((lambda _: None) if arguments.quiet else say)
 
 
 def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
