@@ -21,11 +21,10 @@ from faircil.cli.common_options import (
     sharded_settings,
 )
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
-from faircil.errors import collecting, raise_all, unknown_name
+from faircil.errors import collecting, raise_all
 
 if TYPE_CHECKING:
     from faircil.data.own import OwnData
-    from faircil.results.record import RunSummary
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
     from faircil.tuning.auto import Choice, Maker
@@ -160,7 +159,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.run_seeds import Beside, RunOptions, kept_at, run_seeds, say_models
+    from faircil.cli.run_seeds import (
+        Beside,
+        RunOptions,
+        against_baseline,
+        baseline_mistakes,
+        kept_at,
+        run_seeds,
+        say_models,
+    )
     from faircil.compute import choose_device
     from faircil.report import abstention_table, compare, seed_table
     from faircil.results.folder import seed_folder
@@ -185,7 +192,7 @@ def command(arguments: argparse.Namespace) -> None:
     trackers: list[Tracker] = []
     with collecting(mistakes):
         trackers = new_trackers(arguments.track)
-    mistakes += [*abstain_mistakes(arguments), *baseline_mistakes(arguments)]
+    mistakes += [*abstain_mistakes(arguments), *baseline_mistakes(arguments.baseline)]
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
@@ -233,17 +240,6 @@ def command(arguments: argparse.Namespace) -> None:
             say(f"both as a page: faircil report {folders}")
         if keep:
             say_models(runs)
-
-
-def against_baseline(runs: Sequence[RunSummary]) -> list[str]:
-    """Say whether a method is better or worse than plain replay, where that ran beside it."""
-    from faircil.report.sentences import helped_as_text
-    from faircil.report.study import studies_of
-    from faircil.weighting.measures import find_measure
-
-    shown = {str(run.config["measure"]) for run in runs}
-    studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
-    return [line for one in studies for line in helped_as_text(one)]
 
 
 def settle(
@@ -329,15 +325,6 @@ def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
     if part != "test":
         mistakes.append("--abstain needs predictions, which a run on validation data does not keep")
     return mistakes
-
-
-def baseline_mistakes(arguments: argparse.Namespace) -> list[str]:
-    """Say that there is no such method to run beside."""
-    from faircil.learners import ALIASES, LEARNERS
-
-    known = (*LEARNERS, *ALIASES, "none")
-    name = arguments.baseline
-    return [] if name is None or name in known else [unknown_name("baseline", name, known)]
 
 
 def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
