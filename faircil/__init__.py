@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from faircil.runs.preflight import diagnose as diagnose
     from faircil.sampler import FairSampler as FairSampler
     from faircil.samples import Samples as Samples
+    from faircil.weighting.choice import WeightResult as WeightResult
     from faircil.weighting.forecast import forecast as forecast
     from faircil.weighting.measures import Measure as Measure
     from faircil.weighting.program import WeightProgram as WeightProgram
     from faircil.weighting.solver import solve as solve
-    from faircil.weighting.weights import (
-        FairSampleWeights as FairSampleWeights,
-        WeightResult as WeightResult,
-    )
+    from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
 
 __version__ = "0.2.0"
 _PUBLIC = {
@@ -51,7 +49,7 @@ _PUBLIC = {
     "Task": "faircil.data.stream",
     "TaskStream": "faircil.data.stream",
     "WeightProgram": "faircil.weighting.program",
-    "WeightResult": "faircil.weighting.weights",
+    "WeightResult": "faircil.weighting.choice",
     "audit": "faircil.auditing",
     "audit_dask": "faircil.auditing.reading",
     "diagnose": "faircil.runs.preflight",

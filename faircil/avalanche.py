@@ -15,7 +15,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 from faircil.buffer import ReplayBuffer
 from faircil.errors import DataError, UsageError
 from faircil.samples import Samples, group_counts
-from faircil.weighting.weights import FairSampleWeights, WeightResult
+from faircil.weighting.choice import WeightResult
+from faircil.weighting.weights import FairSampleWeights
 
 try:
     from avalanche.training.plugins import SupervisedPlugin

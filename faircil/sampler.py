@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from faircil.errors import DataError, UsageError, raise_all, whole_mistakes
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.selection import KEEP_ABOVE, draw_rows, fair_chances
-from faircil.weighting.weights import WeightResult
 
 
 class FairSampler(Sampler[int]):

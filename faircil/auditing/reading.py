@@ -7,16 +7,19 @@ columns at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from faircil.auditing import Audit, key_of, refusal
 from faircil.auditing.findings import DRAWS
-from faircil.data.arrow import Coded
+from faircil.data.arrow import Coded, is_parquet, read_batches
 from faircil.data.part_files import parted_table, table_files
 from faircil.data.parts import (
     COUNTED_TOGETHER,
@@ -26,8 +29,8 @@ from faircil.data.parts import (
     gathered,
     refuse_sharing,
 )
-from faircil.data.table_columns import name_mistakes
-from faircil.data.tables import read_coded, read_coded_part
+from faircil.data.table_columns import MISSING, name_mistakes
+from faircil.data.tables import read_table
 from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, collecting, raise_all, shortened
 from faircil.files import check_listed
@@ -321,3 +324,57 @@ def _cleaned(
             codes = np.where(missing, len(labels), codes)
         found[part] = (clean, codes)
     return found
+
+
+def read_coded(path: Path, columns: Sequence[str], alike: Collection[str] = ()) -> dict[str, Coded]:
+    """Read columns as labels and codes.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str
+    alike : collection of str
+        Columns whose labels are compared with each other: in a file of text, if one of them is
+        words, whole numbers in the others are words too.
+
+    Returns
+    -------
+    dict from name to (labels, codes)
+        The distinct values, in no order, and for each row the number of its value among them, −1
+        where it is missing.
+
+    Raises
+    ------
+    DataError
+        As :func:`read_table` does.
+    """
+    table = read_table(path, columns, labels=columns)
+    numbers = [name for name in alike if is_numeric_dtype(table[name])]
+    if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
+        table = read_table(path, columns, texts=alike)
+    return {name: _coded(table[name]) for name in columns}
+
+
+def read_coded_part(
+    table: PartedTable, part: TablePart, columns: Sequence[str]
+) -> Iterator[dict[str, Coded]]:
+    """Read columns of a part of a table as :func:`read_coded` does, in batches."""
+    path = Path(part.path)
+    if is_parquet(path):  # which has words as numbers of words already
+        part.check_size()
+        for batch in read_batches(path, columns, part.pieces):
+            yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
+        return
+    for frame in table.read(part, columns, columns):
+        yield {name: _coded(frame[name]) for name in columns}
+
+
+def _coded(column: pd.Series) -> Coded:
+    codes, labels = pd.factorize(column)
+    return np.asarray(labels, dtype=object), codes
+
+
+def _without_missing_labels(labels: NDArray[Any], codes: NDArray[np.intp]) -> Coded:
+    missing = np.isin(labels, MISSING) | np.array([x is None or x != x for x in labels], dtype=bool)
+    # One more code, which −1 finds from the end.
+    return labels, np.append(np.where(missing, -1, np.arange(len(labels))), -1)[codes]

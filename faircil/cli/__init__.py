@@ -54,7 +54,7 @@ COMMANDS = {
         "train a method over a stream of tasks and measure accuracy and fairness",
         "faircil.cli.run",
     ),
-    "fit": Command("fit a model to a table, and save it", "faircil.cli.models:fit"),
+    "fit": Command("fit a model to a table, and save it", "faircil.cli.fit"),
     "update": Command(
         "update a model with more rows, which may have new classes", "faircil.cli.models:update"
     ),
@@ -67,7 +67,7 @@ COMMANDS = {
         "remove rows from a model, as if it had never seen them", "faircil.cli.models:forget"
     ),
     "show": Command(
-        "show what a model has learned, from whom, and how fair it was", "faircil.cli.show"
+        "show what a model has learned, from whom, and how fair it was", "faircil.cli.models:show"
     ),
     "audit": Command(
         "audit a table of predictions: accuracy and fairness with intervals, and a gate for CI",

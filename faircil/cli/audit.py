@@ -238,7 +238,7 @@ def _audit_predictions(arguments: argparse.Namespace, path: Path, engine: Engine
 def _run_attribute(path: Path) -> str:
     """Return what the attribute of a run is called, if it is a run that says so."""
     from faircil.auditing.reading import RUN_ATTRIBUTE
-    from faircil.results.folder import read_names
+    from faircil.results.run_files import read_names
 
     run = path if path.is_dir() else path.parent
     names = read_names(run) if (run / "summary.json").is_file() else None

@@ -1,8 +1,9 @@
-"""Options that several commands have: pieces by name, the user's own data, who shares the work."""
+"""Options that several commands have: names, seeds, the user's own data, who shares the work."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from faircil.data.own import OwnData
     from faircil.engines import Engine
 
+MOST_SEEDS = 1000  # more is probably a typing error
 ALONE = "in the first of {size} processes alone: {why}"
 
 
@@ -30,6 +32,31 @@ def names_of(kind: str) -> str:
 
         names += ALIASES
     return ", ".join(names).replace("%", "%%")  # argparse interpolates %
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Parse ``0-4``, ``3`` or ``0,2,5-7`` into sorted, distinct seeds.
+
+    Examples
+    --------
+    >>> parse_seeds("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part, re.ASCII)
+        if match is None:
+            raise UsageError(f"--seeds '{text}' cannot be read; write 3, 0-4 or 0,2,5")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(f"--seeds '{text}' counts down; write {last}-{first}")
+        if last - first >= MOST_SEEDS:
+            raise UsageError(
+                f"--seeds '{text}' are {last - first + 1:,} seeds, more than {MOST_SEEDS:,}; "
+                "write fewer"
+            )
+        seeds.update(range(first, last + 1))
+    return sorted(seeds)
 
 
 def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

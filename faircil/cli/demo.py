@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faircil.cli.common_options import parse_seeds
 from faircil.cli.console import say, show_table
-from faircil.cli.run import parse_seeds
 
 if TYPE_CHECKING:
     from faircil.report.plots import Panel
@@ -114,7 +114,7 @@ def panel_of(config: RunConfig, runs: Sequence[RunSummary]) -> Panel:
     import numpy as np
 
     from faircil.report.plots import GroupPanel, Plane
-    from faircil.results.folder import read_final_predictions
+    from faircil.results.run_files import read_final_predictions
     from faircil.runs.state import load_stream
 
     title, first = f"{config.label} after the last task", runs[0]

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from faircil.cli.common_options import add_own_arguments, names_of, own_data
 from faircil.cli.console import make_console, print_json, say_notes, show_columns
-from faircil.cli.run import embedding_lines
 from faircil.errors import collecting, raise_all
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def _look(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import embedding_lines
     from faircil.compute import choose_device
     from faircil.runs.config import resolve
     from faircil.runs.preflight import METHOD, preflight
@@ -89,9 +89,8 @@ def _look(arguments: argparse.Namespace) -> None:
             overrides=arguments.set or (),
         )
     raise_all(mistakes)
-    found = preflight(
-        config, arguments.seed or 0, device=device, progress=embedding_lines(arguments)
-    )
+    lines = embedding_lines(arguments.quiet)
+    found = preflight(config, arguments.seed or 0, device=device, progress=lines)
     if arguments.json:
         print_json(asdict(found))
         return

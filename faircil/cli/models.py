@@ -1,4 +1,7 @@
-"""``faircil fit``, ``update``, ``predict``, ``forget`` and ``show``: models that people use."""
+"""``faircil update``, ``merge``, ``forget`` and ``show``: models that are there already.
+
+What is said of a model after each of them is also said after ``faircil fit``.
+"""
 
 from __future__ import annotations
 
@@ -6,89 +9,25 @@ import argparse
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli import Parts
 from faircil.cli.common_options import (
-    add_favoured_argument,
     add_gap_arguments,
-    add_own_arguments,
     add_worker_arguments,
     begin_early,
     check_workers,
-    own_data,
-    sharded_settings,
     workers,
 )
-from faircil.cli.console import duration, print_json, say, say_notes
-from faircil.errors import (
-    MOST_NAMES,
-    DataError,
-    collecting,
-    raise_all,
-    shortened,
-    whole_mistakes,
-)
+from faircil.cli.console import duration, print_json, say, say_notes, show_columns
+from faircil.errors import MOST_NAMES, collecting, raise_all, shortened
 
 if TYPE_CHECKING:
-    from faircil.data.own import OwnData
     from faircil.engines import Engine
-    from faircil.model.choosing import Wish
-    from faircil.model.history import Measured
+    from faircil.model.history import GroupRows, Measured
     from faircil.model.model import Model
     from faircil.model.table_rows import Gaps
-
-
-def _add_fit(parser: argparse.ArgumentParser) -> None:
-    add_own_arguments(parser.add_argument_group("data"), share="--holdout")
-    how = parser.add_argument_group("learning and saving")
-    how.add_argument(
-        "--method",
-        default="auto",
-        metavar="NAME",
-        help="auto, chosen on held-out rows, or a method by name (default: auto)",
-    )
-    how.add_argument("--weighting", metavar="NAME", help="sample weighting of a replay method")
-    how.add_argument("--measure", metavar="NAME", help="fairness measure (default: eo, or eer)")
-    add_favoured_argument(how)
-    how.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings"
-    )
-    how.add_argument(
-        "--min-cell",
-        type=int,
-        default=0,
-        metavar="K",
-        help="for a model that others may read: no group of a class adds fewer than K rows to its "
-        "sums in one step; smaller groups are pooled, smaller classes left out (default: 0, exact)",
-    )
-    how.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    how.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-    how.add_argument(
-        "-o", "--out", type=Path, required=True, metavar="DIR", help="folder of the model"
-    )
-    how.add_argument("--force", action="store_true", help="replace an existing model")
-    add_worker_arguments(how)
-    add_output(how)
-    sites = parser.add_argument_group("several sites, see `faircil merge`")
-    sites.add_argument(
-        "--plan-only",
-        action="store_true",
-        help="save only columns and features, from which all sites start, and no sums of rows",
-    )
-    sites.add_argument(
-        "--moments-only",
-        action="store_true",
-        help="save the sums of the rows without solving, for `faircil merge`",
-    )
-    sites.add_argument(
-        "--like",
-        type=Path,
-        metavar="MODEL",
-        help="use the columns, features, roles and settings of a plan or model, but not its sums",
-    )
 
 
 def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -97,153 +36,13 @@ def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> Non
     parser.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
-def _fit(arguments: argparse.Namespace) -> None:
-    begin_early(arguments)
-    from faircil.compute import choose_device
-    from faircil.model.choosing import Wish
-    from faircil.model.saved import CONTENT, check_place
-
-    mistakes: list[str] = []
-    own = None
-    if arguments.like is None:
-        own = own_data(arguments, mistakes)
-    else:
-        mistakes += _beside_like(arguments)
-    with collecting(mistakes):
-        check_place(arguments.out)
-    if (arguments.out / CONTENT).exists() and not arguments.force:
-        mistakes.append(
-            f"{arguments.out} already has a model; continue with `faircil update {arguments.out}`, "
-            "choose another folder, or replace the model with --force"
-        )
-    mistakes += whole_mistakes(seed=arguments.seed)
-    device = ""
-    with collecting(mistakes):
-        device = str(choose_device(arguments.device))
-    check_workers(arguments, mistakes)
-    if arguments.plan_only and arguments.moments_only:
-        mistakes.append("--plan-only saves no sums and --moments-only saves only sums; give one")
-    for_sites = arguments.plan_only or arguments.moments_only
-    if for_sites and arguments.method not in ("auto", "moments"):
-        mistakes.append(f"method {arguments.method} keeps no sums; use --method moments")
-    if not (for_sites or arguments.method == "moments"):  # sums are shared part by part
-        arguments.set = sharded_settings(arguments, mistakes)
-    wish = Wish(
-        "moments" if for_sites else arguments.method,
-        arguments.weighting,
-        arguments.measure,
-        tuple(arguments.favoured),
-        (*arguments.set, *_settings(arguments)),
-    )
-    if own is not None:
-        with collecting(mistakes):
-            wish.check(replace(own, path=""))  # names mistakes before anything is read
-        if not Path(own.path).exists():
-            mistakes.append(f"there is no file {own.path}; check the path")
-    elif arguments.like is None:
-        mistakes.append(
-            "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
-        )
-    raise_all(mistakes)
-    # The second fails before anything is learned if the folder cannot be written.
-    with workers(arguments) as engine, _alone(arguments, arguments.out):
-        _keep(arguments, _fitted(arguments, own, wish, device, engine))
-
-
-def _settings(arguments: argparse.Namespace) -> list[str]:
-    """Return settings that follow from other options."""
-    found = [f"min_cell={arguments.min_cell}"] * (arguments.min_cell != 0)
-    if arguments.plan_only or arguments.moments_only:
-        given = {name.partition("=")[0] for name in arguments.set}
-        # Sums of sites are those of all rows at one site, to twelve digits.
-        found += ["arithmetic=float64"] * ("arithmetic" not in given)
-    return found
-
-
-def _beside_like(arguments: argparse.Namespace) -> list[str]:
-    """Return options that contradict --like, which says the same, and other mistakes of it."""
-    from faircil.model.saved import check_there
-
-    given = {
-        *("label", "sensitive", "tasks", "text", "images", "classes_per_task", "ignore"),
-        *("use_sensitive", "test_column", "weighting", "measure", "test_share"),
-    }
-    said = [name for name in sorted(given) if getattr(arguments, name) is not None]
-    said += ["set"] * bool(arguments.set) + ["favoured"] * bool(arguments.favoured)
-    said += ["method"] * (arguments.method != "auto") + ["plan_only"] * arguments.plan_only
-    mistakes = [f"--{name.replace('_', '-')}: --like already defines this" for name in said]
-    if arguments.data is None:
-        mistakes.append("--like needs --data FILE, the rows of this site")
-    try:
-        check_there(arguments.like)
-    except DataError as error:
-        mistakes.append(f"--like: {error}")
-    return mistakes
-
-
-def _fitted(
-    arguments: argparse.Namespace, own: OwnData | None, wish: Wish, device: str, engine: Engine
-) -> Model:
-    """Make the model that is wanted."""
-    from faircil.cli.progress import learning
-    from faircil.model.merging import plan_of, planned_for
-    from faircil.model.saved import load_model
-    from faircil.model.table_models import fit_table, update_table
-
-    solve = not (arguments.plan_only or arguments.moments_only)
-    if own is None:
-        model = planned_for(load_model(arguments.like), arguments.min_cell or None)
-        with learning(arguments.data, arguments.quiet) as watcher:
-            path, gaps = Path(arguments.data), _gaps(arguments)
-            update_table(model, path, gaps, engine=engine, solve=solve, watcher=watcher)
-        return model
-    with learning(own.path, arguments.quiet) as watcher:
-        model = fit_table(
-            own,
-            wish,
-            hold_out=arguments.test_share is not None,
-            task_by_task=arguments.classes_per_task is not None,
-            seed=arguments.seed,
-            device=device,
-            engine=engine,
-            solve=solve,
-            watcher=watcher,
-        )
-    return plan_of(model) if arguments.plan_only else model
-
-
-def _keep(arguments: argparse.Namespace, model: Model) -> None:
-    """Save a model, and say what it is."""
-    from faircil.model.saved import save_model
-
-    save_model(model, arguments.out)
-    place = arguments.out
-    if arguments.plan_only:
-        if arguments.json:
-            print_json({"plan": str(place), "notes": model.notes})
-        if not arguments.quiet:
-            say_notes(model.notes)
-            say(
-                f"plan in {place}; at each site: faircil fit --like {place} --data FILE "
-                "--moments-only -o SITE"
-            )
-        return
-    _report(arguments, place, model, model.notes, fitted=True)
-    if arguments.quiet:
-        return
-    if arguments.moments_only:
-        say(f"sums in {place}; merge them with those of others: faircil merge {place} … -o MODEL")
-        return
-    _say_where(place, "--images FOLDER" if arguments.data is None else "--data FILE")
-
-
-def _say_where(place: Path, what: str = "--data FILE") -> None:
+def say_where(place: Path, what: str = "--data FILE") -> None:
     """Say where a model is, and the command to go on with."""
     command = shlex.join(["faircil", "predict", str(place)])
     say(f"model in {place}; predict with: {command} {what} -o predictions.csv")
 
 
-def _report(
+def report(
     arguments: argparse.Namespace,
     folder: Path,
     model: Model,
@@ -257,7 +56,7 @@ def _report(
     from faircil.model.saved import size_of
 
     lesson = model.lessons[-1]
-    notes = [*notes, *model.said, *revealing_notes(model)]
+    notes = [*notes, *model.said, *_revealing_notes(model)]
     if arguments.json:
         print_json(
             {
@@ -285,18 +84,18 @@ def _report(
     )
     if model.measured and model.measured[-1].lessons == len(model.lessons):
         last = model.measured[-1]
-        figures = zip(first_metrics(model.config), measured_values(model, last), strict=True)
+        figures = zip(first_metrics(model.config), _measured_values(model, last), strict=True)
         said = ", ".join(f"{name} {value}" for name, value in figures)
         say(f"on {last.rows:,} {last.on}: {said}")
 
 
-def revealing_notes(model: Model) -> list[str]:
+def _revealing_notes(model: Model) -> list[str]:
     """Say what sums of very few people a model has, if it has any."""
     told = model.revealing("again with `faircil fit --min-cell 10`")
     return [] if told is None else [told]
 
 
-def measured_values(model: Model, measured: Measured) -> tuple[str, ...]:
+def _measured_values(model: Model, measured: Measured) -> tuple[str, ...]:
     """Return what a model was measured by, as text."""
     from faircil.cli.progress import first_metrics
     from faircil.report import format_value
@@ -352,7 +151,7 @@ def _updated(arguments: argparse.Namespace, model: Model, engine: Engine) -> Non
     from faircil.cli.progress import learning
     from faircil.model.table_models import update_table
 
-    path, gaps, solve = arguments.data, _gaps(arguments), not model.sums_only
+    path, gaps, solve = arguments.data, gaps_of(arguments), not model.sums_only
     with learning(str(path), arguments.quiet) as watcher:
         update_table(model, path, gaps, engine=engine, solve=solve, watcher=watcher)
 
@@ -389,12 +188,12 @@ def _merge(arguments: argparse.Namespace) -> None:
         if path == resolved(arguments.out)
     ]
     raise_all(mistakes)
-    with _alone(arguments, arguments.out):
+    with alone(arguments, arguments.out):
         model = merge_models([load_model(path) for path in arguments.models])
         save_model(model, arguments.out)
-    _report(arguments, arguments.out, model, model.notes, fitted=True)
+    report(arguments, arguments.out, model, model.notes, fitted=True)
     if not arguments.quiet:
-        _say_where(arguments.out)
+        say_where(arguments.out)
 
 
 def _forget(arguments: argparse.Namespace) -> None:
@@ -403,11 +202,12 @@ def _forget(arguments: argparse.Namespace) -> None:
 
     with _changing(arguments) as model:
         with learning(str(arguments.data), arguments.quiet, "forgetting") as watcher:
-            notes = forget_table(model, arguments.data, _gaps(arguments), watcher=watcher)
+            notes = forget_table(model, arguments.data, gaps_of(arguments), watcher=watcher)
         _save_and_report(arguments, model, notes)
 
 
-def _gaps(arguments: argparse.Namespace) -> Gaps:
+def gaps_of(arguments: argparse.Namespace) -> Gaps:
+    """Return what becomes of rows without a value."""
     from faircil.model.table_rows import Gaps
 
     return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
@@ -420,12 +220,12 @@ def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
 
     check_there(arguments.model)
     check_place(arguments.out or arguments.model)
-    with _alone(arguments, arguments.out or arguments.model):
+    with alone(arguments, arguments.out or arguments.model):
         yield load_model(arguments.model)
 
 
 @contextmanager
-def _alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
+def alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
     """Keep other processes from changing a model; say that one is waited for."""
     from faircil.model.saved import changing
 
@@ -442,26 +242,88 @@ def _save_and_report(arguments: argparse.Namespace, model: Model, notes: Sequenc
 
     folder = arguments.out or arguments.model
     save_model(model, folder)
-    _report(arguments, folder, model, notes)
+    report(arguments, folder, model, notes)
 
 
-fit = Parts(
-    """examples:
-  faircil fit --data train.csv --label job --sensitive sex -o model
-  faircil fit --data train.csv --label job --sensitive sex race --method moments -o model
-  faircil fit --data train.csv --label job --sensitive sex --holdout 0.2 -o model
-  faircil fit --data train.csv --images photo --label job --sensitive sex -o model
-  faircil fit --images photos -o model
-  faircil fit --data big/ --label job --sensitive sex --method moments --jobs 4 -o model
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
-A folder of Parquet files is one table. From a million rows on, it is not read into memory. All rows
-are learned at once, or task by task with --tasks or --classes-per-task. With --holdout or
---test-column, the model is measured on rows that it does not learn. Only you can read the files of
-the model. Before you share it, see --min-cell: sums of small groups reveal people.
-""",
-    _add_fit,
-    _fit,
-)
+
+def _show(arguments: argparse.Namespace) -> None:
+    from faircil.cli.progress import first_metrics
+    from faircil.model.card import summary_of, unmeasured
+    from faircil.model.saved import card_notes, load_model, size_of
+
+    model = load_model(arguments.model)
+    size = size_of(arguments.model)
+    cards = card_notes(arguments.model)
+    if arguments.json:
+        print_json({**summary_of(model), "bytes": size, "cards": cards})
+        return
+    rows = [
+        (
+            _minute(one.at),
+            f"{one.rows:,}",
+            ", ".join(one.new_classes) or "–",
+            duration(one.seconds),
+        )
+        for one in model.lessons
+    ]
+    show_columns("What it learned, and when", ("at (UTC)", "rows", "new classes", "took"), rows)
+    attribute = " × ".join(model.config.own.sensitive) if model.config.own else ""
+    _show_groups(model, attribute or "group")
+    if model.measured:
+        names = first_metrics(model.config)
+        show_columns(
+            "How fair it was when measured",
+            ("at (UTC)", "on", "rows", *names),
+            [
+                (_minute(one.at), one.on, f"{one.rows:,}", *_measured_values(model, one))
+                for one in model.measured
+            ],
+        )
+        say("accuracy: mean over classes; `faircil list metrics` explains the others")
+    say_notes([*model.notes, *_revealing_notes(model)])
+    say_notes(cards)
+    for sentence in unmeasured(model):
+        say(sentence)
+    say(
+        f"method {model.config.label}, measure {model.config.measure}; {size / 1e6:.1f} MB; "
+        f"stored rows of people: {model.rows_kept}{_noise(model)}"
+    )
+
+
+def _noise(model: Model) -> str:
+    """Say what noise the sums of a model have, if any."""
+    noise = getattr(model.learner, "noise", None)
+    return "" if noise is None else f"; noise for ε = {noise.epsilon:g}, δ = {noise.delta:g}"
+
+
+def _minute(time: str) -> str:
+    """Return a time of a model as people read it."""
+    return time.replace("T", " ")[:16]
+
+
+def _show_groups(model: Model, attribute: str) -> None:
+    """Show what was learned of each group, and how well it was predicted when last measured."""
+    from faircil.report import format_value
+
+    measured = next((one for one in reversed(model.measured) if one.groups), None)
+    found = {(one.label, one.attribute): one for one in measured.groups} if measured else {}
+
+    def cells(group: GroupRows) -> tuple[str, ...]:
+        name = (group.label, group.value or ("unknown" if model.values else "all"))
+        learned = (*name, f"{group.rows:,}")
+        if measured is None:
+            return learned
+        one = found.get((group.label, group.value))
+        return (*learned, *((f"{one.n:,}", format_value(one.accuracy)) if one else ("–", "–")))
+
+    header = ("class", attribute, "rows") + ("measured on", "accuracy") * (measured is not None)
+    show_columns("From whom", header, [cells(group) for group in model.seen])
+
+
 update = Parts(
     """example:
   faircil update model --data new.csv
@@ -493,4 +355,14 @@ Only method `moments` can forget. Pass the rows as they were learned, with their
 """,
     _add_update,
     _forget,
+)
+show = Parts(
+    """examples:
+  faircil show model
+  faircil show runs/people/moments-eo-HASH-CODE/seed-0/model
+
+Fairness is shown as it was on the rows that the model was last measured on.
+""",
+    _add_show,
+    _show,
 )

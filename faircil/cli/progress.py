@@ -17,10 +17,10 @@ from rich.progress import (
 from rich.text import Text
 
 from faircil.cache import EmbeddingProgress
-from faircil.cli.console import duration, make_console
+from faircil.cli.console import duration, make_console, say
 from faircil.learners import LEARNERS
 from faircil.metrics import TaskMetrics
-from faircil.model.lesson_watchers import UNWATCHED, LessonWatcher, UnwatchedLessons
+from faircil.model.table_rows import UNWATCHED, LessonWatcher, UnwatchedLessons
 from faircil.report import format_value
 from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
@@ -47,6 +47,11 @@ class EmbeddingLines:
         if progress.rows == progress.total or progress.seconds - self._last_line > PAUSE:
             self._last_line = 0.0 if progress.rows == progress.total else progress.seconds
             self._tell(_embedded(progress))
+
+
+def embedding_lines(quiet: bool) -> EmbeddingLines:
+    """Return what prints the progress of embedding texts or images, or nothing."""
+    return EmbeddingLines((lambda _: None) if quiet else say)
 
 
 class Lines:

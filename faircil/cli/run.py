@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,21 +17,19 @@ from faircil.cli.common_options import (
     check_workers,
     names_of,
     own_data,
+    parse_seeds,
     sharded_settings,
 )
 from faircil.cli.console import print_json, say, say_notes, show_columns, show_table
-from faircil.errors import UsageError, collecting, raise_all, unknown_name
+from faircil.errors import collecting, raise_all
 
 if TYPE_CHECKING:
-    from faircil.cache import EmbeddingProgress
     from faircil.data.own import OwnData
-    from faircil.results.record import RunSummary
     from faircil.runs.config import Part, RunConfig
     from faircil.sweep.sweep import Finish
     from faircil.tuning.auto import Choice, Maker
     from faircil.tuning.request import Tuned, TuneRequest
 
-MOST_SEEDS = 1000  # more is probably a typing error
 EPILOG = """examples:
   faircil run --dataset biased-digits
   faircil run --dataset mnist --method fsw --measure eer --seeds 0-4 --set tau=10 alpha=0.001 lam=1
@@ -48,31 +45,6 @@ EPILOG = """examples:
 Finished seeds are not run again. Two commands may fill one folder at the same time: each seed is
 run by one of them.
 """
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Parse ``0-4``, ``3`` or ``0,2,5-7`` into sorted, distinct seeds.
-
-    Examples
-    --------
-    >>> parse_seeds("0-2,7")
-    [0, 1, 2, 7]
-    """
-    seeds: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part, re.ASCII)
-        if match is None:
-            raise UsageError(f"--seeds '{text}' cannot be read; write 3, 0-4 or 0,2,5")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise UsageError(f"--seeds '{text}' counts down; write {last}-{first}")
-        if last - first >= MOST_SEEDS:
-            raise UsageError(
-                f"--seeds '{text}' are {last - first + 1:,} seeds, more than {MOST_SEEDS:,}; "
-                "write fewer"
-            )
-        seeds.update(range(first, last + 1))
-    return sorted(seeds)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -187,7 +159,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Run all seeds and print the result; what is left open is chosen before."""
-    from faircil.cli.run_seeds import Beside, RunOptions, kept_at, run_seeds, say_models
+    from faircil.cli.run_seeds import (
+        Beside,
+        RunOptions,
+        against_baseline,
+        baseline_mistakes,
+        kept_at,
+        run_seeds,
+        say_models,
+    )
     from faircil.compute import choose_device
     from faircil.report import abstention_table, compare, seed_table
     from faircil.results.folder import seed_folder
@@ -212,7 +192,7 @@ def command(arguments: argparse.Namespace) -> None:
     trackers: list[Tracker] = []
     with collecting(mistakes):
         trackers = new_trackers(arguments.track)
-    mistakes += [*abstain_mistakes(arguments), *baseline_mistakes(arguments)]
+    mistakes += [*abstain_mistakes(arguments), *baseline_mistakes(arguments.baseline)]
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
@@ -262,17 +242,6 @@ def command(arguments: argparse.Namespace) -> None:
             say_models(runs)
 
 
-def against_baseline(runs: Sequence[RunSummary]) -> list[str]:
-    """Say whether a method is better or worse than plain replay, where that ran beside it."""
-    from faircil.report.sentences import helped_as_text
-    from faircil.report.study import studies_of
-    from faircil.weighting.measures import find_measure
-
-    shown = {str(run.config["measure"]) for run in runs}
-    studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
-    return [line for one in studies for line in helped_as_text(one)]
-
-
 def settle(
     arguments: argparse.Namespace, seeds: Sequence[int], device: str, mistakes: list[str]
 ) -> tuple[RunConfig, dict[str, Any]]:
@@ -286,6 +255,7 @@ def settle(
     chosen : dict
         How it was chosen, for JSON; empty if the user named everything.
     """
+    from faircil.cli.progress import embedding_lines
     from faircil.runs.config import medium_of, resolve
     from faircil.runs.state import embed_images_of
     from faircil.tuning import auto
@@ -327,7 +297,7 @@ def settle(
         with collecting(mistakes):
             configs = auto.check(make)
         raise_all(list(dict.fromkeys(mistakes)))
-        embed_images_of(configs[0], device, embedding_lines(arguments))
+        embed_images_of(configs[0], device, embedding_lines(arguments.quiet))
         if not arguments.quiet:
             say_notes(auto.partly_used(arguments.set, medium=medium))
         choice = choose_method(make, arguments, device)
@@ -336,19 +306,12 @@ def settle(
     with collecting(mistakes):
         config = configure(overrides=arguments.set, mistakes=mistakes)
     raise_all(list(dict.fromkeys(mistakes)))
-    embed_images_of(config, device, embedding_lines(arguments))
+    embed_images_of(config, device, embedding_lines(arguments.quiet))
     if request is None:
         return config, {}
     tuned = meet_target(request, arguments, device)
     config = configure(overrides=[*arguments.set, *tuned.best.overrides])
     return config, {"target": target_outcome(tuned)}
-
-
-def embedding_lines(arguments: argparse.Namespace) -> Callable[[EmbeddingProgress], None]:
-    """Return a listener that prints the progress of embedding texts or images."""
-    from faircil.cli.progress import EmbeddingLines
-
-    return EmbeddingLines((lambda _: None) if arguments.quiet else say)
 
 
 def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
@@ -362,15 +325,6 @@ def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
     if part != "test":
         mistakes.append("--abstain needs predictions, which a run on validation data does not keep")
     return mistakes
-
-
-def baseline_mistakes(arguments: argparse.Namespace) -> list[str]:
-    """Say that there is no such method to run beside."""
-    from faircil.learners import ALIASES, LEARNERS
-
-    known = (*LEARNERS, *ALIASES, "none")
-    name = arguments.baseline
-    return [] if name is None or name in known else [unknown_name("baseline", name, known)]
 
 
 def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
@@ -476,7 +430,7 @@ def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str
 def _show_changes(folder: Path, seed: int) -> None:
     """Show what a one-pass method did to the groups, if the run is of one."""
     from faircil.report import change_table
-    from faircil.results.folder import read_epochs, read_names
+    from faircil.results.run_files import read_epochs, read_names
 
     epochs = read_epochs(folder)
     if epochs and (passed := epochs[-1].passed) is not None and passed.groups:

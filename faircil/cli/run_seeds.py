@@ -9,10 +9,11 @@ from pathlib import Path
 from faircil.cli.console import say
 from faircil.cli.progress import reporting
 from faircil.cli.sweeping import tallying
-from faircil.errors import DataError, DivergedError, FaircilError, raise_all
-from faircil.learners import ALIASES
+from faircil.errors import DataError, DivergedError, FaircilError, raise_all, unknown_name
+from faircil.learners import ALIASES, LEARNERS
 from faircil.model.saved import keep_model, size_of
-from faircil.report.study import BASELINE
+from faircil.report.sentences import helped_as_text
+from faircil.report.study import BASELINE, studies_of
 from faircil.results.folder import model_folder
 from faircil.results.record import RunSummary
 from faircil.runs.config import RunConfig, resolve
@@ -22,6 +23,7 @@ from faircil.sweep.store import Store, check_folder, check_others, check_place, 
 from faircil.sweep.sweep import SweepOptions, finish, look
 from faircil.sweep.work import NO_MODEL, Both, Outcome, Work
 from faircil.tracking import Tracker, tracking
+from faircil.weighting.measures import find_measure
 
 MOST_NOTES, MOST_MODELS = 10, 5  # that are named
 
@@ -112,6 +114,12 @@ def _standing(
     yield f"the same command{' without --force' * again} continues from there"
 
 
+def baseline_mistakes(name: str | None) -> list[str]:
+    """Say that there is no such method to run beside."""
+    known = (*LEARNERS, *ALIASES, "none")
+    return [] if name is None or name in known else [unknown_name("baseline", name, known)]
+
+
 @dataclass(frozen=True)
 class Beside:
     """A method that runs beside another, so that people see what the other one changes.
@@ -182,6 +190,13 @@ class Beside:
             if not options.quiet:
                 say(f"note: {self.config.label} was not run for comparison: {error}")
             return []
+
+
+def against_baseline(runs: Sequence[RunSummary]) -> list[str]:
+    """Say whether a method is better or worse than plain replay, where that ran beside it."""
+    shown = {str(run.config["measure"]) for run in runs}
+    studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
+    return [line for one in studies for line in helped_as_text(one)]
 
 
 class SeedsRun:

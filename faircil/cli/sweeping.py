@@ -116,7 +116,7 @@ class Tally:
     """Counts runs, and estimates the remaining time."""
 
     def __init__(self, works: Sequence[Work], progress: Progress | Console | None) -> None:
-        from faircil.sweep.work import effort
+        from faircil.sweep.sweep import effort
 
         self._efforts = {work.key: effort(work) for work in works}
         self._left = sum(self._efforts.values())

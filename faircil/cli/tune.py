@@ -7,9 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faircil.cli.common_options import add_measure_arguments, add_own_arguments, names_of, own_data
+from faircil.cli.common_options import (
+    add_measure_arguments,
+    add_own_arguments,
+    names_of,
+    own_data,
+    parse_seeds,
+)
 from faircil.cli.console import print_json, say, show_columns
-from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import FaircilError, collecting, raise_all
 

@@ -16,12 +16,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from faircil.data.arrow import Coded, is_parquet, read_batches, read_columns
+from faircil.data.arrow import read_columns
 from faircil.data.part_files import parted_table
-from faircil.data.parts import PartedTable, TablePart, changed_table
+from faircil.data.parts import changed_table
 from faircil.data.table_columns import (
     DAMAGE,
     MISSING,
@@ -137,49 +136,6 @@ def read_as_written(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig")
 
 
-def read_coded(path: Path, columns: Sequence[str], alike: Collection[str] = ()) -> dict[str, Coded]:
-    """Read columns as labels and codes.
-
-    Parameters
-    ----------
-    path : Path
-    columns : sequence of str
-    alike : collection of str
-        Columns whose labels are compared with each other: in a file of text, if one of them is
-        words, whole numbers in the others are words too.
-
-    Returns
-    -------
-    dict from name to (labels, codes)
-        The distinct values, in no order, and for each row the number of its value among them, −1
-        where it is missing.
-
-    Raises
-    ------
-    DataError
-        As :func:`read_table` does.
-    """
-    table = read_table(path, columns, labels=columns)
-    numbers = [name for name in alike if is_numeric_dtype(table[name])]
-    if 0 < len(numbers) < len(alike) and (table[numbers].dropna() % 1 == 0).all(axis=None):
-        table = read_table(path, columns, texts=alike)
-    return {name: _coded(table[name]) for name in columns}
-
-
-def read_coded_part(
-    table: PartedTable, part: TablePart, columns: Sequence[str]
-) -> Iterator[dict[str, Coded]]:
-    """Read columns of a part of a table as :func:`read_coded` does, in batches."""
-    path = Path(part.path)
-    if is_parquet(path):  # which has words as numbers of words already
-        part.check_size()
-        for batch in read_batches(path, columns, part.pieces):
-            yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
-        return
-    for frame in table.read(part, columns, columns):
-        yield {name: _coded(frame[name]) for name in columns}
-
-
 def _reader_of(path: Path) -> Reader:
     reader = next((READERS[end] for end in READERS if path.name.lower().endswith(end)), None)
     if reader is None:
@@ -187,17 +143,6 @@ def _reader_of(path: Path) -> Reader:
             f"{path} has an unknown file extension; expected one of {', '.join(READERS)}"
         )
     return reader
-
-
-def _coded(column: pd.Series) -> Coded:
-    codes, labels = pd.factorize(column)
-    return np.asarray(labels, dtype=object), codes
-
-
-def _without_missing_labels(labels: NDArray[Any], codes: NDArray[np.intp]) -> Coded:
-    missing = np.isin(labels, MISSING) | np.array([x is None or x != x for x in labels], dtype=bool)
-    # One more code, which −1 finds from the end.
-    return labels, np.append(np.where(missing, -1, np.arange(len(labels))), -1)[codes]
 
 
 def read_folder(folder: Path) -> pd.DataFrame:

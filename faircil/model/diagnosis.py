@@ -22,9 +22,8 @@ from faircil.errors import DataError, UsageError
 from faircil.learners import LEARNERS
 from faircil.learners.moments import Moments
 from faircil.model.history import GroupRows
-from faircil.model.lesson_watchers import UNWATCHED, LessonWatcher
 from faircil.model.model import Model
-from faircil.model.table_rows import NO_GAPS, Gaps, rows_for
+from faircil.model.table_rows import NO_GAPS, UNWATCHED, Gaps, LessonWatcher, rows_for
 from faircil.runs.config import RunConfig
 from faircil.runs.experiment import learn_task
 from faircil.runs.state import RunState

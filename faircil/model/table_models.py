@@ -36,13 +36,14 @@ from faircil.model.in_parts import (
     unlearned_notes,
     update_parts,
 )
-from faircil.model.lesson_watchers import UNWATCHED, LessonWatcher
 from faircil.model.model import Floats32, Model
 from faircil.model.predict_parts import predict_parts, predicted_columns
 from faircil.model.row_sums import Gathering
 from faircil.model.table_rows import (
     NO_GAPS,
+    UNWATCHED,
     Gaps,
+    LessonWatcher,
     TableRows,
     inputs_of,
     left_out_notes,

@@ -1,26 +1,74 @@
-"""Rows of a table as a model takes them: which columns it knows, and what they become."""
+"""Rows of a table as a model takes them: which columns it knows, and what they become.
+
+Whoever wants to know how far that is, and the learning after it, listens as a
+:class:`LessonWatcher`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from faircil.cache import EmbeddingProgress
 from faircil.data.features import TableEncoder
 from faircil.data.own import OwnData, OwnTable, read_own
 from faircil.data.stream import Integers, RowEncoder
 from faircil.data.table_columns import CROSSED, mark_mistakes, marked_test, name_of
 from faircil.errors import DataError, UsageError, raise_all, shortened
 from faircil.media import ItemEncoder
-from faircil.model.lesson_watchers import LessonWatcher
 from faircil.model.model import Floats32, Model
+from faircil.results.record import EpochRecord
+from faircil.runs.config import RunConfig
 
 Mask = NDArray[np.bool_]
 ARRAY = "x"  # of an archive of inputs as they are
+
+
+class LessonWatcher(Protocol):
+    """Receives the progress of a model that learns."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Take note of how many texts or images are embedded."""
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Take note that a candidate is tried, in which of how many runs."""
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Take note that so many lessons begin."""
+
+    def rows(self, done: int, total: int) -> None:
+        """Take note of how many rows of a table in parts are done."""
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Take note of an epoch."""
+
+
+class UnwatchedLessons:
+    """Takes note of nothing."""
+
+    def embedding(self, progress: EmbeddingProgress) -> None:
+        """Ignore the embedding."""
+
+    def trying(self, name: str, number: int, total: int) -> None:
+        """Ignore the candidate."""
+
+    def start(self, config: RunConfig, lessons: int) -> None:
+        """Ignore the lessons."""
+
+    def rows(self, done: int, total: int) -> None:
+        """Ignore the rows."""
+
+    def __call__(self, epoch: EpochRecord) -> None:
+        """Ignore the epoch."""
+
+
+UNWATCHED = UnwatchedLessons()
 
 
 @dataclass(frozen=True)

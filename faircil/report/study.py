@@ -19,7 +19,6 @@ from faircil.metrics import METRICS
 from faircil.report.comparison import Row, comparable, group_runs, is_bound
 from faircil.report.statistics import FEWEST_SEEDS, LEVEL, Interval, holm, interval, paired
 from faircil.report.table import Means, group_name, levels_down
-from faircil.results.folder import read_epochs, read_names
 from faircil.results.over_time import (
     Timeline,
     Transfer,
@@ -30,6 +29,7 @@ from faircil.results.over_time import (
     read_timeline,
 )
 from faircil.results.record import EpochRecord, Names, RunSummary, over_seeds
+from faircil.results.run_files import read_epochs, read_names
 
 BASELINE = "er"  # plain replay
 GENERAL = ("eo_gap", "eer")  # disparities of any data, with an attribute and without

@@ -1,4 +1,4 @@
-"""Run folders: writing, reading and checking the files of a finished run.
+"""Run folders: writing, finding, checking and replacing finished runs.
 
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
 (the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
@@ -12,20 +12,16 @@ is for its owner alone: predictions are about people.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from fnmatch import fnmatchcase
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from faircil.errors import DataError, StorageError, raise_all
@@ -33,169 +29,25 @@ from faircil.files import (
     AGAIN,
     SUMS,
     check_checksums,
-    check_file,
     damaged,
     make_private,
-    open_private,
     read_checksums,
     read_json,
-    read_rows,
     resolved,
     write_checksums,
     write_json,
     write_rows,
 )
-from faircil.metrics import arguments_of, predictions_by_task
-from faircil.postprocess.tasks import TaskProbabilities
 from faircil.results.record import (
     PARTS as IDENTITY,
     SPLIT,
-    EpochRecord,
-    Names,
     RunResult,
     RunSummary,
     identity,
     summarise_run,
     version,
 )
-
-PREDICTION_COLUMNS = ("after_task", "task", "y_true", "y_pred", "probability", "attribute")
-DIGITS = 6  # of a probability in a file
-
-
-def tidy_rows(result: RunResult) -> Iterator[dict[str, Any]]:
-    """Yield one row per value: after which task, metric, test task, class, attribute value, n."""
-    names = result.names
-    for position, metrics in enumerate(result.per_task):
-        row: dict[str, Any] = {"seed": result.seed, "task": position + 1}
-        for name, value in result.after_task(position).items():
-            yield row | {"metric": name, "value": value}
-        for test_task, value in enumerate(metrics.per_test_task, start=1):
-            yield row | {"metric": "task_accuracy", "test_task": test_task, "value": value}
-        for item in metrics.classes:
-            yield row | {
-                "metric": "class_accuracy",
-                "class": names.classes[item.label],
-                "n": item.n,
-                "value": item.accuracy,
-            }
-        for group in metrics.groups:
-            yield row | {
-                "metric": "group_accuracy",
-                "class": names.classes[group.label],
-                "attribute": names.attribute_values[group.attribute],
-                "n": group.n,
-                "value": group.accuracy,
-            }
-
-
-def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
-    """Yield a header and one row per test sample and evaluation, with names, tasks from 1."""
-    names = result.names
-    width = len(PREDICTION_COLUMNS) - (names.attribute is None)
-    yield PREDICTION_COLUMNS[:width]
-    for after, part in enumerate(result.predictions, start=1):
-        columns: list[list[Any]] = [
-            [after] * len(part.y_true),
-            (part.task + 1).tolist(),
-            [names.classes[label] for label in part.y_true],
-            [names.classes[label] for label in part.y_pred],
-            [round(value, DIGITS) for value in part.probability.tolist()],
-        ]
-        if part.sensitive is not None:
-            values = (*names.attribute_values, "")  # the last, at −1, for an unknown value
-            columns.append([values[max(value, -1)] for value in part.sensitive])
-        yield from zip(*columns, strict=True)
-
-
-@dataclass(frozen=True)
-class FinalPredictions:
-    """Predictions for the n test samples after the last task, classes and values by name.
-
-    ``sensitive`` is None without an attribute; in it, None is an unknown value.
-    """
-
-    y_true: list[str]
-    y_pred: list[str]
-    probability: list[float]
-    sensitive: list[str | None] | None
-
-
-def read_final_predictions(folder: Path) -> FinalPredictions:
-    """Read the predictions of the run in ``folder`` after its last task."""
-    path = folder / "predictions.csv"
-    check_file(path)
-    try:
-        rows = predictions_by_task(path)[-1]
-        found = arguments_of(rows)
-        certain = [float(row["probability"]) for row in rows]
-    except (DataError, ValueError, LookupError):
-        raise damaged(path) from None
-    return FinalPredictions(found["y_true"], found["y_pred"], certain, found.get("sensitive"))
-
-
-_EPOCH = TypeAdapter(EpochRecord)
-
-
-def read_epochs(folder: Path) -> list[EpochRecord]:
-    """Read all epochs of the run in ``folder``, in order."""
-    path = folder / "epochs.jsonl"
-    try:
-        return [_EPOCH.validate_python(row) for row in read_rows(path)]
-    except ValidationError:
-        raise damaged(path) from None
-
-
-_NAMES = TypeAdapter(Names)
-
-
-def read_names(folder: Path) -> Names:
-    """Read what the classes and attribute values of the run in ``folder`` are called, by number.
-
-    Runs of earlier versions do not say it. After their last task all are there: by class, then by
-    the number of the value, so that the classes together tell the order, as far as it matters to
-    any of them.
-    """
-    path = folder / "metrics.jsonl"
-    try:
-        names = read_json(folder / "summary.json").get("names")
-        if names is not None:
-            return _NAMES.validate_python(names)
-        rows = list(read_rows(path))
-        rows = [row for row in rows if row["task"] == rows[-1]["task"]]
-        classes = [row["class"] for row in rows if row["metric"] == "class_accuracy"]
-        order: TopologicalSorter[str] = TopologicalSorter()
-        last: dict[str, str] = {}
-        for row in (row for row in rows if row["metric"] == "group_accuracy"):
-            label, value = row["class"], row["attribute"]
-            order.add(value, *([last[label]] if label in last else []))
-            last[label] = value
-        values = tuple(order.static_order())
-    except (LookupError, TypeError, CycleError):
-        raise damaged(path) from None
-    except (ValidationError, AttributeError):
-        raise damaged(folder / "summary.json") from None
-    return Names(tuple(classes), attribute_values=values)
-
-
-PROBABILITIES = "probabilities.npz"
-LABELS = ("y_true", "sensitive", "task")
-PARTS = tuple(field.name for field in fields(TaskProbabilities))
-
-
-def write_probabilities(folder: Path, result: RunResult) -> None:
-    """Write the file of a run that has probabilities; arrays ``1/test``, ``1/pool``, ….
-
-    :func:`faircil.results.processed.read_probabilities` reads it.
-    """
-    arrays: dict[str, NDArray[Any]] = {}
-    pairs = zip(result.probabilities, result.predictions, strict=True)
-    for number, (probabilities, predictions) in enumerate(pairs, start=1):
-        arrays |= {f"{number}/{name}": getattr(probabilities, name) for name in PARTS}
-        arrays |= {f"{number}/{name}": getattr(predictions, name) for name in LABELS}
-    with open_private(folder / PROBABILITIES, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-
+from faircil.results.run_files import PROBABILITIES, tidy_rows, write_predictions
 
 # The files that results are read from; the larger ones are checked by whoever reads them.
 READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
@@ -258,7 +110,7 @@ def write_run(
         write_rows(partial / "metrics.jsonl", tidy_rows(result))
         write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
         if result.config["evaluate_on"] == "test":  # of a trial, nobody needs them
-            _write_predictions(partial, result)
+            write_predictions(partial, result)
         write_checksums(partial)
         if write_model is not None:
             write_model(model_folder(partial))
@@ -434,13 +286,6 @@ def _put_in_place(new: Path, target: Path) -> None:
 
 def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
-
-
-def _write_predictions(folder: Path, result: RunResult) -> None:
-    with open_private(folder / "predictions.csv", "w", newline="") as file:
-        csv.writer(file).writerows(prediction_rows(result))
-    if result.probabilities:
-        write_probabilities(folder, result)
 
 
 def _remove(path: Path) -> None:

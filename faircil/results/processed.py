@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,65 +10,15 @@ import numpy as np
 
 from faircil.counts import answers_by_group
 from faircil.errors import DataError, shortened
-from faircil.files import check_file, read_checksums
 from faircil.metrics import TaskMetrics, before_task, evaluate
-from faircil.postprocess.pool import Integers
-from faircil.postprocess.tasks import TaskProbabilities, fair_predictions, measured_gap
-from faircil.results.folder import (
-    LABELS,
-    PARTS,
-    PROBABILITIES,
+from faircil.postprocess.tasks import fair_predictions, measured_gap
+from faircil.results.record import RunSummary, Values, averages, spread
+from faircil.results.run_files import (
+    SavedTask,
     read_final_predictions,
     read_names,
+    read_probabilities,
 )
-from faircil.results.record import RunSummary, Values, averages, spread
-
-# Of an archive: RuntimeError if it claims a password, or what this Python has not.
-ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError)
-DAMAGE = (ValueError, KeyError, OSError, EOFError, *ARCHIVE)
-
-
-@dataclass(frozen=True)
-class SavedTask:
-    """Probabilities after a task, with truth, attribute and task (from 0) of its test samples."""
-
-    probabilities: TaskProbabilities
-    y_true: Integers
-    sensitive: Integers
-    task: Integers
-
-
-def read_probabilities(run: RunSummary) -> list[SavedTask]:
-    """Read the file of a finished run."""
-    folder = Path(run.dir)
-    path = folder / PROBABILITIES
-    if PROBABILITIES not in read_checksums(folder):
-        raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}")
-    check_file(folder / PROBABILITIES)
-    try:
-        # Opened here, since numpy leaves a damaged archive open.
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return [
-                SavedTask(
-                    TaskProbabilities(**{name: file[f"{number}/{name}"] for name in PARTS}),
-                    **{name: file[f"{number}/{name}"] for name in LABELS},
-                )
-                for number in range(1, len(run.per_task) + 1)
-            ]
-    except DAMAGE as error:
-        raise DataError(f"{path} is damaged ({error}); run it again") from None
-
-
-def _why_none(run: RunSummary) -> str:
-    """Say why a run has no probabilities."""
-    if all(task.get("dp") is None for task in run.per_task):
-        return "its data has no sensitive attribute with two values to compare"
-    if run.config.get("evaluate_on") == "validation":
-        return "it was evaluated on validation data, and such a run keeps no probabilities"
-    return (
-        f"method '{run.config['method']}' keeps no buffer to fit on; use a method that replays, or "
-        "hold samples out of training with `held_out=32`"
-    )
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from faircil.buffer import RULES
 from faircil.data.datasets import DATASETS
-from faircil.data.mapped import load_table
 from faircil.data.own import OwnData
 from faircil.data.part_files import table_files
 from faircil.data.tables import read_table, refuse_devices
@@ -27,11 +25,8 @@ from faircil.fields import fields_of
 from faircil.files import TABLES_IN_FOLDERS, kept_digest
 from faircil.learners import ALIASES, LEARNERS
 from faircil.media import Medium, digest_of
-from faircil.metrics import METRICS
 from faircil.postprocess import EPSILON, POSTPROCESSES
 from faircil.postprocess.epsilon_fair import epsilon_mistakes
-from faircil.registry import KINDS
-from faircil.results.code import digest_code
 from faircil.runs.settings import (
     DataSettings,
     Settings,
@@ -42,11 +37,9 @@ from faircil.runs.settings import (
 )
 from faircil.text.options import TextOptions, encoder_mistakes
 from faircil.vision.picture_inputs import ImageOptions, image_mistakes
-from faircil.weighting.losses import LOSSES
 from faircil.weighting.measures import MEASURES
+from faircil.weighting.over_ranks import divided_mistakes
 from faircil.weighting.selection import WEIGHTINGS
-from faircil.weighting.solver import DEFAULT, SOLVERS
-from faircil.weighting.weights import divided_mistakes
 
 Part = Literal["test", "validation"]  # what a run is evaluated on
 
@@ -417,39 +410,3 @@ def _digest(path: Path) -> str:
         raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; give a file") from None
-
-
-LOOP = ("faircil.runs.experiment",)
-# Tables of pieces: a run depends on the rows that it uses, not on the others.
-TABLES = (
-    "faircil.weighting.selection:WEIGHTINGS",
-    "faircil.postprocess:POSTPROCESSES",
-    *(kind.registry for kind in KINDS.values()),
-    *(f"{kind.registry.partition(':')[0]}:_BUILT_IN" for kind in KINDS.values()),
-)
-
-
-def pieces_of(config: RunConfig) -> list[object]:
-    """Return what a run uses of the tables: rows, and the functions of metrics."""
-    weights = config.settings.weights
-    loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
-    pieces: list[object] = [
-        load_table if config.own is not None else DATASETS[config.dataset],
-        LEARNERS[config.method],
-        WEIGHTINGS[config.weighting],
-        MEASURES[config.measure],
-        LOSSES[loss],
-        SOLVERS[DEFAULT if solver == "auto" else solver],
-    ]
-    if (rule := getattr(config.settings.learner, "buffer_rule", None)) is not None:
-        pieces.append(RULES[rule])
-    if config.postprocess != "none":
-        pieces.append(POSTPROCESSES[config.postprocess])
-    for name, metric in METRICS.items():  # every run has all of them
-        pieces += [name, metric.of, metric.at_end]
-    return pieces
-
-
-def code_digest(config: RunConfig) -> str:
-    """Return a short hash of the code that can change the result of a run."""
-    return digest_code(LOOP, pieces_of(config), TABLES)

@@ -33,10 +33,11 @@ from faircil.runs.state import RunState
 from faircil.samples import Samples
 from faircil.sharding import ShardedSamples, attach, dealt, sharded
 from faircil.stopping import agree, noted
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.groups import Seen
 from faircil.weighting.measures import find_measure
 from faircil.weighting.over_ranks import group_of_each
-from faircil.weighting.weights import FairSampleWeights, WeightResult
+from faircil.weighting.weights import FairSampleWeights
 
 DRIFTED = (
     "the processes rounded differently, as different processors do; the net of the first is used, "

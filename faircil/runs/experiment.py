@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -18,17 +15,15 @@ from torch import Tensor
 from faircil.compute import exact_convolutions, one_thread, same_bits, several_threads
 from faircil.data.splits import hold_out
 from faircil.data.stream import Task, TaskStream
-from faircil.errors import DivergedError, raise_all, whole_mistakes
+from faircil.errors import raise_all, whole_mistakes
 from faircil.learners import Batch, Learner
-from faircil.metrics import TaskMetrics, before_task, evaluate
+from faircil.metrics import TaskMetrics
 from faircil.nets import traits_of
-from faircil.postprocess.tasks import TaskProbabilities, fair_predictions
 from faircil.ranks import ALONE, Ranks
 from faircil.results.record import (
     EpochRecord,
     GroupWeights,
     Names,
-    Predictions,
     RunResult,
     WeightRecord,
 )
@@ -41,113 +36,13 @@ from faircil.runs.divided import (
     same_net,
     weigh_divided,
 )
+from faircil.runs.evaluation import diverged, evaluate_task
 from faircil.runs.graphs import GraphedStep
 from faircil.runs.state import EpochInProgress, RunState, TaskInProgress, load_stream, start_run
-from faircil.samples import Samples, concatenate, group_counts, refuse_unknown
+from faircil.samples import Samples, refuse_unknown
 from faircil.sharding import ShardedSamples
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, everything, rounded
-from faircil.weighting.weights import WeightResult
-
-MOST_PROBABILITIES = 10**8  # bytes of probabilities that a run keeps for those who want them later
-
-
-def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence[Samples]) -> None:
-    """Add predictions and metrics to the state, and probabilities where they can be of use.
-
-    Parameters
-    ----------
-    config : RunConfig
-    seed : int
-        Of the run.
-    state : RunState
-        At the end of a task.
-    tests : sequence of Samples
-        Test samples by task so far, see :meth:`faircil.data.stream.TaskStream.tests_after`.
-    """
-    start = time.perf_counter()
-    scores = torch.cat([test.mapped(state.learner.scores) for test in tests])
-    if not (scores < math.inf).all():  # minus infinity rules a class out
-        raise _diverged(config, state.epochs[-1], "infinite or NaN outputs on test samples")
-    y_pred = scores.argmax(dim=1).cpu().numpy()
-    labels = [test.y.cpu().numpy() for test in tests]
-    attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
-    sensitive = np.concatenate(attributes) if attributes else None
-    pool = concatenate(state.held_out) if state.held_out else state.buffer.samples
-    # Fewer than evaluations: they were too many before.
-    wanted = config.postprocess != "none" or len(state.probabilities) == len(state.per_task)
-    if sensitive is not None and pool is not None and wanted:
-        probabilities = task_probabilities(state, scores, pool)
-        state.probabilities.append(probabilities)
-        if config.postprocess == "none":
-            _limit_probabilities(state)
-        else:
-            fair = fair_predictions(probabilities, sensitive, config.epsilon, seed)
-            y_pred = fair.y_pred
-            notes = [f"{config.postprocess}: {note}" for note in fair.notes]
-            state.notes += [note for note in notes if note not in state.notes]
-    predictions = Predictions(
-        y_true=np.concatenate(labels),
-        y_pred=y_pred,
-        probability=scores.softmax(dim=1).float().cpu().numpy()[np.arange(len(y_pred)), y_pred],
-        sensitive=sensitive,
-        task=np.repeat(np.arange(len(labels)), [len(part) for part in labels]),
-    )
-    state.predictions.append(predictions)
-    state.per_task.append(
-        evaluate(
-            predictions.y_true,
-            predictions.y_pred,
-            task=predictions.task,
-            sensitive=predictions.sensitive,
-            before=before_task(state.per_task, predictions.task),
-            favoured=state.learner.measure.favoured,
-        )
-    )
-    state.eval_seconds += time.perf_counter() - start
-
-
-def _limit_probabilities(state: RunState) -> None:
-    """Keep no probabilities of a run whose are too many: they grow with tasks, rows and classes."""
-    total = sum(each.test.nbytes + each.pool.nbytes for each in state.probabilities)
-    if total > MOST_PROBABILITIES:
-        state.probabilities.clear()
-        state.notes.append(
-            f"probabilities after every task are more than {MOST_PROBABILITIES / 1e6:,.0f} MB and "
-            "are not kept, so the run cannot be post-processed later; to do that, run it with "
-            "post-processing"
-        )
-
-
-def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> TaskProbabilities:
-    """Return probabilities over the seen classes, of the test and of the pool.
-
-    A buffer holds as many of a rare group as of a frequent one. A sample of group (y, z) weighs
-    as many samples of the group as there were for each that is in the pool. Samples that were held
-    out count as well: groups are as large as in the data, whatever part was trained on.
-    """
-    assert pool.z is not None
-    classes = sorted({key[0] for key in state.seen})
-    there = Counter(state.seen)
-    for held_out in state.held_out:
-        there.update(group_counts(held_out))
-    keys, group, kept = torch.unique(pool.keys(), dim=0, return_inverse=True, return_counts=True)
-    size = torch.tensor([there[tuple(key)] for key in keys.tolist()])
-    z = pool.z.cpu().numpy()
-    values = np.unique(z)
-    counts = [sum(n for key, n in there.items() if key[1] == value) for value in values]
-
-    def probabilities(scores: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-        return scores[:, classes].softmax(dim=1).float().cpu().numpy()
-
-    return TaskProbabilities(
-        classes=np.array(classes, dtype=np.int64),
-        test=probabilities(test_scores),
-        pool=probabilities(state.learner.scores(pool.x)),
-        pool_sensitive=z,
-        pool_weight=(size / kept.cpu()).double()[group.cpu()].numpy(),
-        values=values,
-        counts=np.array(counts, dtype=np.int64),
-    )
 
 
 def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> WeightResult | None:
@@ -498,12 +393,4 @@ def _check_finite(config: RunConfig, learner: Learner, record: EpochRecord) -> N
     with _threads_for(learner):
         finite = all(torch.isfinite(parameter).all() for parameter in learner.net.parameters())
     if not finite:
-        raise _diverged(config, record, "infinite or NaN weights")
-
-
-def _diverged(config: RunConfig, record: EpochRecord, signs: str) -> DivergedError:
-    lr = config.settings.learner.lr
-    return DivergedError(
-        f"training diverged in task {record.task}, epoch {record.epoch}: the net has {signs}; "
-        f"lower the learning rate with `lr={lr / 10:g}` (it was {lr:g}), or lower tau"
-    )
+        raise diverged(config, record, "infinite or NaN weights")

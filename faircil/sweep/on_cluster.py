@@ -19,7 +19,6 @@ from typing import Any
 
 from faircil.cluster import Dask, WorkersDiedError
 from faircil.errors import SweepError
-from faircil.runs.config import code_digest
 from faircil.runs.saved_states import Tell
 from faircil.stopping import check, stoppable
 from faircil.sweep.processes import (
@@ -34,7 +33,7 @@ from faircil.sweep.processes import (
     hear,
     sent_pieces,
 )
-from faircil.sweep.work import Outcome, Work
+from faircil.sweep.work import Outcome, Work, code_digest
 
 STOPPING = 60.0  # seconds to wait for runs that are being saved
 STOPPED = Answer(None, "the sweep was stopped")

@@ -20,14 +20,24 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DivergedError, FaircilError, StorageError, SweepError, raise_all
 from faircil.ranks import RankError
 from faircil.registry import added_pieces
-from faircil.runs.config import RunConfig, code_digest, pieces_of
+from faircil.runs.config import RunConfig
 from faircil.runs.saved_states import Tell
 from faircil.runs.state import load_stream
 from faircil.sending import Sent, pack_pieces, receive_pieces
 from faircil.stopping import check, listening, terminal_ignored
 from faircil.sweep.command import command_of
 from faircil.sweep.store import Store
-from faircil.sweep.work import Keep, Outcome, Unwatched, Watch, Watcher, Work, make_run
+from faircil.sweep.work import (
+    Keep,
+    Outcome,
+    Unwatched,
+    Watch,
+    Watcher,
+    Work,
+    code_digest,
+    make_run,
+    pieces_of,
+)
 
 MOST = 2
 CHANGED = "the code has changed since the sweep began; start it again"

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faircil.errors import FaircilError, StorageError
+from faircil.learners import LEARNERS
 from faircil.results.folder import check_replaceable, seed_folder
 from faircil.runs.saved_states import Tell
 from faircil.sweep.on_cluster import make_on_cluster
 from faircil.sweep.processes import Crew, Listener, Place, Waiting, make_here, share_work
 from faircil.sweep.store import ROOT, Store
-from faircil.sweep.work import Keep, Outcome, Watcher, Work, effort, suits_gpu
+from faircil.sweep.work import Keep, Outcome, Watcher, Work
 
 NOT_MADE = "not run: it has no finished run"
 Finish = Callable[[Sequence[Work]], list[Outcome]]
@@ -193,3 +194,32 @@ def _make(
         Crew(options.place("cuda"), options.gpu_jobs, suits_gpu),
     )
     share_work(longest_first, crews, take, waiting, tell)
+
+
+# Training samples; only the proportions matter.
+SAMPLES = {
+    "mnist": 60_000,
+    "fashion-mnist": 60_000,
+    "biased-mnist": 60_000,
+    "drug": 1_300,
+    "biasbios": 253_000,
+}
+OTHER_SAMPLES = 10_000
+# A step against one of plain replay.
+EFFORT = {"joint": 2.5, "gss": 3.0, "ocs": 2.0, "fairl": 2.0, "finetune": 0.5}
+WIDE = {"biased-mnist": 2.0}  # inputs of three channels
+TRAINED_ENCODER = 100.0
+
+
+def effort(work: Work) -> float:
+    """Return the cost of a run in steps of plain replay on MNIST."""
+    config, training = work.config, work.config.settings.training
+    steps = SAMPLES.get(config.dataset, OTHER_SAMPLES) / training.batch_size * training.epochs
+    wide = TRAINED_ENCODER if config.trains_encoder else WIDE.get(config.dataset, 1.0)
+    return steps * EFFORT.get(config.method, 1.0) * wide
+
+
+def suits_gpu(work: Work) -> bool:
+    """Whether a GPU replays the steps as graphs, or they are large; else CPUs are faster."""
+    method = LEARNERS[work.config.method]
+    return method.graphable or method.one_pass or work.config.trains_encoder

@@ -1,4 +1,4 @@
-"""The units of a sweep: runs to execute, their outcomes, and where time is spent."""
+"""The units of a sweep: runs to execute, the code they rest on, outcomes, where time is spent."""
 
 from __future__ import annotations
 
@@ -14,15 +14,22 @@ from typing import Any, Protocol
 
 import torch
 
+from faircil.buffer import RULES
 from faircil.cache import EmbeddingProgress
 from faircil.compute import enough_memory
+from faircil.data.datasets import DATASETS
+from faircil.data.mapped import load_table
 from faircil.data.stream import TaskStream
 from faircil.errors import FaircilError
 from faircil.files import check_room, claim
 from faircil.learners import LEARNERS
+from faircil.metrics import METRICS
+from faircil.postprocess import POSTPROCESSES
+from faircil.registry import KINDS
+from faircil.results.code import digest_code
 from faircil.results.folder import seed_folder
 from faircil.results.record import RunSummary, environment, identity
-from faircil.runs.config import RunConfig, code_digest
+from faircil.runs.config import RunConfig
 from faircil.runs.experiment import Event, run
 from faircil.runs.saved_states import (
     Checkpoints,
@@ -34,6 +41,10 @@ from faircil.runs.saved_states import (
 from faircil.runs.state import RunState, start_run
 from faircil.runs.together import led
 from faircil.stopping import waiting
+from faircil.weighting.losses import LOSSES
+from faircil.weighting.measures import MEASURES
+from faircil.weighting.selection import WEIGHTINGS
+from faircil.weighting.solver import DEFAULT, SOLVERS
 
 Load = Callable[[RunConfig, int], TaskStream]
 # Takes configuration, seed, data and final state of a run, and returns what writes its model.
@@ -169,6 +180,42 @@ class Watch:
             total=now - self._start,
             cpu=time.process_time() - self._cpu,
         )
+
+
+LOOP = ("faircil.runs.experiment",)
+# Tables of pieces: a run depends on the rows that it uses, not on the others.
+TABLES = (
+    "faircil.weighting.selection:WEIGHTINGS",
+    "faircil.postprocess:POSTPROCESSES",
+    *(kind.registry for kind in KINDS.values()),
+    *(f"{kind.registry.partition(':')[0]}:_BUILT_IN" for kind in KINDS.values()),
+)
+
+
+def pieces_of(config: RunConfig) -> list[object]:
+    """Return what a run uses of the tables: rows, and the functions of metrics."""
+    weights = config.settings.weights
+    loss, solver = str(weights.loss), str(weights.solver)  # functions are for own loops only
+    pieces: list[object] = [
+        load_table if config.own is not None else DATASETS[config.dataset],
+        LEARNERS[config.method],
+        WEIGHTINGS[config.weighting],
+        MEASURES[config.measure],
+        LOSSES[loss],
+        SOLVERS[DEFAULT if solver == "auto" else solver],
+    ]
+    if (rule := getattr(config.settings.learner, "buffer_rule", None)) is not None:
+        pieces.append(RULES[rule])
+    if config.postprocess != "none":
+        pieces.append(POSTPROCESSES[config.postprocess])
+    for name, metric in METRICS.items():  # every run has all of them
+        pieces += [name, metric.of, metric.at_end]
+    return pieces
+
+
+def code_digest(config: RunConfig) -> str:
+    """Return a short hash of the code that can change the result of a run."""
+    return digest_code(LOOP, pieces_of(config), TABLES)
 
 
 @dataclass(frozen=True)
@@ -325,32 +372,3 @@ def make_run(
 def _state_identity(work: Work, device: torch.device) -> dict[str, Any]:
     """Return what a state must be of, so that going on from it changes no bit."""
     return work.identity | {"torch": str(torch.__version__), "device": device.type}
-
-
-# Training samples; only the proportions matter.
-SAMPLES = {
-    "mnist": 60_000,
-    "fashion-mnist": 60_000,
-    "biased-mnist": 60_000,
-    "drug": 1_300,
-    "biasbios": 253_000,
-}
-OTHER_SAMPLES = 10_000
-# A step against one of plain replay.
-EFFORT = {"joint": 2.5, "gss": 3.0, "ocs": 2.0, "fairl": 2.0, "finetune": 0.5}
-WIDE = {"biased-mnist": 2.0}  # inputs of three channels
-TRAINED_ENCODER = 100.0
-
-
-def effort(work: Work) -> float:
-    """Return the cost of a run in steps of plain replay on MNIST."""
-    config, training = work.config, work.config.settings.training
-    steps = SAMPLES.get(config.dataset, OTHER_SAMPLES) / training.batch_size * training.epochs
-    wide = TRAINED_ENCODER if config.trains_encoder else WIDE.get(config.dataset, 1.0)
-    return steps * EFFORT.get(config.method, 1.0) * wide
-
-
-def suits_gpu(work: Work) -> bool:
-    """Whether a GPU replays the steps as graphs, or they are large; else CPUs are faster."""
-    method = LEARNERS[work.config.method]
-    return method.graphable or method.one_pass or work.config.trains_encoder

@@ -7,7 +7,9 @@ that is not a mean over samples. Within the budget, activations are kept as usua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +20,6 @@ from torch.utils.checkpoint import checkpoint
 
 from faircil.compute import map_tasks
 from faircil.errors import raise_all, unknown_name
-from faircil.text.layouts import fixed_for
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 FINE_TUNED = "cls"  # fine-tuning adapts the first token
@@ -27,6 +28,8 @@ STEP = 16  # widths of steady chunks are multiples of this many tokens
 TOKEN_BUDGET = 16384  # 64 current and 64 replayed texts of 128 tokens are one chunk
 CPU_CHUNK = 1024  # tokens; on a CPU larger chunks only add padding
 PRECISIONS = ("auto", "float32", "bfloat16")
+GRAIN = 16  # tokens; widths are multiples of it
+SLACK = 1.15  # width of a known layout, by that of a batch's own, with which it is taken
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -134,6 +137,95 @@ def in_order(parts: Sequence[Tensor], chunks: Sequence[Chunk]) -> Tensor:
     place = torch.argsort(torch.cat([chunk.rows for chunk in chunks]))
     joined = torch.cat(list(parts))
     return joined.index_select(0, place.to(joined.device))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of a step.
+
+    Parameters
+    ----------
+    rows : int
+        Texts.
+    width : int
+        Tokens of each, with padding.
+    """
+
+    rows: int
+    width: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in all, with padding."""
+        return self.rows * self.width
+
+
+def layout_of(rows: int, longest: int, room: int) -> Layout:
+    """Return the layout of texts.
+
+    Parameters
+    ----------
+    rows : int
+        Texts.
+    longest : int
+        Tokens of the longest.
+    room : int
+        Tokens that a row has room for.
+    """
+    return Layout(rows, min(-(-longest // GRAIN) * GRAIN, room))
+
+
+def suitable(own: Layout, known: Sequence[Layout], *, room: bool) -> Layout:
+    """Return a known layout that a batch fits in without much more padding, else its own.
+
+    Parameters
+    ----------
+    own : Layout
+    known : sequence of Layout
+        Of as many texts.
+    room : bool
+        Whether another layout may become known; else any that it fits in is taken.
+    """
+    fitting = [layout for layout in known if layout.width >= own.width]
+    best = min(fitting, key=lambda layout: layout.width, default=own)
+    return best if not room or best.width <= SLACK * own.width else own
+
+
+@dataclass
+class Use:
+    """A layout, and how often texts passed in it.
+
+    Parameters
+    ----------
+    layout : Layout
+    times : int
+    """
+
+    layout: Layout
+    times: int = 0
+
+
+_used: ContextVar[Use | None] = ContextVar("used", default=None)
+
+
+@contextmanager
+def fixed_shapes(layout: Layout) -> Iterator[Use]:
+    """Let as many texts as the layout has pass in its shape, in the block, where they train."""
+    use = Use(layout)
+    token = _used.set(use)
+    try:
+        yield use
+    finally:
+        _used.reset(token)
+
+
+def fixed_for(rows: int) -> Layout | None:
+    """Return the layout in which so many texts are to pass now; None: any shapes will do."""
+    use = _used.get()
+    if use is None or use.layout.rows != rows:
+        return None
+    use.times += 1
+    return use.layout
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,18 @@ from torch import Tensor, nn
 from faircil.errors import DataError, UsageError
 from faircil.nets import NetTraits, seeded
 from faircil.text.encoders import Encoder, load_model
-from faircil.text.layouts import Layout, Use, fixed_shapes, layout_of, suitable
-from faircil.text.passes import FINE_TUNED, TOKEN_BUDGET, Passing, encode, row_lengths
+from faircil.text.passes import (
+    FINE_TUNED,
+    TOKEN_BUDGET,
+    Layout,
+    Passing,
+    Use,
+    encode,
+    fixed_shapes,
+    layout_of,
+    row_lengths,
+    suitable,
+)
 
 
 class TextNet(nn.Module):
@@ -77,7 +87,7 @@ class TextNet(nn.Module):
         """Return the shape that a training step with tokens (n, L) passes in, if it is recorded.
 
         None if they have more tokens than the budget: activations are then recomputed. See
-        :func:`faircil.text.layouts.suitable`.
+        :func:`faircil.text.passes.suitable`.
         """
         longest = int(row_lengths(x, self.passing.pad_id).max()) if len(x) else 1
         found = suitable(layout_of(len(x), longest, x.shape[1]), known, room=room)

@@ -30,8 +30,8 @@ from faircil.media import Medium
 from faircil.moments import PassRecord
 from faircil.ranks import RankError
 from faircil.report import format_value
-from faircil.results.folder import read_epochs
 from faircil.results.record import RunResult, RunSummary, over_seeds, summarise_run
+from faircil.results.run_files import read_epochs
 from faircil.runs.config import Part, RunConfig
 from faircil.runs.experiment import run
 from faircil.runs.settings import in_effect

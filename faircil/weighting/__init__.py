@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 from faircil.registry import load_reference
 
 if TYPE_CHECKING:
+    from faircil.weighting.choice import WeightResult as WeightResult
     from faircil.weighting.program import Solution as Solution, WeightProgram as WeightProgram
     from faircil.weighting.solver import solve as solve
-    from faircil.weighting.weights import (
-        FairSampleWeights as FairSampleWeights,
-        WeightResult as WeightResult,
-    )
+    from faircil.weighting.weights import FairSampleWeights as FairSampleWeights
 
 _PUBLIC = {
     "FairSampleWeights": "faircil.weighting.weights",
     "Solution": "faircil.weighting.program",
     "WeightProgram": "faircil.weighting.program",
-    "WeightResult": "faircil.weighting.weights",
+    "WeightResult": "faircil.weighting.choice",
     "solve": "faircil.weighting.solver",
 }
 

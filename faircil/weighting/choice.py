@@ -1,4 +1,4 @@
-"""From group statistics to sample weights: formulate the program, solve it, read the solution.
+"""From group statistics to sample weights: formulate the program, solve it, describe the solution.
 
 The program is solved in memory, or on a GPU without storing its matrix.
 """
@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from faircil.compute import chunks_of
 from faircil.weighting.granularity import Clustering, Granularity
-from faircil.weighting.groups import Floats, Membership
+from faircil.weighting.groups import Floats, Groups, Membership
 from faircil.weighting.last_layer import (
     GroupStatistics,
     LastLayerStatistics,
@@ -27,6 +28,7 @@ from faircil.weighting.solver.ascent import StuckError
 from faircil.weighting.solver.columns import DeviceColumns, FactorRows, Rows, StoredRows
 from faircil.weighting.solver.exact import solve_columns, solve_exactly
 
+WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
 MANY = 200_000  # samples from which a GPU pays off: with fewer, the host is faster
 
 
@@ -205,4 +207,90 @@ def choose_on_device(inputs: ProgramInputs, statistics: LastLayerStatistics) -> 
         solution.objective + constant,
         solution.bound + constant,
         solution.status,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupOutcome(Groups):
+    """Groups with their current mean loss and the loss predicted after training."""
+
+    losses: Floats
+    predicted_losses: Floats
+
+
+@dataclass(frozen=True)
+class WeightResult:
+    """Weights of the current samples, and the result of the program.
+
+    Parameters
+    ----------
+    weights : Tensor, shape (n,)
+        In [0, 1], on the device of the samples, of the net for a dataset or loader; 0 or 1 if
+        samples are drawn.
+    group : Tensor of int64, shape (n,)
+        Index of each sample's group in ``groups``.
+    groups : GroupOutcome
+        The G groups with ``label``, ``attribute``, ``losses``, ``predicted_losses``, ….
+    shares : ndarray, shape (G,), or None
+        With granularity ``group`` or ``cluster``: the fraction of each group that the program
+        keeps; NaN for groups outside the current task.
+    objective, bound : float
+        Predicted disparity plus λ times the predicted loss, and its proven lower bound. With
+        clusters, both refer to the program by sample. If samples are drawn, the objective is that
+        of their expected weights: drawn weights may predict a loss below the floor.
+    status : str
+        Status of the solver.
+    gradient_seconds, lp_seconds : float
+        Wall time of the statistics and of the program.
+    """
+
+    weights: Tensor
+    group: Tensor
+    groups: GroupOutcome
+    shares: Floats | None
+    objective: float
+    bound: float
+    status: str
+    gradient_seconds: float
+    lp_seconds: float
+
+    @property
+    def kept(self) -> int:
+        """Number of weights that are 1."""
+        return int((self.weights >= 1 - WHOLE).sum())
+
+    @property
+    def dropped(self) -> int:
+        """Number of weights that are 0."""
+        return int((self.weights <= WHOLE).sum())
+
+    @property
+    def partial(self) -> int:
+        """Number of weights between 0 and 1."""
+        return len(self.weights) - self.kept - self.dropped
+
+
+def described(
+    inputs: ProgramInputs,
+    choice: Choice,
+    dtype: torch.dtype,
+    seconds: tuple[float, float],
+) -> WeightResult:
+    """Return weights with what they are to achieve; seconds of statistics and program."""
+    membership, losses = inputs.membership, inputs.statistics.losses
+    weights = torch.from_numpy(choice.weights)
+    return WeightResult(
+        weights=weights.to(device=membership.current.device, dtype=dtype),
+        group=membership.current,
+        groups=GroupOutcome(
+            **vars(membership.groups),
+            losses=losses,
+            predicted_losses=losses - inputs.alpha * choice.progress,
+        ),
+        shares=choice.shares,
+        objective=choice.objective,
+        bound=choice.bound,
+        status=choice.status,
+        gradient_seconds=seconds[0],
+        lp_seconds=seconds[1],
     )

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from faircil.compute import chunks_of
 from faircil.samples import Samples
 from faircil.weighting.any_data import PROBE
-from faircil.weighting.any_net import plain_head, precise
 from faircil.weighting.groups import Floats, Membership
 from faircil.weighting.last_layer import (
     GroupSums,
@@ -30,7 +29,6 @@ from faircil.weighting.last_layer import (
 )
 from faircil.weighting.losses import LossFunction, cross_entropy
 
-KEPT = 2**30  # bytes of factors that are kept instead, which takes one pass
 BLOCK = 2**16  # samples whose factors are there at a time; whole chunks
 
 
@@ -52,13 +50,6 @@ class Aligned:
     def progress(self, weights: Floats) -> Floats:
         """Return the sums of cosines weighted by sample weights, (n,): (G,)."""
         return self.alignment @ weights
-
-
-def too_large(net: nn.Module, current: Samples, head: nn.Linear | str | None) -> bool:
-    """Tell whether factors of all samples would take more than :data:`KEPT` bytes."""
-    layer = plain_head(net, current.x[:PROBE], head)
-    numbers = 1 + layer.out_features + layer.in_features
-    return len(current) * numbers * precise(layer.weight.dtype).itemsize > KEPT
 
 
 def block_statistics(

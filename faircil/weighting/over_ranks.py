@@ -53,9 +53,17 @@ from faircil.weighting.solver.rank_columns import solve_over_ranks
 Source = Samples | Stream
 
 
-def labels_of(source: Source) -> Samples:
-    """Return the classes and attribute values of samples."""
-    return source.labels if isinstance(source, Stream) else source
+def divided_mistakes(gradient: str, granularity: str, what: str) -> list[str]:
+    """Return why weights cannot be computed by several processes, as ``what`` asks for."""
+    mistakes = []
+    if gradient == "all":
+        mistakes.append(f"gradient 'all' is for one process, without {what}; use gradient 'last'")
+    if granularity.startswith("cluster"):
+        mistakes.append(
+            f"granularity '{granularity}' is for one process, without {what}; use granularity "
+            "'sample' or 'group'"
+        )
+    return mistakes
 
 
 def groups_over_ranks(

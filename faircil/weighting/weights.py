@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -28,12 +28,20 @@ from faircil.nets import HeadError, layer_named
 from faircil.ranks import Ranks
 from faircil.samples import Samples, refuse_unknown
 from faircil.weighting.all_layers import all_layer_statistics
-from faircil.weighting.any_data import Data, Stream, open_stream
+from faircil.weighting.any_data import PROBE, Data, Stream, open_stream
 from faircil.weighting.any_net import Classifier, plain_head, precise, unchanged
-from faircil.weighting.choice import MANY, Choice, ProgramInputs, choose, choose_on_device
+from faircil.weighting.choice import (
+    MANY,
+    Choice,
+    ProgramInputs,
+    WeightResult,
+    choose,
+    choose_on_device,
+    described,
+)
 from faircil.weighting.granularity import GRANULARITIES, cluster, required
-from faircil.weighting.groups import Floats, Groups, Membership, Seen, find_groups
-from faircil.weighting.in_blocks import block_statistics, too_large
+from faircil.weighting.groups import Floats, Membership, Seen, find_groups
+from faircil.weighting.in_blocks import block_statistics
 from faircil.weighting.last_layer import (
     GroupStatistics,
     LastLayerStatistics,
@@ -45,8 +53,8 @@ from faircil.weighting.losses import LOSSES, find_loss
 from faircil.weighting.measures import MEASURES, Measure, disparity_matrix, find_measure
 from faircil.weighting.over_ranks import (
     choose_over_ranks,
+    divided_mistakes,
     groups_over_ranks,
-    labels_of,
     statistics_over_ranks,
 )
 from faircil.weighting.program import program_rows
@@ -54,70 +62,10 @@ from faircil.weighting.solver import SOLVERS
 
 logger = logging.getLogger(__name__)
 
-WHOLE = 1e-6  # a weight this close to 0 or 1 counts as 0 or 1
 AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
 GRADIENTS = ("last", "all")
+KEPT = 2**30  # bytes of factors that are kept: one pass, where blocks of samples take two
 Function = Callable[..., Any]  # a function given instead of a name
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupOutcome(Groups):
-    """Groups with their current mean loss and the loss predicted after training."""
-
-    losses: Floats
-    predicted_losses: Floats
-
-
-@dataclass(frozen=True)
-class WeightResult:
-    """Weights of the current samples, and the result of the program.
-
-    Parameters
-    ----------
-    weights : Tensor, shape (n,)
-        In [0, 1], on the device of the samples, of the net for a dataset or loader; 0 or 1 if
-        samples are drawn.
-    group : Tensor of int64, shape (n,)
-        Index of each sample's group in ``groups``.
-    groups : GroupOutcome
-        The G groups with ``label``, ``attribute``, ``losses``, ``predicted_losses``, ….
-    shares : ndarray, shape (G,), or None
-        With granularity ``group`` or ``cluster``: the fraction of each group that the program
-        keeps; NaN for groups outside the current task.
-    objective, bound : float
-        Predicted disparity plus λ times the predicted loss, and its proven lower bound. With
-        clusters, both refer to the program by sample. If samples are drawn, the objective is that
-        of their expected weights: drawn weights may predict a loss below the floor.
-    status : str
-        Status of the solver.
-    gradient_seconds, lp_seconds : float
-        Wall time of the statistics and of the program.
-    """
-
-    weights: Tensor
-    group: Tensor
-    groups: GroupOutcome
-    shares: Floats | None
-    objective: float
-    bound: float
-    status: str
-    gradient_seconds: float
-    lp_seconds: float
-
-    @property
-    def kept(self) -> int:
-        """Number of weights that are 1."""
-        return int((self.weights >= 1 - WHOLE).sum())
-
-    @property
-    def dropped(self) -> int:
-        """Number of weights that are 0."""
-        return int((self.weights <= WHOLE).sum())
-
-    @property
-    def partial(self) -> int:
-        """Number of weights between 0 and 1."""
-        return len(self.weights) - self.kept - self.dropped
 
 
 @settings_dataclass(config=ConfigDict({**SETTINGS, "arbitrary_types_allowed": True}))
@@ -264,8 +212,8 @@ class FairSampleWeights:
             with ranks.alike():
                 opened = [self._opened(part, memory, classifier.device) for part in parts]
                 now, old = [each[0] for each in opened], opened[0][1]
-                labels = [labels_of(each) for each in now]
-                known = None if old is None else labels_of(old)
+                labels = [_labels_of(each) for each in now]
+                known = None if old is None else _labels_of(old)
                 self._refuse_unknown(measure, [*labels, known])
             members = groups_over_ranks(
                 labels, known, ranks, by_attribute=measure.by_attribute, seen=seen
@@ -287,7 +235,7 @@ class FairSampleWeights:
             )
             dtype, took = precise(_dtype(net)), time.perf_counter() - start - seconds
             return [
-                self._described(each, choice, dtype, (seconds, took))
+                described(each, choice, dtype, (seconds, took))
                 for each, choice in zip(inputs, choices, strict=True)
             ]
 
@@ -372,8 +320,8 @@ class FairSampleWeights:
         seen: Seen | None,
     ) -> tuple[Membership, Floats]:
         """Return the groups and the rows that compare them."""
-        now = labels_of(current)
-        old = None if memory is None else labels_of(memory)
+        now = _labels_of(current)
+        old = None if memory is None else _labels_of(memory)
         self._refuse_unknown(measure, [now, old])
         membership = find_groups(now, old, by_attribute=measure.by_attribute, seen=seen)
         return membership, disparity_matrix(measure, membership.groups)
@@ -409,38 +357,15 @@ class FairSampleWeights:
         start = time.perf_counter()
         choice = self._choose(inputs, generator)
         took = time.perf_counter() - start
-        return self._described(inputs, choice, dtype, (gradient_seconds, took))
-
-    def _described(
-        self,
-        inputs: ProgramInputs,
-        choice: Choice,
-        dtype: torch.dtype,
-        seconds: tuple[float, float],
-    ) -> WeightResult:
-        """Return weights with what they are to achieve; seconds of statistics and program."""
-        membership, losses = inputs.membership, inputs.statistics.losses
-        weights = torch.from_numpy(choice.weights)
-        return WeightResult(
-            weights=weights.to(device=membership.current.device, dtype=dtype),
-            group=membership.current,
-            groups=GroupOutcome(
-                **vars(membership.groups),
-                losses=losses,
-                predicted_losses=losses - inputs.alpha * choice.progress,
-            ),
-            shares=choice.shares,
-            objective=choice.objective,
-            bound=choice.bound,
-            status=choice.status,
-            gradient_seconds=seconds[0],
-            lp_seconds=seconds[1],
-        )
+        return described(inputs, choice, dtype, (gradient_seconds, took))
 
     def _in_blocks(self, net: Classifier, current: Samples, head: nn.Linear | None) -> bool:
         """Whether factors are too large to be kept, and nothing needs them later."""
-        plain = self.granularity in ("sample", "group") and not current.y.is_cuda
-        return plain and too_large(net, current, head)
+        if self.granularity not in ("sample", "group") or current.y.is_cuda:
+            return False
+        layer = plain_head(net, current.x[:PROBE], head)
+        numbers = 1 + layer.out_features + layer.in_features
+        return len(current) * numbers * precise(layer.weight.dtype).itemsize > KEPT
 
     def _on_device(self, membership: Membership) -> bool:
         """Whether the program is solved on the GPU, without its matrix."""
@@ -462,6 +387,11 @@ class FairSampleWeights:
         return choose(inputs, granularity, clustering, self.solver, generator)
 
 
+def _labels_of(source: Samples | Stream) -> Samples:
+    """Return the classes and attribute values of samples."""
+    return source.labels if isinstance(source, Stream) else source
+
+
 def _by_name(given: Any) -> Mapping[str, Any]:
     """Return the arguments of a constructor by name."""
     if not isinstance(given, ArgsKwargs):
@@ -480,19 +410,6 @@ def _dtype(net: nn.Module) -> torch.dtype:
 
 
 FairSampleWeights.__doc__ = documented(FairSampleWeights)
-
-
-def divided_mistakes(gradient: str, granularity: str, what: str) -> list[str]:
-    """Return why weights cannot be computed by several processes, as ``what`` asks for."""
-    mistakes = []
-    if gradient == "all":
-        mistakes.append(f"gradient 'all' is for one process, without {what}; use gradient 'last'")
-    if granularity.startswith("cluster"):
-        mistakes.append(
-            f"granularity '{granularity}' is for one process, without {what}; use granularity "
-            "'sample' or 'group'"
-        )
-    return mistakes
 
 
 def _cluster_mistakes(gradient: str, granularity: str) -> list[str]:

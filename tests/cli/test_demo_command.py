@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import faircil.cli.demo
+import faircil.cli.run_seeds  # before `resolve` is replaced: others use it as it is
 import faircil.runs.config
 from cli_outcome import Cli
 from faircil.runs.config import RunConfig

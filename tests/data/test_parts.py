@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from faircil.auditing.reading import read_coded_part
 from faircil.data import parts as parts_module
 from faircil.data.part_files import parted_table, table_files
 from faircil.data.parts import PartedTable, gathered
-from faircil.data.tables import read_coded_part, read_table
+from faircil.data.tables import read_table
 from faircil.errors import DataError
 
 pyarrow = pytest.importorskip("pyarrow")

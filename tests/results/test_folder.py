@@ -14,14 +14,12 @@ from faircil.errors import DataError, FaircilError
 from faircil.files import write_checksums
 from faircil.results.folder import (
     find_runs,
-    read_epochs,
-    read_final_predictions,
     read_identity,
-    read_names,
     read_run,
     write_run,
 )
 from faircil.results.record import GroupWeights, RunResult
+from faircil.results.run_files import read_epochs, read_final_predictions, read_names
 from run_results import CONFIG, make_result
 
 ENVIRONMENT = {"command": "faircil run"}

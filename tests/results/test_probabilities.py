@@ -10,9 +10,10 @@ from faircil.errors import DataError
 from faircil.files import write_checksums
 from faircil.metrics import evaluate
 from faircil.postprocess.tasks import TaskProbabilities, measured_gap
-from faircil.results.folder import PARTS, write_run
-from faircil.results.processed import process_run, read_probabilities
+from faircil.results.folder import write_run
+from faircil.results.processed import process_run
 from faircil.results.record import RunResult, RunSummary
+from faircil.results.run_files import PARTS, read_probabilities
 from run_results import make_result
 
 

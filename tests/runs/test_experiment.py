@@ -23,13 +23,14 @@ from faircil.metrics import TaskMetrics, evaluate
 from faircil.nets import MLP, build_mlp
 from faircil.report.table import change_table
 from faircil.results.record import EpochRecord
-from faircil.runs import experiment
+from faircil.runs import evaluation, experiment
 from faircil.runs.config import resolve
 from faircil.runs.experiment import run
 from faircil.runs.state import RunState, load_stream
 from faircil.samples import Samples, group_counts
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.selection import WEIGHTINGS, Weighting
-from faircil.weighting.weights import FairSampleWeights, WeightResult
+from faircil.weighting.weights import FairSampleWeights
 from small_runs import PER_GROUP, TASKS, small_config, small_stream
 
 
@@ -76,7 +77,7 @@ def test_probabilities_that_are_too_many_are_not_kept(monkeypatch: pytest.Monkey
     config = small_config(attribute=True)
     whole = run(config, 0, stream=small_stream(attribute=True))
     assert len(whole.probabilities) == len(TASKS)
-    monkeypatch.setattr(experiment, "MOST_PROBABILITIES", 1)
+    monkeypatch.setattr(evaluation, "MOST_PROBABILITIES", 1)
     found = run(config, 0, stream=small_stream(attribute=True))
     assert found.probabilities == ()
     assert sum("are not kept" in note for note in found.notes) == 1

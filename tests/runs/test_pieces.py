@@ -11,7 +11,8 @@ from faircil.learners import LEARNERS
 from faircil.learners.replay import Replay
 from faircil.metrics import METRICS
 from faircil.results.code import _reached, _source
-from faircil.runs.config import LOOP, TABLES, RunConfig, code_digest, pieces_of, resolve
+from faircil.runs.config import RunConfig, resolve
+from faircil.sweep.work import LOOP, TABLES, code_digest, pieces_of
 from faircil.weighting.measures import MEASURES, Measure, equal_error_rate, equalized_odds
 from processes import CONTEXT
 from small_runs import small_config

@@ -14,7 +14,8 @@ import torch
 from faircil.learners.moments import Moments
 from faircil.metrics import TaskMetrics
 from faircil.results import folder
-from faircil.runs import experiment, saved_states
+from faircil.results.run_files import PROBABILITIES
+from faircil.runs import evaluation, saved_states
 from faircil.sweep import work
 from faircil.weighting import weights
 from processes import Prepare
@@ -47,7 +48,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "the pass": (Moments, "_refit"),
     "saving": (saved_states, "save_file"),
     "naming the state": (saved_states, "file_digest"),
-    "evaluating": (experiment, "evaluate"),
+    "evaluating": (evaluation, "evaluate"),
     "writing the run": (folder, "write_checksums"),
     "renaming the run": (folder, "_put_in_place"),
     "clearing": (saved_states.Checkpoints, "clear"),
@@ -99,7 +100,7 @@ def bytes_of(run: Path) -> dict[str, bytes]:
 
     The others have times of day and durations.
     """
-    files = [run / name for name in (*BYTES, folder.PROBABILITIES)]
+    files = [run / name for name in (*BYTES, PROBABILITIES)]
     files += sorted((run / "model").glob("*.safetensors"))
     found = {str(file.relative_to(run)): file.read_bytes() for file in files if file.is_file()}
     assert found.keys() >= {*BYTES}

@@ -20,7 +20,8 @@ import torch
 from faircil.data.stream import Part, TaskStream, cut_into_tasks
 from faircil.results.record import EpochRecord
 from faircil.runs.config import resolve
-from faircil.runs.experiment import evaluate_task, learn_task
+from faircil.runs.evaluation import evaluate_task
+from faircil.runs.experiment import learn_task
 from faircil.runs.state import RunState, start_run
 
 INPUTS, ROWS, TESTS = 16, 12, 2  # of a class with one attribute value

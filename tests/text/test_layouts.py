@@ -14,8 +14,17 @@ from faircil.runs import graphs
 from faircil.runs.graphs import GraphedStep
 from faircil.samples import Samples
 from faircil.text.encoders import Encoder, load_encoder
-from faircil.text.layouts import Layout, fixed_for, fixed_shapes, layout_of, suitable
-from faircil.text.passes import POOLINGS, Passing, encode, row_lengths
+from faircil.text.passes import (
+    POOLINGS,
+    Layout,
+    Passing,
+    encode,
+    fixed_for,
+    fixed_shapes,
+    layout_of,
+    row_lengths,
+    suitable,
+)
 from faircil.text.text_net import TextNet
 from faircil.text.tokens import tokenize
 from learning import buffer_of, new_learner, parameters

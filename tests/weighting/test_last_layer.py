@@ -13,7 +13,7 @@ from faircil import compute
 from faircil.errors import DataError, DivergedError
 from faircil.nets import MLP, find_head
 from faircil.samples import Samples
-from faircil.weighting import FairSampleWeights, in_blocks, last_layer
+from faircil.weighting import FairSampleWeights, in_blocks, last_layer, weights
 from faircil.weighting.groups import find_groups
 from faircil.weighting.last_layer import (
     GroupSums,
@@ -253,7 +253,7 @@ def test_sums_are_in_the_order_of_rows_whatever_chunk_comes_first() -> None:
 def test_statistics_in_blocks_are_those_of_one_pass_and_keep_no_factors(
     monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
-    monkeypatch.setattr(in_blocks, "KEPT", 4 * 20_000)
+    monkeypatch.setattr(weights, "KEPT", 4 * 20_000)
     monkeypatch.setattr(in_blocks, "BLOCK", 2048)
     rng = np.random.default_rng(0)
     current, memory = (
@@ -274,7 +274,7 @@ def test_statistics_in_blocks_are_those_of_one_pass_and_keep_no_factors(
     found = weigh(net, current, memory)
     assert len(sizes) == 10  # two passes over the task, one over the memory
     assert max(sizes) == 2048
-    monkeypatch.setattr(in_blocks, "KEPT", 2**30)
+    monkeypatch.setattr(weights, "KEPT", 2**30)
     whole = weigh(net, current, memory)
     assert len(sizes) == 10
     assert torch.equal(found.weights, whole.weights)

@@ -11,9 +11,9 @@ from faircil import FairSampleWeights
 from faircil.errors import DataError, UsageError
 from faircil.nets import MLP
 from faircil.samples import Samples, concatenate, group_counts
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.groups import Floats
 from faircil.weighting.losses import LOSSES
-from faircil.weighting.weights import WeightResult
 from oracles import PLAIN_LOSSES, make_samples, seeded, slow_statistics
 
 

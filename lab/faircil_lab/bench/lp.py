@@ -12,8 +12,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from faircil.errors import SolverError
+from faircil.weighting.choice import WHOLE
 from faircil.weighting.solver import Solution
-from faircil.weighting.weights import WHOLE
 from faircil_lab.bench.lp_programs import NamedProgram, SolverCase, resized
 from faircil_lab.bench.measuring import Circumstances, Growth, exponent, seconds_of
 from faircil_lab.wording import seconds_text

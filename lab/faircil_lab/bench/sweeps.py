@@ -10,8 +10,8 @@ from pathlib import Path
 
 from faircil.cli.sweeping import missing_gpu
 from faircil.errors import FaircilError, raise_all
-from faircil.sweep.sweep import SweepOptions, finish
-from faircil.sweep.work import Outcome, Spent, Work, suits_gpu
+from faircil.sweep.sweep import SweepOptions, finish, suits_gpu
+from faircil.sweep.work import Outcome, Spent, Work
 from faircil_lab.bench.measuring import Circumstances
 from faircil_lab.bench.whole_runs import TimedMethod
 

@@ -22,8 +22,9 @@ from faircil.text.embeddings import shard_rows
 from faircil.text.encoders import Encoder, text_module
 from faircil.text.passes import FROZEN, Passing, encode, row_lengths
 from faircil.text.text_net import TextNet
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.selection import select, select_all
-from faircil.weighting.weights import AUTO_BUDGET, FairSampleWeights, WeightResult
+from faircil.weighting.weights import AUTO_BUDGET, FairSampleWeights
 from faircil_lab.bench.texts import (
     ATTRIBUTES,
     BATCH,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from faircil.report import Table
 from faircil.report.plots import COLOURS
-from faircil.text.layouts import GRAIN
+from faircil.text.passes import GRAIN
 from faircil.weighting.weights import AUTO_BUDGET
 from faircil_lab.bench.benchmark import (
     BarPart,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faircil.cli import Formatter
-from faircil.cli.run import parse_seeds
+from faircil.cli.common_options import parse_seeds
 from faircil_lab.cli.bench_others import OTHER_ACTIONS
 from faircil_lab.cli.bench_suite import SUITE
 from faircil_lab.cli.benching import (

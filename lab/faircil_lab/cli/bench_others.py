@@ -6,7 +6,7 @@ import argparse
 import re
 from functools import partial
 
-from faircil.cli.run import parse_seeds
+from faircil.cli.common_options import parse_seeds
 from faircil_lab.cli.benching import Action, add_jobs, add_sizes, begin, below_one, record
 
 MOMENTS_EPILOG = """Streams with two groups a class are learned from moments, compressed and, where

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faircil.cli.common_options import parse_seeds
 from faircil.cli.console import say
-from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil_lab.cli.benching import Action, Report, record
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faircil.cli.common_options import parse_seeds
 from faircil.cli.console import say, show_columns
-from faircil.cli.run import parse_seeds
 from faircil.cli.sweeping import add_sweep_arguments, finish_shown, sweep_options
 from faircil.errors import collecting, raise_all
 

@@ -9,8 +9,8 @@ from statistics import mean
 
 from faircil import metrics
 from faircil.report import format_value
-from faircil.results.folder import read_epochs
 from faircil.results.record import RunSummary, spread
+from faircil.results.run_files import read_epochs
 from faircil_lab.paper import streams
 
 

@@ -19,9 +19,9 @@ from faircil.runs.config import RunConfig
 from faircil.runs.experiment import Checkpoint, weigh_samples
 from faircil.runs.state import RunState
 from faircil.samples import Samples
+from faircil.weighting.choice import WeightResult
 from faircil.weighting.groups import Floats, Membership, find_groups
 from faircil.weighting.measures import disparity_matrix, find_measure
-from faircil.weighting.weights import WeightResult
 
 Look = Callable[[RunState, nn.Module | None], None]
 

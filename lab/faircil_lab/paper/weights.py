@@ -9,8 +9,8 @@ from statistics import fmean
 
 from faircil.report import format_value
 from faircil.report.statistics import Interval, interval
-from faircil.results.folder import read_epochs
 from faircil.results.record import GroupWeights, RunSummary, WeightRecord
+from faircil.results.run_files import read_epochs
 from faircil_lab.paper.comparison import UNDEFINED, compare_values
 from faircil_lab.paper.exhibit import Verdict
 from faircil_lab.paper.metrics import Metric, Target

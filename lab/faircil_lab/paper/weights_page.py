@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from faircil.data.datasets import DATASETS
 from faircil.report import format_value
 from faircil.report.plots import COLOURS
-from faircil.results.folder import read_names
 from faircil.results.record import Names
+from faircil.results.run_files import read_names
 from faircil.sweep.work import Work
 from faircil.tuning.request import Tuned, TuneRequest
 from faircil_lab.paper.contenders import FSW, Entry, LineUp, Settings, commands, missing

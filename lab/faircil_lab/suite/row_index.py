@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, shortened
 from faircil.metrics import predictions_by_task
-from faircil.results.folder import read_names
+from faircil.results.run_files import read_names
 
 UNSEEN = -1  # in place of a prediction: the task of the row is still to come
 MOST_NAMED = 5

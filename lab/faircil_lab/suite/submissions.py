@@ -18,7 +18,8 @@ from faircil.data.datasets import load_dataset
 from faircil.data.stream import TaskStream
 from faircil.errors import DataError, FaircilError, StorageError, raise_all, shortened
 from faircil.files import file_digest
-from faircil.results.folder import PREDICTION_COLUMNS, seed_folder
+from faircil.results.folder import seed_folder
+from faircil.results.run_files import PREDICTION_COLUMNS
 from faircil.runs.config import resolve
 from faircil.runs.state import load_stream
 from faircil_lab.bench.measuring import in_processes
