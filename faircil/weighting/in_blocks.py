@@ -1,9 +1,9 @@
-"""Statistics of very many samples in bounded memory: two passes, of which no factor stays.
+"""Statistics of very many samples in bounded memory: two passes that keep no factors.
 
-The factors of last-layer gradients take d + classes numbers of every sample, mostly more than its
-inputs, which may be mapped from a file. A cosine needs the gradients of all groups, so the first
-pass sums these, and the second computes the factors again. Both take a block of samples at a time.
-What stays is one number for each sample and group, which the program needs.
+The factors of last-layer gradients take d + classes numbers per sample, mostly more than its
+inputs, which may be mapped from a file. A cosine requires the gradients of all groups, so the first
+pass sums these, and the second computes the factors again. Both process one block of samples at a
+time. Only one number per sample and group is kept, as the program needs it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from faircil.weighting.last_layer import (
 )
 from faircil.weighting.losses import LossFunction, cross_entropy
 
-KEPT = 2**30  # bytes of factors that are kept instead, which takes one pass
-BLOCK = 2**16  # samples whose factors are there at a time; whole chunks
+KEPT = 2**30  # bytes of factors up to which they are kept, so that one pass suffices
+BLOCK = 2**16  # samples whose factors are in memory at a time; whole chunks
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Aligned:
 
 
 def too_large(net: nn.Module, current: Samples, head: nn.Linear | str | None) -> bool:
-    """Tell whether factors of all samples would take more than :data:`KEPT` bytes."""
+    """Return whether the factors of all samples would take more than :data:`KEPT` bytes."""
     layer = plain_head(net, current.x[:PROBE], head)
     numbers = 1 + layer.out_features + layer.in_features
     return len(current) * numbers * precise(layer.weight.dtype).itemsize > KEPT
@@ -69,7 +69,7 @@ def block_statistics(
     head: nn.Linear | str | None = None,
     loss: LossFunction = cross_entropy,
 ) -> Aligned:
-    """Compute statistics of all groups: those of one pass, to the bit."""
+    """Compute statistics of all groups; bit for bit those of a single pass."""
     layer = compared_layer(net, current.x[:PROBE], membership.groups, head)
     groups = len(membership.groups)
 
