@@ -1,4 +1,4 @@
-"""Listeners to the progress of a model that learns, predicts or forgets."""
+"""Listeners to the progress of a model during learning, predicting or forgetting."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from faircil.runs.config import RunConfig
 
 
 class LessonWatcher(Protocol):
-    """Receives the progress of a model that learns."""
+    """Receives the progress of a learning model."""
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Take note of how many texts or images are embedded."""
+        """Receive the number of texts or images embedded so far."""
 
     def trying(self, name: str, number: int, total: int) -> None:
-        """Take note that a candidate is tried, in which of how many runs."""
+        """Receive the name of a candidate to try, the number of its run and their total."""
 
     def start(self, config: RunConfig, lessons: int) -> None:
-        """Take note that so many lessons begin."""
+        """Receive the number of lessons that begin."""
 
     def rows(self, done: int, total: int) -> None:
-        """Take note of how many rows of a table in parts are done."""
+        """Receive the number of processed rows of a table in parts, and their total."""
 
     def __call__(self, epoch: EpochRecord) -> None:
-        """Take note of an epoch."""
+        """Receive the record of an epoch."""
 
 
 class UnwatchedLessons:
-    """Takes note of nothing."""
+    """Ignores all progress."""
 
     def embedding(self, progress: EmbeddingProgress) -> None:
         """Ignore the embedding."""
