@@ -1,4 +1,4 @@
-"""Finished runs seen otherwise: post-processed with several ε, or without uncertain predictions."""
+"""Finished runs with post-processing for several ε, or without uncertain predictions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from faircil.results.folder import (
 )
 from faircil.results.record import RunSummary, Values, averages, spread
 
-# Of an archive: RuntimeError if it claims a password, or what this Python has not.
+# Errors of archives: RuntimeError for a password or an unsupported compression.
 ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError)
 DAMAGE = (ValueError, KeyError, OSError, EOFError, *ARCHIVE)
 
 
 @dataclass(frozen=True)
 class SavedTask:
-    """Probabilities after a task, with truth, attribute and task (from 0) of its test samples."""
+    """Probabilities after a task, with class, attribute and task (from 0) of its test samples."""
 
     probabilities: TaskProbabilities
     y_true: Integers
@@ -41,14 +41,14 @@ class SavedTask:
 
 
 def read_probabilities(run: RunSummary) -> list[SavedTask]:
-    """Read the file of a finished run."""
+    """Read the probabilities of a finished run."""
     folder = Path(run.dir)
     path = folder / PROBABILITIES
     if PROBABILITIES not in read_checksums(folder):
         raise DataError(f"{run.dir} cannot be post-processed: {_why_none(run)}")
     check_file(folder / PROBABILITIES)
     try:
-        # Opened here, since numpy leaves a damaged archive open.
+        # Opened here, because numpy leaves a damaged archive open.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return [
                 SavedTask(
@@ -62,7 +62,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
 
 
 def _why_none(run: RunSummary) -> str:
-    """Say why a run has no probabilities."""
+    """Explain why a run has no probabilities."""
     if all(task.get("dp") is None for task in run.per_task):
         return "its data has no sensitive attribute with two values to compare"
     if run.config.get("evaluate_on") == "validation":
@@ -75,7 +75,7 @@ def _why_none(run: RunSummary) -> str:
 
 @dataclass(frozen=True)
 class ProcessedRun:
-    """A run as post-processing with ε makes it.
+    """A run after post-processing with ε.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def _process(
 
 @dataclass(frozen=True)
 class GroupAnswers:
-    """Answers of the final model if its least certain predictions are withheld: means over runs.
+    """Answers of the final model without its least certain predictions: means over runs.
 
     Parameters
     ----------
@@ -150,13 +150,13 @@ class GroupAnswers:
     attribute : str or None
         Name of the attribute value; None without one.
     n : float
-        Test samples.
+        Number of test samples.
     accuracy : float
-        On all of them.
+        Accuracy on all of them.
     answered : float
-        Share of them whose prediction is certain enough.
+        Fraction of them whose prediction is certain enough.
     answered_accuracy : float or None
-        On these; None where a run has none.
+        Accuracy on these; None if a run has none.
     """
 
     label: str | None
@@ -168,14 +168,14 @@ class GroupAnswers:
 
 
 def abstained(runs: Sequence[RunSummary], abstain: float) -> list[GroupAnswers]:
-    """Withhold a share of the predictions of each run, whatever their group.
+    """Withhold a fraction of the predictions of each run, regardless of group.
 
-    The threshold follows from the probabilities of the test samples, not from their classes.
+    The threshold depends on the probabilities of the test samples, but not on their classes.
 
     Returns
     -------
     list of GroupAnswers
-        First of all test samples, then of each group, by name.
+        First for all test samples, then for each group, by name.
     """
     found: dict[tuple[str | None, str | None], list[tuple[int, float, int, float | None]]] = {}
     for run in runs:
