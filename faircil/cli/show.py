@@ -1,4 +1,4 @@
-"""``faircil show``: what a model has learned, from whom, and how fair it was."""
+"""``faircil show``: what a model has learned, from which groups, and how fair it was."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def _noise(model: Model) -> str:
-    """Say what noise the sums of a model have, if any."""
+    """Describe the noise in the sums of a model, if any."""
     noise = getattr(model.learner, "noise", None)
     return "" if noise is None else f"; noise for ε = {noise.epsilon:g}, δ = {noise.delta:g}"
 
 
 def _minute(time: str) -> str:
-    """Return a time of a model as people read it."""
+    """Format a time of a model for display."""
     return time.replace("T", " ")[:16]
 
 
 def _show_groups(model: Model, attribute: str) -> None:
-    """Show what was learned of each group, and how well it was predicted when last measured."""
+    """Show the rows learned of each group, and its accuracy in the last measurement."""
     from faircil.report import format_value
 
     measured = next((one for one in reversed(model.measured) if one.groups), None)
