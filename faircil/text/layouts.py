@@ -1,10 +1,10 @@
 """Fixed shapes in which the texts of a training step pass through an encoder.
 
-A step that is recorded as a CUDA graph is replayed with the shape that it was recorded with. So the
-width of a batch, its longest text, is rounded up to a multiple of ``GRAIN``: few widths come again
-and again, and a batch fits in any that is larger. All texts pass together. Sorted by length and cut
-into several parts they would have less padding, but every part takes its own kernels for gradients
-of weights and biases: two parts were no faster on an H200, four slower, with lengths drawn evenly.
+A step recorded as a CUDA graph is replayed with the shape of its recording. So the width of a
+batch, its longest text, is rounded up to a multiple of ``GRAIN``: few widths occur, and they recur;
+a batch also fits into any larger one. All texts pass together. Sorting them by length and dividing
+them into several parts would reduce padding, but each part needs its own kernels for gradients of
+weights and biases: on an H200, two parts were no faster and four slower, with evenly drawn lengths.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 GRAIN = 16  # tokens; widths are multiples of it
-SLACK = 1.15  # width of a known layout, by that of a batch's own, with which it is taken
+SLACK = 1.15  # largest relative width of a known layout that is used for a batch
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Layout:
     Parameters
     ----------
     rows : int
-        Texts.
+        Number of texts.
     width : int
-        Tokens of each, with padding.
+        Tokens of each text, with padding.
     """
 
     rows: int
@@ -35,35 +35,35 @@ class Layout:
 
     @property
     def tokens(self) -> int:
-        """Tokens in all, with padding."""
+        """Total number of tokens, with padding."""
         return self.rows * self.width
 
 
 def layout_of(rows: int, longest: int, room: int) -> Layout:
-    """Return the layout of texts.
+    """Return the layout for some texts.
 
     Parameters
     ----------
     rows : int
-        Texts.
+        Number of texts.
     longest : int
-        Tokens of the longest.
+        Tokens of the longest text.
     room : int
-        Tokens that a row has room for.
+        Maximum number of tokens in a row.
     """
     return Layout(rows, min(-(-longest // GRAIN) * GRAIN, room))
 
 
 def suitable(own: Layout, known: Sequence[Layout], *, room: bool) -> Layout:
-    """Return a known layout that a batch fits in without much more padding, else its own.
+    """Return a known layout that fits a batch without much more padding, else the batch's own.
 
     Parameters
     ----------
     own : Layout
     known : sequence of Layout
-        Of as many texts.
+        With the same number of texts.
     room : bool
-        Whether another layout may become known; else any that it fits in is taken.
+        Whether a new layout is allowed; otherwise any known one that fits is used.
     """
     fitting = [layout for layout in known if layout.width >= own.width]
     best = min(fitting, key=lambda layout: layout.width, default=own)
@@ -89,7 +89,7 @@ _used: ContextVar[Use | None] = ContextVar("used", default=None)
 
 @contextmanager
 def fixed_shapes(layout: Layout) -> Iterator[Use]:
-    """Let as many texts as the layout has pass in its shape, in the block, where they train."""
+    """Make training texts pass in this shape in the block, if their number fits the layout."""
     use = Use(layout)
     token = _used.set(use)
     try:
@@ -99,7 +99,7 @@ def fixed_shapes(layout: Layout) -> Iterator[Use]:
 
 
 def fixed_for(rows: int) -> Layout | None:
-    """Return the layout in which so many texts are to pass now; None: any shapes will do."""
+    """Return the layout in which this number of texts must currently pass; None: any shape."""
     use = _used.get()
     if use is None or use.layout.rows != rows:
         return None
