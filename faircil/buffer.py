@@ -260,7 +260,7 @@ class ReplayBuffer:
     def _room_for(
         self, counts: Mapping[tuple[int, ...], int], generator: torch.Generator
     ) -> tuple[Samples | None, list[int]]:
-        """Return the samples that stay, and the number of new samples to add for each group.
+        """Return the samples that stay, and the maximum number of new samples for each group.
 
         Of all samples of a group seen so far, ``quota`` are drawn. Each new sample among them is
         added; the rest of the quota is drawn from the group's samples in the buffer.

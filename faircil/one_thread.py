@@ -2,7 +2,7 @@
 
 It also turns garbage collection off, since all imported objects stay. Workers collect garbage among
 their own objects only: visiting the others would write to their memory pages, so that every worker
-had its own copy.
+would need its own copy of them.
 """
 
 import gc

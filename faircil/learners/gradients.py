@@ -169,8 +169,8 @@ def _from_vectors(parts: tuple[Tensor, ...], length: Tensor) -> SampleGradients:
 class HeadMeter(GradientMeter):
     """Computes gradients of the last linear layer, in eval mode.
 
-    ``layers`` is None, as for nets with nonlinear layers: these gradients cannot be used for an
-    update.
+    ``layers`` is None, as for nets with other than linear layers: these gradients cannot be used
+    for an update.
 
     Parameters
     ----------

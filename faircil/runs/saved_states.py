@@ -173,7 +173,7 @@ class Checkpoints:
         self._due = max(now + PAUSE, self._plan(now - start))
 
     def _plan(self, cost: float) -> float:
-        """Return when a state that takes ``cost`` seconds is due: when all have paid off."""
+        """Return when a state that takes ``cost`` seconds is due: when all have been paid for."""
         self._due = self._begun + (self._spent + cost) / SHARE
         return self._due
 

@@ -39,9 +39,9 @@ class Streams:
     Parameters
     ----------
     device : str
-        Where new text embeddings are computed.
+        Where new embeddings are computed.
     watcher : Watcher, optional
-        Called when a stream is loaded.
+        Receives the progress of new embeddings.
     most : int
         Maximum number of cached streams.
     """

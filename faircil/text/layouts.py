@@ -89,7 +89,7 @@ _used: ContextVar[Use | None] = ContextVar("used", default=None)
 
 @contextmanager
 def fixed_shapes(layout: Layout) -> Iterator[Use]:
-    """Make training texts pass in this shape in the block, if their number fits the layout."""
+    """Make training texts pass in this shape in the block, if they are as many as its rows."""
     use = Use(layout)
     token = _used.set(use)
     try:
