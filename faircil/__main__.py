@@ -6,7 +6,7 @@ from faircil.stopping import exit_code, listening
 
 
 def start() -> int:
-    """Run the command line; a signal while it is imported or ends leaves no traceback, too."""
+    """Run the command line; signals during import or exit leave no traceback either."""
     try:
         with listening():
             try:

@@ -1,4 +1,4 @@
-"""FSWPlugin: fair sample weights and replay for strategies of Avalanche."""
+"""FSWPlugin: fair sample weights and replay for Avalanche strategies."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ except ModuleNotFoundError as error:
 
 
 class FSWPlugin(SupervisedPlugin or object):  # type: ignore[misc]
-    """Replays samples of each group, and weighs the losses of the current samples.
+    """Replays samples of each group, and weights the losses of the current samples.
 
-    At the start of each training epoch, from the second experience on, it computes the weights.
-    Each batch of the experience is joined by one of the memory, and the loss is the mean over both
-    of ``w_i · loss_i``, with weight 1 for samples of the memory. It brings its own replay; other
-    plug-ins that set the data loader cannot be combined with it.
+    At the start of each training epoch, from the second experience on, it computes the weights. A
+    memory batch is added to each batch of the experience, and the loss is the mean over both of
+    ``w_i · loss_i``, with weight 1 for memory samples. Since it includes replay, it cannot be
+    combined with other plugins that set the data loader.
 
     Parameters
     ----------
     weigh : FairSampleWeights, optional
-        By default with its default settings.
+        The weighting; by default one with default settings.
     sensitive : str, optional
-        Name of the data attribute with the attribute value of each sample; None for measures, such
-        as ``eer``, that need none.
+        Name of the data attribute with the attribute value of each sample; None for measures such
+        as ``eer`` that need none.
     quota : int
         Samples of each group to keep; see :class:`faircil.ReplayBuffer`.
     batch_size_mem : int, optional
-        Samples of the memory per batch; by default as many as of the experience.
+        Memory samples per batch; by default as many as of the experience.
     seed : int
-        Of the choice of samples for the memory.
+        Seed for the selection of memory samples.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class FSWPlugin(SupervisedPlugin or object):  # type: ignore[misc]
             raise UsageError("Avalanche is not installed; run: pip install avalanche-lib")
         super().__init__()
         self.weigh = FairSampleWeights() if weigh is None else weigh
-        self.buffer = ReplayBuffer(quota)  # its inputs are rows of all experiences so far
+        self.buffer = ReplayBuffer(quota)  # its inputs are row numbers over all experiences so far
         self.result: WeightResult | None = None
         self._sensitive, self._batch_size_mem, self._seed = sensitive, batch_size_mem, seed
         self._past: list[Any] = []  # datasets of the experiences
-        self._rows = torch.empty(0, dtype=torch.int64)  # of the current samples in the batch
+        self._rows = torch.empty(0, dtype=torch.int64)  # rows of the batch's current samples
 
     def before_training_exp(
         self, strategy: Any, num_workers: int = 0, shuffle: bool = True, **_: Any
     ) -> None:
-        """Let each batch of the experience be joined by one of the memory."""
+        """Add a memory batch to each batch of the experience."""
         if self.buffer.samples is None:
             return
         size = strategy.train_mb_size
@@ -91,17 +91,17 @@ class FSWPlugin(SupervisedPlugin or object):  # type: ignore[misc]
         self.result = self.weigh(strategy.model, current, memory, seen=seen, generator=generator)
 
     def before_backward(self, strategy: Any, **_: Any) -> None:
-        """Weigh the losses of the current samples."""
+        """Weight the losses of the current samples."""
         if self.result is None:
             return
         losses = _unreduced(strategy._criterion)(strategy.mb_output, strategy.mb_y)
         weights = self.result.weights[self._rows.to(self.result.weights.device)].to(losses)
-        # The strategy has added the mean loss, and other plug-ins may have added to it.
+        # The strategy has already added the mean loss, and other plugins may have added to it.
         change = ((weights - 1) * losses[: len(weights)]).sum() / len(losses)
         strategy.loss = strategy.loss + change
 
     def after_training_exp(self, strategy: Any, **_: Any) -> None:
-        """Choose samples for the memory."""
+        """Select samples for the memory."""
         labels = self._labelled(strategy.adapted_dataset).labels
         rows = sum(map(len, self._past)) + torch.arange(len(labels))
         weights = None if self.result is None else self.result.weights.cpu()
@@ -142,7 +142,7 @@ class _Labelled(Dataset[Any]):
 
 
 class _Numbered(Dataset[Any]):
-    """Samples with their rows."""
+    """Samples with their row numbers."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -155,7 +155,7 @@ class _Numbered(Dataset[Any]):
 
 
 class _Joined:
-    """Batches of the experience, each with one of the memory after it."""
+    """Batches of the experience, each followed by a memory batch."""
 
     def __init__(self, plugin: FSWPlugin, new: DataLoader[Any], old: DataLoader[Any]) -> None:
         self._plugin, self._new, self._old = plugin, new, old
@@ -171,7 +171,7 @@ class _Joined:
 
 
 def _unreduced(criterion: nn.Module) -> nn.Module:
-    """Return a criterion that gives the loss of each sample instead of their mean."""
+    """Return a criterion that gives unreduced losses."""
     if getattr(criterion, "reduction", None) != "mean":
         raise UsageError(
             f"the criterion {type(criterion).__name__} does not have reduction='mean', and each "

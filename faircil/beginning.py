@@ -1,10 +1,10 @@
-"""How processes of this machine begin: as copies of one that has imported what they need.
+"""How worker processes start: as forks of a server that has already imported what they need.
 
-A new Python needs seconds to import torch and pandas. On Linux a *server*, which does nothing else,
-imports them once, while this process does so itself; workers are copies of it. It has no threads
-that compute or hold locks, touches no GPU and is no copy of this process, so what makes copies of a
-process unsafe does not apply to it. Elsewhere, where system libraries do not survive a copy, every
-worker imports for itself.
+A new Python process needs seconds to import torch and pandas. On Linux, a *server* with no other
+purpose imports them once, while this process does so itself; workers are forked from the server. It
+has no threads that compute or hold locks, uses no GPU and is not a fork of this process, so the
+usual problems of forking do not apply. On other systems, where system libraries do not survive a
+fork, each worker imports for itself.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from multiprocessing.context import BaseContext
 
 from faircil.stopping import terminal_ignored
 
-# Before 3.11.1 other users of the machine could talk to a server (CVE-2022-42919).
+# Before 3.11.1, other users of the machine could access a server (CVE-2022-42919).
 HAS_SERVER = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
 ONE_THREAD = "faircil.one_thread"
 TABLES = ("faircil.model.in_parts", "faircil.learners.moments", "pyarrow.parquet")
-COUNTS = ("faircil.auditing.reading", "pyarrow.parquet")  # of audits, which need no torch
+COUNTS = ("faircil.auditing.reading", "pyarrow.parquet")  # for audits, which need no torch
 DASK = ("distributed",)
 SAFE_PATH = "PYTHONSAFEPATH"
 
 
 def begin_server(imports: Sequence[str] = TABLES) -> bool:
-    """Begin the process that workers will be copies of, if there is none yet.
+    """Start the server from which workers are forked, unless it is running already.
 
-    The sooner the better: it imports while this process does something else. It ends with this
+    Call it early: the server imports while this process does something else. It ends with this
     process.
 
     Parameters
     ----------
     imports : sequence of str
-        Modules that workers need, if there is none yet; one that is absent is left out.
+        Modules that workers need, if the server is not running; missing ones are skipped.
 
     Returns
     -------
     bool
-        Whether there is one.
+        Whether the server is running.
     """
     if not HAS_SERVER:
         return False
@@ -53,15 +53,15 @@ def begin_server(imports: Sequence[str] = TABLES) -> bool:
     with _safe_path(), terminal_ignored():
         try:
             forkserver.ensure_running()
-        except OSError:  # such as a folder for temporary files with too long a name for a socket
+        except OSError:  # such as a temporary folder whose name is too long for a socket
             return False
     return True
 
 
 def import_early(names: Sequence[str]) -> None:
-    """Import modules that a command needs soon; one that is absent is left out.
+    """Import modules that a command will need; missing ones are skipped.
 
-    No cycles are looked for meanwhile: modules stay, and looking takes a fifth of the time.
+    Garbage collection is off meanwhile: modules stay, and it takes a fifth of the time.
     """
     looking = gc.isenabled()
     gc.disable()
@@ -75,19 +75,19 @@ def import_early(names: Sequence[str]) -> None:
 
 
 def worker_context(imports: Sequence[str] = TABLES) -> BaseContext:
-    """Return how workers begin: as copies of the server, or each for itself where there is none.
+    """Return how workers start: as forks of the server, or separately if there is none.
 
     Parameters
     ----------
     imports : sequence of str
-        Modules that they need, if the server is not there yet.
+        Modules that they need, if the server is not running.
     """
     return get_context("forkserver" if begin_server(imports) else "spawn")
 
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Let a process that begins in the block import nothing from the current folder."""
+    """Keep processes that start in the block from importing from the current folder."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:

@@ -127,9 +127,9 @@ RULES: Registry[BufferRule] = Registry("buffer rule", "faircil.buffers", as_buff
 class ReplayBuffer:
     """Samples of past tasks, at most ``quota`` of each group (class × attribute value).
 
-    If samples of a group come in several tasks, new ones replace old ones such that the buffer of
-    the group stays a random draw from all samples seen of it. A buffer is immutable: :meth:`add`
-    returns the next one.
+    If a group occurs in several tasks, new samples replace old ones such that the buffer of the
+    group remains a random draw from all its samples seen so far. A buffer is immutable:
+    :meth:`add` returns the next one.
 
     Parameters
     ----------
@@ -170,21 +170,21 @@ class ReplayBuffer:
         features: Callable[[], Tensor] | None = None,
         ranks: Ranks | None = None,
     ) -> ReplayBuffer:
-        """Return the buffer after a task: with up to ``quota`` samples of each of its groups.
+        """Return the buffer after a task, with up to ``quota`` samples of each of its groups.
 
         Parameters
         ----------
         train : Samples
-            Training data of the task. The inputs of a dataset that is larger than memory may be
-            the numbers of its rows.
+            Training data of the task. For a dataset larger than memory, the inputs may be row
+            numbers.
         seed : int
             Together with the number of samples seen before, it determines the choice.
         weights, rule, features
             See :meth:`with_task`.
         ranks : Ranks, optional
-            Processes that train together, as ``Ranks.of()``: each gives its own part of the task,
-            with the weights and features of it, and all get the same buffer, chosen from all
-            parts. Labels travel, and the inputs of samples that are kept.
+            Processes that train together, as ``Ranks.of()``. Each passes its own part of the task
+            with its weights and features, and all get the same buffer, chosen from all parts.
+            Labels are exchanged, and the inputs of the samples that are kept.
         """
         if not isinstance(train, Samples):
             raise UsageError(
@@ -223,7 +223,7 @@ class ReplayBuffer:
         rule: str | RuleFunction = "random",
         features: Callable[[], Tensor] | None = None,
     ) -> ReplayBuffer:
-        """Return the buffer with a part of each group of ``train`` added.
+        """Return the buffer with some samples of each group of ``train`` added.
 
         Parameters
         ----------
@@ -260,10 +260,10 @@ class ReplayBuffer:
     def _room_for(
         self, counts: Mapping[tuple[int, ...], int], generator: torch.Generator
     ) -> tuple[Samples | None, list[int]]:
-        """Return what stays beside new samples of some groups, and the places for each group.
+        """Return the samples that stay, and the maximum number of new samples for each group.
 
-        Of all samples of a group seen so far, ``quota`` are drawn: those among the new ones are
-        the places for these, and so many of the others stay.
+        Of all samples of a group seen so far, ``quota`` are drawn. Each new sample among them is
+        added; the rest of the quota is drawn from the group's samples in the buffer.
         """
         places = [self.quota] * len(counts)
         if self.samples is None:
@@ -285,7 +285,7 @@ class ReplayBuffer:
 
 
 def _check_weights(weights: object, train: Samples) -> None:
-    """Raise if weights are not those of a task."""
+    """Raise a DataError if the weights do not fit the training data."""
     if weights is not None and not (isinstance(weights, Tensor) and weights.shape == train.y.shape):
         raise DataError(
             f"the weights are {shown(weights)}, expected a tensor of shape ({len(train)},): one "
@@ -322,7 +322,7 @@ def _checked(order: Tensor, group: Candidates) -> Tensor:
 
 
 def shown(value: object) -> str:
-    """Describe a tensor or another value in a message."""
+    """Describe a tensor or another value for a message."""
     if isinstance(value, Tensor):
         return f"a tensor of {str(value.dtype).removeprefix('torch.')}, shape {tuple(value.shape)}"
     return f"{value!r}"[:80]
@@ -348,7 +348,7 @@ class ReplayBatches:
         return -(-len(self._memory) // self._batch_size)
 
     def next(self) -> tuple[Samples, Tensor]:
-        """Return the next batch, and its rows in the memory."""
+        """Return the next batch and its rows in the memory."""
         if not self._batches:
             order = torch.randperm(len(self._memory), generator=self._generator)
             self._batches = list(torch.split(order.to(self._memory.y.device), self._batch_size))

@@ -1,8 +1,8 @@
-"""A cache of embeddings on disk, keyed by recipe and content: of texts, and of image files.
+"""A disk cache of embeddings of texts and image files, keyed by recipe and content.
 
-An embedding is determined by a *recipe* (encoder, pooling, …) and the text or the image. Each
-recipe has an append-only folder of shards. There is no index on disk that could disagree with the
-shards: the keys of 250,000 texts are 4 MB, read and sorted in a fraction of a second.
+An embedding is determined by a *recipe* (encoder, pooling, …) and a text or an image. Each recipe
+has an append-only folder of shards. There is no index on disk that could disagree with the shards:
+the keys of 250,000 texts take 4 MB, which are read and sorted in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Index = NDArray[np.intp]
 
 
 class DamagedShardError(Exception):
-    """A damaged shard; the message names the damage."""
+    """A damaged shard; the message describes the damage."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def write_shard(parent: Path, keys: Keys, rows: Rows) -> None:
     Raises
     ------
     StorageError
-        If it cannot be written, such as on a full disk. Existing shards are untouched.
+        If it cannot be written, for example on a full disk. Existing shards are unchanged.
     """
     name = uuid4().hex
     partial = parent / f"{PARTIAL}{name}"
@@ -131,7 +131,7 @@ def _as_checksums(checksums: object) -> bytes:
 
 
 def _as_npy(array: Keys | Rows) -> bytes:
-    # Not directly into the file: numpy's own error on a full disk does not name the cause.
+    # Not directly into the file: numpy's own error on a full disk does not state the cause.
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
@@ -148,7 +148,7 @@ def _write(path: Path, content: bytes) -> int:
 
 def _sync_folder(folder: Path) -> None:
     """Flush directory entries: a rename may otherwise be lost in a power failure."""
-    if os.name == "posix":  # other systems cannot open a folder
+    if os.name == "posix":  # other systems cannot open folders
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -170,7 +170,7 @@ def cache_folder() -> Path:
 class Recipe:
     """Everything except the content that determines an embedding.
 
-    The fields of subclasses are part of it, too.
+    Fields of subclasses are part of it as well.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class EmbeddingProgress:
     Parameters
     ----------
     rows, total : int
-        How many were embedded so far, and in total, without cached and repeated ones.
+        Numbers embedded so far and in total, without cached and repeated ones.
     tokens : int or None
         Tokens of texts processed so far, without padding; None for images.
     seconds : float
@@ -219,14 +219,14 @@ class EmbeddingProgress:
 
     @property
     def speed(self) -> str:
-        """How fast it goes, for people."""
+        """The speed, for display."""
         if self.tokens is None:
             return f"{self.rows / self.seconds:,.1f} images/s"
         return f"{self.tokens / self.seconds:,.0f} tokens/s"
 
 
 class Compute(Protocol):
-    """Computes embeddings, and calls ``keep(rows)`` whenever those of some rows are done."""
+    """Computes embeddings; calls ``keep(rows)`` whenever those of some rows are finished."""
 
     def __call__(self, missing: Index, out: Rows, keep: Callable[[Index], None], /) -> None:
         """Write the embeddings of rows ``missing`` to ``out[missing]``, in any order."""
@@ -245,11 +245,11 @@ def cached_rows(
     ----------
     recipe : Recipe
     keys : ndarray of 16 bytes, shape (n,)
-        Of :meth:`Recipe.keys`. What occurs several times is computed once.
+        From :meth:`Recipe.keys`. Repeated keys are computed once.
     cache : Path or None
         Folder of all embeddings, see :func:`cache_folder`; None: no cache.
     compute : callable
-        Called at most once; what it keeps is stored at once, durably.
+        Called at most once; rows that it keeps are stored immediately and durably.
     report : callable
         Receives messages about damaged parts of the cache.
 
@@ -267,7 +267,7 @@ def cached_rows(
         missing = wanted[~store.read(keys[wanted], out, wanted)]
         if len(missing) > 0:
             with store.alone():
-                # Another process may have embedded them meanwhile.
+                # Another process may have embedded them in the meantime.
                 missing = missing[~store.read(keys[missing], out, missing)]
                 compute(missing, out, lambda rows: store.append(keys[rows], out[rows]))
     original = first[same]
@@ -297,7 +297,7 @@ class EmbeddingStore:
     def read(self, keys: Keys, out: Rows, rows: Index) -> NDArray[np.bool_]:
         """Copy the stored row of ``keys[i]`` to ``out[rows[i]]``; return which i were found.
 
-        Additional memory is that of the keys and one shard.
+        Takes additional memory for the keys and one shard only.
         """
         found = np.zeros(len(keys), dtype=bool)
         shards = self._shards()
@@ -307,7 +307,7 @@ class EmbeddingStore:
         starts = np.cumsum([0, *(len(shard.keys) for shard in shards[:-1])])
         order = np.argsort(stored, kind="stable")
         ordered = stored[order]
-        # A key beyond the last is compared with the last, and differs.
+        # A key beyond the last one is compared with the last one and differs from it.
         near = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
         hits = np.flatnonzero(ordered[near] == keys)
         places = order[near[hits]]
@@ -328,7 +328,7 @@ class EmbeddingStore:
         return found
 
     def append(self, keys: Keys, rows: Rows) -> None:
-        """Store rows, (n, width), durably. Call it inside :meth:`alone`."""
+        """Store rows, (n, width), durably. Call it within :meth:`alone`."""
         if len(keys) > 0:
             write_shard(self.folder, keys, rows)
 
@@ -336,8 +336,8 @@ class EmbeddingStore:
     def alone(self) -> Iterator[None]:
         """Lock the store, so that one process at a time computes and adds embeddings.
 
-        The lock is released when its process ends, in any way. Partial shards found under the lock
-        are therefore those of dead processes, and are removed.
+        The lock is released when its process ends for any reason. Partial shards found under the
+        lock are therefore left by dead processes and removed.
         """
 
         def waiting() -> None:
@@ -370,7 +370,7 @@ class EmbeddingStore:
 
     def _drop(self, folder: Path, error: Exception) -> None:
         self.report(f"{folder} is damaged ({error}); it is removed and computed again")
-        # Rename first: a process killed during the removal leaves no partial shard.
+        # Rename first, so that a process killed during removal leaves no partial shard.
         hidden = folder.with_name(f"{PARTIAL}{folder.name}")
         with suppress(OSError):
             folder.rename(hidden)

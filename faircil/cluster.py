@@ -1,9 +1,9 @@
-"""Tasks on a Dask cluster: one that runs already, or processes of this machine begun for it.
+"""Tasks on a Dask cluster: an existing one, or local processes started for the purpose.
 
-A worker that dies loses nothing: Dask computes its tasks again elsewhere, and what all workers
-need is kept by the scheduler, not by one of them. Workers of ``local:N`` listen on this machine
-alone, and talk to nobody without the key of this cluster, which never leaves memory: whoever can
-talk to a worker can let it run code.
+Nothing is lost if a worker dies: Dask recomputes its tasks elsewhere, and what all workers need is
+kept by the scheduler, not by a worker. Workers of ``local:N`` listen on this machine only, and
+communicate only with holders of this cluster's key, which never leaves memory: anyone who can
+connect to a worker can make it run code.
 """
 
 from __future__ import annotations
@@ -38,44 +38,44 @@ Result = TypeVar("Result")
 DASK_SCHEME, LOCAL = "dask://", "local:"
 ADDRESSES = (DASK_SCHEME, "tcp://", "tls://", "ws://", "wss://", "ucx://")
 CONNECTING = 10  # seconds to wait for a scheduler
-ANSWER = 60  # seconds to wait for an answer of it, or of workers that are to say something
-PATIENCE = 5.0  # seconds between looks at workers while a task is computed
-LONELY = 12  # looks at a cluster without workers, until it is given up
-CLOSING = 10  # seconds to wait for processes that end; then they are killed
+ANSWER = 60  # seconds to wait for an answer of the scheduler, or of workers
+PATIENCE = 5.0  # seconds between checks for workers while a task is computed
+LONELY = 12  # checks without any worker after which a cluster is given up
+CLOSING = 10  # seconds to wait for processes to end before they are killed
 INSTALL = "pip install distributed cryptography"
-# Of processes of this machine: nobody looks at their pages, so they have none.
+# For local processes: nobody views their dashboards, so they have none.
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
-    "distributed.worker.profile.enabled": False,  # it would look a hundred times a second
-    # A worker that died has this long to be there again; after that nobody begins it any more. On
-    # a busy machine, seconds are not enough.
+    "distributed.worker.profile.enabled": False,  # it would sample a hundred times a second
+    # A worker that died is restarted within this time or not at all. On a busy machine, a few
+    # seconds are not enough.
     "distributed.deploy.lost-worker-timeout": "1h",
 }
-# Work is sent once, so that a message about its size would tell nobody anything.
+# Work is sent only once, so a warning about its size would be of no help.
 ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
 
 
 class WorkersDiedError(FaircilError):
-    """Several workers died at the same task."""
+    """Several workers died on the same task."""
 
 
 class Dask:
-    """Computes tasks on the workers of a Dask cluster; what a dead one had is done again.
+    """Computes tasks on the workers of a Dask cluster; those of dead workers are recomputed.
 
-    To be used in a ``with`` block, which ends the processes and connections that it has begun.
+    Use it in a ``with`` block, which ends the processes and connections that it started.
 
     Parameters
     ----------
     scheduler : str or distributed.Client
-        ``dask://host:port`` of a scheduler that runs (or its address as Dask writes it, such as
-        ``tls://host:port``), or ``local:4`` for four processes of this machine; or a client, which
-        stays as it is.
+        ``dask://host:port`` of a running scheduler (or its address in Dask's format, such as
+        ``tls://host:port``), or ``local:4`` for four local processes; or a client, which is left
+        open.
 
     Raises
     ------
     FaircilError
-        If nobody answers there, or workers have other versions of what can change a result.
+        If there is no answer, or workers have other versions of anything that can affect results.
     """
 
     asked = True
@@ -105,8 +105,8 @@ class Dask:
         self._stack.close()
 
     def _local(self, scheduler: str) -> Any:
-        """Begin processes of this machine, one thread each."""
-        package("cryptography")  # of the key of this cluster
+        """Start local processes with one thread each."""
+        package("cryptography")  # for the key of this cluster
         folder = TemporaryDirectory(prefix="faircil-dask-", ignore_cleanup_errors=True)
         self._stack.enter_context(folder)
         security = package("distributed.security").Security
@@ -115,11 +115,11 @@ class Dask:
             "distributed.worker.multiprocessing-method": begin,
             "temporary-directory": folder.name,
         }
-        # As long as the cluster lasts: workers that died are begun again at any time.
+        # For the lifetime of the cluster: workers that died are restarted at any time.
         self._stack.enter_context(self._config.set({**SETTINGS, **own}))
         cluster = self._dask.LocalCluster.__new__(self._dask.LocalCluster)
-        self._stack.callback(_end_cluster, cluster)  # also of one that is not begun to its end
-        # A stop in the middle would leave workers that nobody knows: it waits for the end.
+        self._stack.callback(_end_cluster, cluster)  # even if it does not start completely
+        # An interrupt would leave unknown workers behind, so it is deferred until the end.
         with waiting():
             cluster.__init__(
                 n_workers=int(scheduler.removeprefix(LOCAL)),
@@ -128,9 +128,9 @@ class Dask:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 security=security.temporary(),
-                memory_limit=0,  # as for any other process
+                memory_limit=0,  # unlimited, as for any other process
                 local_directory=folder.name,
-                silence_logs=logging.CRITICAL,  # of workers that die, above all
+                silence_logs=logging.CRITICAL,  # mainly of workers that die
                 preload=[__name__],
             )
             client = self._client(cluster)
@@ -149,23 +149,23 @@ class Dask:
             ) from None
 
     def _client(self, place: Any, **given: Any) -> Any:
-        """Return a client that is closed at the end, and at once if it cannot connect."""
-        # One that is neither closes itself when it is collected: perhaps while another one holds
-        # the lock that it waits for then.
+        """Return a client that is closed at the end, or at once if it cannot connect."""
+        # A client that is not closed closes itself on garbage collection, possibly while another
+        # client holds the lock that it then waits for.
         client = self._dask.Client.__new__(self._dask.Client)
         self._stack.callback(_quietly, client.close, timeout=CLOSING)
         client.__init__(place, set_as_default=False, **given)
         return client
 
     def _check_versions(self) -> None:
-        """Refuse workers with which results would differ."""
+        """Raise an error for workers whose results would differ."""
         wanted = own_versions()
         faults = []
         found = self._asked(self.client.run, own_versions, on_error="return")
         for address, there in found.items():
             if isinstance(there, ImportError):
                 faults.append(f"{address} cannot import faircil ({there})")
-            elif isinstance(there, dict) and there != wanted:  # else it has died meanwhile
+            elif isinstance(there, dict) and there != wanted:  # else it has died in the meantime
                 faults.append(f"{address} has {described(there, wanted)}")
         if faults:
             raise FaircilError(
@@ -175,12 +175,12 @@ class Dask:
 
     @property
     def workers(self) -> int:
-        """Threads of all workers."""
+        """Number of threads of all workers."""
         return max(1, sum(self._threads().values()))
 
     @property
     def addresses(self) -> list[str]:
-        """Of all workers."""
+        """Addresses of all workers."""
         return list(self._threads())
 
     def _threads(self) -> dict[str, int]:
@@ -188,10 +188,10 @@ class Dask:
         return dict(self._asked(self.client.nthreads))
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order."""
+        """Yield the results of all tasks, in order."""
         order = self.order(work)
-        waiting: deque[Any] = deque()  # futures, the next first
-        place: dict[Any, str] = {}  # by future: at which worker it is begun
+        waiting: deque[Any] = deque()  # futures in order
+        place: dict[Any, str] = {}  # the worker to which each future was assigned
         begun = 0
         try:
             while waiting or begun < len(tasks):
@@ -200,7 +200,7 @@ class Dask:
                 busy = Counter(place[future] for future in waiting if not future.done())
                 load = {one: busy[one] / (number or 1) for one, number in threads.items()}
                 while begun < len(tasks) and len(waiting) < most:
-                    # Dask spreads tasks by what it guesses that they take, which it cannot know.
+                    # Dask distributes tasks by estimates of their duration, which it cannot know.
                     at = min(load, key=load.__getitem__, default=None)
                     waiting.append(self.begin(order, tasks[begun], at))
                     place[waiting[-1]] = at or ""
@@ -217,29 +217,29 @@ class Dask:
             self.cancel([*waiting, order])
 
     def order(self, work: Callable[[Any], Any]) -> Any:
-        """Send work to the cluster; return what :meth:`begin` takes."""
-        # A task of its own, which the scheduler can do again: data that is given to a worker is
-        # lost with it.
+        """Send work to the cluster; return the order for :meth:`begin`."""
+        # A separate task that the scheduler can recompute: data scattered to a worker is lost with
+        # it.
         with self._config.set(ANY_SIZE), self._present():
             return self.client.submit(_as_it_is, order_of(work), pure=False)
 
     def begin(self, order: Any, task: Any, at: str | None = None) -> Any:
-        """Begin a task and return its future.
+        """Start a task and return its future.
 
         Parameters
         ----------
         order : object
-            From :meth:`order`.
+            Returned by :meth:`order`.
         task : object
         at : str, optional
-            Address of the worker that does it if it can.
+            Address of the preferred worker.
         """
         place = {} if at is None else {"workers": [at], "allow_other_workers": True}
         with self._present():
             return self.client.submit(carry_out_alone, order, packed(task), pure=False, **place)
 
     def wait(self, futures: Sequence[Any]) -> None:
-        """Wait until one of the tasks is done."""
+        """Wait until one of the tasks is finished."""
 
         def look() -> None:
             with self.client.as_current():
@@ -248,7 +248,7 @@ class Dask:
         self._patiently(look)
 
     def _patiently(self, look: Callable[[], Result]) -> Result:
-        """Return what ``look`` finds; it may time out, as long as the cluster has workers."""
+        """Return the result of ``look``, which may time out as long as the cluster has workers."""
         lonely = 0
         while lonely < LONELY:
             with suppress(TimeoutError), self._present():
@@ -263,28 +263,28 @@ class Dask:
         )
 
     def result(self, future: Any) -> Any:
-        """Return the result of a task that is done, or raise its error.
+        """Return the result of a finished task, or raise its error.
 
         Raises
         ------
         WorkersDiedError
-            If every worker died that it was given to.
+            If every worker that received it died.
         """
-        # The worker that has it may die now: then the task is done again.
+        # The worker that holds it may die at this point; the task is then recomputed.
         return unpacked(self._patiently(lambda: future.result(timeout=PATIENCE)))
 
     def settle(self, futures: Sequence[Any], seconds: float) -> None:
-        """Wait until all tasks are done, but no longer."""
+        """Wait until all tasks are finished, up to a time limit."""
         if futures:
             with self.client.as_current():
                 _quietly(self._dask.wait, list(futures), timeout=seconds)
 
     def everywhere(self, call: Callable[..., object], *given: Any) -> None:
-        """Call something on all workers that are there."""
+        """Call a function on all current workers."""
         _quietly(self._asked, self.client.run, call, *given)
 
     def wait_for_workers(self) -> None:
-        """Wait until there is a worker."""
+        """Wait until there is at least one worker."""
         try:
             with self._present():
                 self.client.wait_for_workers(1, timeout=LONELY * PATIENCE)
@@ -292,20 +292,20 @@ class Dask:
             raise self._lonely() from None
 
     def _asked(self, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Call a method of the client, but wait no longer than :data:`ANSWER` seconds."""
+        """Call a method of the client, waiting for at most :data:`ANSWER` seconds."""
         try:
             with self._present():
                 return self.client.sync(call, *given, callback_timeout=ANSWER, **more)
-        except OSError as error:  # of a connection, or that it is too late
+        except OSError as error:  # of a connection, or a timeout
             raise self._scheduler_gone(error) from None
 
     def cancel(self, futures: Sequence[Any]) -> None:
-        """Let go of tasks."""
+        """Cancel tasks."""
         _quietly(self._asked, self.client.cancel, list(futures))  # the scheduler may be gone
 
     @contextmanager
     def _present(self) -> Iterator[None]:
-        """Turn errors of Dask into messages: workers die again and again, the scheduler is gone."""
+        """Turn Dask's errors into messages: workers that keep dying, a lost scheduler."""
         try:
             yield
         except self._dask.scheduler.KilledWorker as error:
@@ -329,34 +329,34 @@ def _as_it_is(order: Order) -> Order:
 
 
 def carry_out_alone(order: Order, task: bytes) -> bytes:
-    """Do work on a worker, of which several threads may do that at a time."""
+    """Run work on a worker, in one or several threads at a time."""
     one_thread_each()
     return carry_out(order, task)
 
 
 def dask_setup(_: object) -> None:
-    """Let a worker of this machine leave signals of the terminal to the process that began it."""
+    """Let a local worker leave signals of the terminal to the process that started it."""
     ignore_terminal()
 
 
 def _end_cluster(cluster: Any) -> None:
-    """End the processes of this machine: those that do not end in time are killed."""
+    """End local processes; kill those that do not end in time."""
     nannies = list(getattr(cluster, "workers", {}).values())
     _quietly(cluster.close, timeout=CLOSING)
-    cluster.shutdown_on_close = False  # it would wait once more when Python ends
+    cluster.shutdown_on_close = False  # it would wait once more at interpreter exit
     for number in [nanny.pid for nanny in nannies if nanny.pid is not None]:
         with suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
 
 
 def _quietly(end: Callable[..., object], *things: Any, **given: Any) -> None:
-    """End something that may have ended already."""
+    """End something that may already have ended."""
     with suppress(Exception):
         end(*things, **given)
 
 
 def package(name: str) -> Any:
-    """Import Dask, or a part of it; say how to install it."""
+    """Import Dask or a part of it; raise an error with installation advice if it is missing."""
     try:
         return import_module(name)
     except ImportError as error:

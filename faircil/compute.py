@@ -1,14 +1,14 @@
 """Devices, random number generators, and parallel work on threads.
 
-Inside an operation torch's threads meet at a barrier. A training step of a small net has dozens of
-them, each around a fraction of a millisecond of work: two threads gain a little on an idle machine
-and lose an order of magnitude on a busy one. So a step runs on one thread, and a pass over many
-samples gives whole chunks to threads, which then never wait for each other. Either way the result
-does not depend on the number of threads.
+Within an operation, torch's threads meet at a barrier. A training step of a small net has dozens of
+barriers, each around a fraction of a millisecond of work: two threads gain a little on an idle
+machine and lose an order of magnitude on a busy one. So a step runs on one thread. A pass over many
+samples distributes whole chunks to threads, which then never wait for each other. In both cases the
+result does not depend on the number of threads.
 
-Inside an operation it would: threads add up parts of a sum, and the last bits depend on how many
-there are. So in a run, see :func:`same_bits`, one thread computes an operation, whatever torch is
-allowed; what is worth more, such as a step of an encoder, gets a number of threads that is fixed.
+Within an operation it would: threads add up parts of a sum, and the last bits depend on their
+number. So in a run, see :func:`same_bits`, an operation uses one thread regardless of torch's
+setting; large operations, such as a step of an encoder, use a fixed number of threads.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ CHUNK = 2048  # rows per forward pass: activations of this many rows stay in cac
 LARGE_CHUNK = 65536  # on a GPU, which needs large batches
 OWN = ("torch.nn.", "faircil.")  # modules known to be stateless between calls
 MEMINFO, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")  # of Linux
-SEVERAL = min(4, os.cpu_count() or 1)  # threads inside an operation that is worth several
+SEVERAL = min(4, os.cpu_count() or 1)  # threads within an operation that is large enough
 _outside = ContextVar("outside", default=1)  # threads allowed outside one_thread
-# Threads for chunks, where it is not the number of threads inside an operation.
+# Threads for chunks, if it differs from the number of threads within an operation.
 _chunks: ContextVar[int | None] = ContextVar("chunks", default=None)
-_busy = ContextVar("busy", default=False)  # whether the other threads have tasks of their own
+_busy = ContextVar("busy", default=False)  # whether the other threads have their own tasks
 
 
 def choose_device(name: str) -> torch.device:
@@ -67,10 +67,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that may still be allocated on a device; None where nothing tells."""
+    """Return the bytes that can still be allocated on a device; None if this is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    known = [_number(LIMIT, "max")]  # of a container
+    known = [_number(LIMIT, "max")]  # limit of a container
     if MEMINFO.is_file():
         found = re.search(r"^MemAvailable: +(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
         known.append(None if found is None else 1024 * int(found[1]))
@@ -90,7 +90,7 @@ def enough_memory() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # torch has an exception class only for the GPU.
+        # torch has an exception class for GPUs only.
         gpu, cpu = isinstance(error, torch.OutOfMemoryError), "allocate memory" in str(error)
         if not (gpu or cpu or isinstance(error, MemoryError)):
             raise
@@ -133,7 +133,7 @@ class Generators:
 
 @contextmanager
 def _threads_inside(number: int) -> Iterator[None]:
-    """Set in the block how many threads compute an operation."""
+    """Set the number of threads within an operation in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -153,17 +153,17 @@ def _set(variable: ContextVar[Any], value: object) -> Iterator[None]:
 
 @contextmanager
 def same_bits() -> Iterator[None]:
-    """Let results in the block be the same, to the bit, whatever number of threads is allowed.
+    """Make results in the block bit-identical for any number of allowed threads.
 
-    One thread computes an operation, unless :func:`several_threads` says otherwise; chunks are
-    shared by as many as are allowed.
+    An operation uses one thread, unless :func:`several_threads` is active; chunks are shared by all
+    allowed threads.
     """
     with _set(_chunks, _allowed()), _threads_inside(1):
         yield
 
 
 def _allowed() -> int:
-    """Return the number of threads that chunks may be shared by."""
+    """Return the number of threads that may share chunks."""
     chunks = _chunks.get()
     return torch.get_num_threads() if chunks is None else chunks
 
@@ -185,7 +185,7 @@ def one_thread() -> Iterator[int]:
 def many_threads() -> Iterator[None]:
     """Restore in the block the number of threads for chunks allowed before :func:`one_thread`.
 
-    Outside of :func:`same_bits`, these are the threads inside an operation as well.
+    Outside of :func:`same_bits`, it also applies within operations.
     """
     number = max(_allowed(), _outside.get())
     with _threads_inside(number) if _chunks.get() is None else _set(_chunks, number):
@@ -194,10 +194,10 @@ def many_threads() -> Iterator[None]:
 
 @contextmanager
 def several_threads() -> Iterator[None]:
-    """Let several threads compute an operation in the block: as many on any call, if any are free.
+    """Let several threads compute an operation in the block; their number is fixed.
 
-    For operations that are worth it, however many threads are allowed: the last bits of sums depend
-    on their number.
+    For operations that are large enough. The number does not depend on the allowed threads, since
+    the last bits of sums depend on it.
     """
     with _set(_chunks, _allowed()), nullcontext() if _busy.get() else _threads_inside(SEVERAL):
         yield
@@ -205,10 +205,10 @@ def several_threads() -> Iterator[None]:
 
 @contextmanager
 def exact_convolutions() -> Iterator[None]:
-    """Let convolutions on a GPU compute in float32, with the same result every time.
+    """Make convolutions on a GPU compute in float32, with reproducible results.
 
-    By default they round their inputs to ten bits and sum gradients in any order; products of
-    matrices do neither.
+    By default they round their inputs to ten bits and sum gradients in any order; matrix products
+    do neither.
     """
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         yield
@@ -268,11 +268,11 @@ def map_tasks(
     with one_thread() as allowed:
         helpers = min(allowed, len(tasks)) - 1
         if helpers > 0:
-            _outside.set(1)  # all threads are taken; the block before ends what is set here
+            _outside.set(1)  # all threads are in use; the enclosing block resets this
         waiting = [_pool(helpers).submit(take_tasks) for _ in range(helpers)]
         try:
             take_tasks()
-        finally:  # after an error too: nothing runs on behind the caller's back
+        finally:  # also after an error, so that nothing keeps running in the background
             wait(waiting)
         for helper in waiting:
             helper.result()
@@ -284,7 +284,7 @@ def share_tasks(
 ) -> list[Result]:
     """Do as :func:`map_tasks`, with the threads that were allowed before :func:`one_thread`.
 
-    For large passes among small operations, which run on one thread.
+    For large passes between small operations that run on one thread.
     """
     with many_threads() if threads else nullcontext():
         return map_tasks(work, tasks, threads=threads)
@@ -292,8 +292,8 @@ def share_tasks(
 
 @cache
 def _pool(workers: int) -> ThreadPoolExecutor:
-    """Keep the threads: each new thread would initialise its linear algebra libraries again."""
-    # The number of threads inside an operation is thread-local, too.
+    """Cache the threads: each new thread would initialise its linear algebra libraries again."""
+    # The number of threads within an operation is thread-local as well.
     return ThreadPoolExecutor(workers, "faircil", torch.set_num_threads, (1,))
 
 

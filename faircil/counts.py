@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 ENOUGH = 10  # test samples; the accuracy of a smaller group is mostly noise
 
 
-@dataclass(frozen=True, slots=True)  # a run keeps one of each class after each task
+@dataclass(frozen=True, slots=True)  # a run keeps one per class and task
 class ClassAccuracy:
     """Accuracy on the ``n`` samples of a class."""
 
@@ -45,20 +45,20 @@ class GroupAccuracy:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is answered of some samples if predictions that are not certain enough are withheld.
+    """Answers for some samples if the least certain predictions are withheld.
 
     Parameters
     ----------
     label, attribute : as in the data, or None
         The group; None: all classes, or all attribute values.
     n : int
-        Samples.
+        Number of samples.
     accuracy : float
-        On all of them.
+        Accuracy on all of them.
     answered : int
-        Those whose prediction is certain enough.
+        Number of samples whose prediction is certain enough.
     answered_accuracy : float or None
-        On these; None without any.
+        Accuracy on these; None if there are none.
     """
 
     label: Any
@@ -81,14 +81,14 @@ class Counts:
         The attribute values, ascending; a single value if there is no attribute. Negative numbers
         and None are unknown.
     samples, hits, predicted : ndarray of int64, shape (C, Z)
-        For each class and attribute value: its samples; those predicted correctly; samples of any
-        class with this value that are predicted as the class.
+        For each class and attribute value: its samples; its correctly predicted samples; samples
+        of any class with this value that are predicted as the class.
     members : ndarray of bool, shape (T, C)
         Which classes belong to each task, tasks ascending.
     before : Counts or None
         The counts after the previous task; None after the first task, or if unknown.
     favoured : ndarray of bool, shape (C,), or None
-        Which classes are favoured; None if that is not known.
+        Which classes are favoured; None if unknown.
     """
 
     classes: Labels
@@ -107,29 +107,29 @@ class Counts:
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Which classes occur as truth, shape (C,)."""
+        """Which classes occur as true classes, shape (C,)."""
         seen: NDArray[np.bool_] = self.samples.sum(axis=1) > 0
         return seen
 
     @property
     def known(self) -> Counts:
-        """Without the samples whose attribute value is unknown: only the others are compared."""
+        """The counts without samples with an unknown attribute value, which are not compared."""
         kept = known_values(self.attributes)
         tables = {name: getattr(self, name)[:, kept] for name in ("samples", "hits", "predicted")}
         return self if kept.all() else replace(self, attributes=self.attributes[kept], **tables)
 
     @property
     def class_accuracies(self) -> Floats:
-        """Accuracy of each class, NaN for a class without samples, (C,)."""
+        """Accuracy of each class, (C,); NaN for classes without samples."""
         return share(self.hits.sum(axis=1), self.samples.sum(axis=1))
 
     @property
     def group_accuracies(self) -> Floats:
-        """Accuracy of each group, NaN for a group without samples, (C, Z)."""
+        """Accuracy of each group, (C, Z); NaN for groups without samples."""
         return share(self.hits, self.samples)
 
     def by_class(self) -> tuple[ClassAccuracy, ...]:
-        """Return the accuracy of each class that occurs as truth, ascending."""
+        """Return the accuracy of each class that occurs as a true class, ascending."""
         columns = (self.classes, self.samples.sum(axis=1), self.class_accuracies)
         return tuple(map(ClassAccuracy, *(column[self.seen].tolist() for column in columns)))
 
@@ -167,20 +167,20 @@ def count(
     task : column of int, shape (n,), optional
         Task of the true class.
     sensitive : column of any labels, shape (n,), optional
-        Attribute value; a negative or missing one is unknown: the sample counts for its class and
-        task, and for no group.
+        Attribute value; negative or missing values are unknown: the sample then counts for its
+        class and task, but for no group.
     before : Counts, optional
-        The counts after the previous task, which have one task less.
+        The counts after the previous task, with one task less.
     favoured : collection of labels, optional
         The favoured classes.
     times : array of int, shape (n,), optional
-        How many samples each row stands for, 1 or more; by default 1.
+        Number of samples that each row stands for, at least 1; by default 1.
 
     Raises
     ------
     DataError
-        If the lengths differ, there is no sample, values are no labels, a class is in two tasks,
-        or ``before`` has another number of tasks.
+        If lengths differ, there are no samples, labels are invalid, a class is in two tasks, or
+        ``before`` has a wrong number of tasks.
     """
     arrays = checked_columns(
         {"y_true": y_true, "y_pred": y_pred, "task": task, "sensitive": sensitive}
@@ -221,15 +221,15 @@ def count(
 
 
 def certain_enough(probability: ArrayLike, abstain: float) -> NDArray[np.bool_]:
-    """Tell which predictions are answered if the least certain are withheld.
+    """Return which predictions are answered if the least certain are withheld, (n,).
 
     Parameters
     ----------
     probability : array of float, shape (n,)
-        Of the predicted class.
+        Probability of the predicted class.
     abstain : float
-        Share of the predictions to withhold, from 0 to below 1. Fewer are where several are as
-        certain as the last that is answered: the order of samples does not decide.
+        Fraction of predictions to withhold, from 0 to below 1. Fewer are withheld if several are
+        exactly as certain as the last answered one, so that the order of samples has no effect.
     """
     values = np.asarray(probability, dtype=np.float64)
     if values.ndim != 1 or not len(values) or not ((values >= 0) & (values <= 1)).all():
@@ -250,7 +250,7 @@ def answers_by_group(
     abstain: float,
     sensitive: Column | None = None,
 ) -> tuple[Answers, ...]:
-    """Return how many predictions are answered, and how well, of all samples and of each group.
+    """Return the number and accuracy of answered predictions, over all samples and per group.
 
     Parameters
     ----------
@@ -259,12 +259,12 @@ def answers_by_group(
     probability, abstain
         See :func:`certain_enough`.
     sensitive : column of any labels, shape (n,), optional
-        Attribute values; without them a group is a class.
+        Attribute values; without them, groups are classes.
 
     Returns
     -------
     tuple of Answers
-        First those of all samples, then of each group, by class and value.
+        First for all samples, then for each group, by class and value.
 
     Examples
     --------

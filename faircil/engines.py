@@ -1,8 +1,8 @@
 """Engines for independent tasks: this process, several processes, ranks of torchrun, or Dask.
 
-All engines give the same results in the same order. So a sum of results depends neither on the
-number of workers, nor on which of them computed what, nor on workers that died: their tasks are
-computed again.
+All engines give the same results in the same order. So a sum of results does not depend on the
+number of workers, on which of them computed what, or on workers that died: their tasks are
+recomputed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from faircil.stopping import ignore_terminal, terminal_ignored
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-DEATHS = 3  # of processes at the same task, after which it is given up
+DEATHS = 3  # processes that may die on a task before it is given up
 
 
 class Engine(Protocol):
@@ -45,32 +45,32 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many tasks are computed at a time; it never changes a result."""
+        """Number of tasks computed at a time; it does not affect results."""
 
     @property
     def asked(self) -> bool:
-        """Whether the user asked for workers; then it is an error if a table cannot be shared."""
+        """Whether the user requested workers; a table that cannot be shared is then an error."""
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order.
+        """Yield the results of all tasks, in order.
 
         Parameters
         ----------
         work : callable
-            That can be pickled; it changes nothing outside.
+            Picklable and without side effects.
         tasks : sequence
-            That can be pickled.
+            Picklable.
         """
 
 
 class Here:
-    """Computes tasks one after the other in this process."""
+    """Computes tasks one by one in this process."""
 
     workers = 1
     asked = False
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order."""
+        """Yield the results of all tasks, in order."""
         return map(work, tasks)
 
 
@@ -83,14 +83,14 @@ class DiedError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Worker:
-    """A process that waits for tasks, and our end of the pipe to it."""
+    """A process that waits for tasks, and our end of its pipe."""
 
     process: BaseProcess
     pipe: Connection
 
     @classmethod
     def begin(cls) -> Worker:
-        """Begin a process."""
+        """Start a process."""
         context = worker_context()
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs,), daemon=True)  # type: ignore[attr-defined]
@@ -101,26 +101,26 @@ class Worker:
             raise FaircilError(
                 f"a process cannot be started ({error or type(error).__name__}); use fewer `jobs`"
             ) from None
-        theirs.close()  # now the end of the process is that of the pipe
+        theirs.close()  # so that the pipe ends with the process
         return cls(process, ours)
 
     def answer_to(self, order: Order, task: bytes) -> bytes:
-        """Return the answer of the process to a task; DiedError if it is gone."""
+        """Return the answer of the process to a task; raise a DiedError if it is gone."""
         try:
             self.pipe.send((order, task))
             wait([self.pipe, self.process.sentinel])
-            return self.pipe.recv_bytes()  # or EOFError
+            return self.pipe.recv_bytes()  # or raise EOFError
         except (EOFError, OSError):
             raise DiedError from None
 
     def end(self) -> None:
-        """Kill the process: nobody waits for its answer any more."""
+        """Kill the process: its answer is no longer needed."""
         self.process.kill()
         self.process.join()
 
 
 def serve(pipe: Connection) -> None:
-    """Answer tasks that come over a pipe until its other end is gone."""
+    """Answer tasks from a pipe until its other end is closed."""
     ignore_terminal()
     one_thread_each()
     Thread(target=_end_with_parent, daemon=True).start()
@@ -130,19 +130,20 @@ def serve(pipe: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process, whatever it is at, when the one that began it is gone."""
+    """End this process, even if it is busy, when the process that started it is gone."""
     parent = parent_process()
     if parent is None:
-        return  # nobody began this one
+        return  # this process was not started by another one
     wait([parent.sentinel])
     os._exit(1)
 
 
 class Processes:
-    """Computes tasks in processes of this machine; one that dies is replaced.
+    """Computes tasks in local processes; one that dies is replaced.
 
-    To be used in a ``with`` block, at whose end they end, whatever they are doing. A thread for
-    each of them hands it tasks and takes answers, so that none waits for what is done with results.
+    Use it in a ``with`` block, at whose end they are ended, even if they are busy. Each process has
+    a thread that passes tasks and receives answers, so none waits while results are being
+    processed.
 
     Parameters
     ----------
@@ -157,14 +158,14 @@ class Processes:
         self._ended = False
         self._threads: ThreadPoolExecutor | None = None
         self._begun: set[Worker] = set()
-        # Idle processes, the one used last first; None stands for one that is not begun yet.
+        # Idle processes, most recently used first; None stands for one that is not yet started.
         self._idle: LifoQueue[Worker | None] = LifoQueue()
         for _ in range(workers):
             self._idle.put(None)
 
     def __enter__(self) -> Self:
         if not begin_server():
-            # Each imports for itself, so all begin now; and here signals can be kept from them.
+            # Each imports for itself, so all start now; and here they can be shielded from signals.
             for _ in [self._idle.get() for _ in range(self.workers)]:
                 self._idle.put(self._begin())
         self._threads = ThreadPoolExecutor(self.workers, "faircil-worker")
@@ -172,14 +173,14 @@ class Processes:
 
     def __exit__(self, *_: object) -> None:
         with self._change:
-            self._ended = True  # none begins from here on
+            self._ended = True  # none is started from here on
         for worker in list(self._begun):
             worker.end()
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order."""
+        """Yield the results of all tasks, in order."""
         if self._threads is None:
             raise UsageError("processes are started by a with statement; compute inside it")
         order, begun = order_of(work), 0
@@ -196,7 +197,7 @@ class Processes:
                 future.cancel()
 
     def _answered(self, order: Order, task: bytes) -> bytes:
-        """Return the answer of an idle process; if that dies, of the next one."""
+        """Return the answer of an idle process; if it dies, that of the next one."""
         for _ in range(DEATHS):
             worker = self._idle.get()
             try:
@@ -224,24 +225,25 @@ class Processes:
 
 
 class RankEngine:
-    """Computes tasks in the processes of ``torch.distributed``, each of which calls this.
+    """Computes tasks in the processes of ``torch.distributed``, all of which call this.
 
-    In each round every rank computes one task; then each result goes from its rank to all others.
-    So all of them yield the same results in the same order. A rank that fails tells the others.
+    In each round, every rank computes one task; then each result is sent from its rank to all
+    others. So all ranks yield the same results in the same order. A rank that fails notifies the
+    others.
     """
 
     def __init__(self) -> None:
         from torch import distributed
 
         self.rank, self.workers = distributed.get_rank(), distributed.get_world_size()
-        # Pickles are in main memory, whatever the ranks use for tensors.
+        # Pickles are in main memory, wherever the ranks have their tensors.
         nccl = distributed.get_backend() != "gloo"
         self.group = distributed.new_group(backend="gloo") if nccl else None
 
     asked = True
 
     def map(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order, on every rank."""
+        """Yield the results of all tasks, in order, on every rank."""
         for first in range(0, len(tasks), self.workers):
             number = first + self.rank
             own = self._tried(work, tasks[number]) if number < len(tasks) else b""
@@ -253,12 +255,12 @@ class RankEngine:
             return packed(work(task))
         except FaircilError as error:
             return packed(Failed(error))
-        except Exception as error:  # whatever it is, the other ranks wait for an answer
+        except Exception as error:  # the other ranks wait for an answer in any case
             said = f"rank {self.rank} failed: {type(error).__name__}: {error}"
             return packed(Failed(FaircilError(said)))
 
     def _sent(self, own: bytes, owner: int) -> bytes:
-        """Return the bytes of a rank, which all others receive."""
+        """Return the bytes sent by a rank, on all ranks."""
         import torch
         from torch import distributed
 
@@ -272,7 +274,7 @@ class RankEngine:
 
 
 def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
-    """Raise a UsageError with all that is wrong, before an engine is begun."""
+    """Raise a UsageError with all mistakes, before an engine is started."""
     mistakes = []
     if jobs < 1:
         mistakes.append(f"`jobs` is {jobs}, expected at least 1")
@@ -288,8 +290,8 @@ def check_engine(jobs: int = 1, scheduler: str | None = None) -> None:
 
 
 def _joined() -> bool:
-    """Tell whether this process is one of several ranks."""
-    # What is not imported is not initialized, and importing it takes seconds.
+    """Return whether this process is one of several ranks."""
+    # A module that is not imported is not initialised, and importing it takes seconds.
     found = sys.modules.get("torch.distributed")
     return (
         found is not None
@@ -301,19 +303,19 @@ def _joined() -> bool:
 
 @contextmanager
 def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
-    """Begin the engine that is wanted, and end it.
+    """Start the requested engine, and end it after the block.
 
     Parameters
     ----------
     jobs : int
-        Processes of this machine; 1: this one alone.
+        Number of local processes; 1: this process alone.
     scheduler : str, optional
-        See :class:`~faircil.cluster.Dask`; then without ``jobs``.
+        See :class:`~faircil.cluster.Dask`; not combined with ``jobs``.
 
     Raises
     ------
     UsageError
-        If the two contradict each other, or a rank of torchrun is to begin processes of its own.
+        If both are given, or a rank of torchrun is to start its own processes.
     """
     check_engine(jobs, scheduler)
     if _joined():
@@ -329,7 +331,7 @@ def engine_for(jobs: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
 
 
 def _address_mistakes(scheduler: str) -> list[str]:
-    """Return what is wrong with the address of a scheduler."""
+    """Return the mistakes in the address of a scheduler."""
     number = scheduler.removeprefix(LOCAL)
     if scheduler.startswith(LOCAL):
         good = number.isdecimal() and number.isascii() and int(number) > 0

@@ -1,7 +1,7 @@
 """Errors for the user: what was given, what was expected, and what to do.
 
-Everything the user can cause is a :class:`FaircilError`; the command line prints its
-message without a traceback. Anything else that escapes is a bug and keeps its traceback.
+Every error that a user can cause is a :class:`FaircilError`; the command line prints its
+message without a traceback. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Integral
 
-MOST_NAMES = 30  # that a message lists
+MOST_NAMES = 30  # listed in a message
 
 
 class FaircilError(Exception):
-    """An error caused by input or environment, which the message explains. Exit code 1.
+    """An error caused by input or environment, explained by its message. Exit code 1.
 
-    Messages name parameters in backticks, such as `folder` or `jobs=2`; the command line writes
-    its own options instead.
+    Messages name parameters in backticks, such as `folder` or `jobs=2`; the command line replaces
+    them by its own options.
 
     Parameters
     ----------
     *sentences : object
-        One for each mistake; several are shown as a list.
+        One per mistake; several are shown as a list.
     """
 
     def __str__(self) -> str:
-        """Return the only sentence, or the list of all."""
+        """Return the only sentence, or a list of all sentences."""
         if len(self.args) < 2:
             return super().__str__()
         return "\n".join(f"- {sentence}" for sentence in self.args)
 
 
 class UsageError(FaircilError):
-    """The call itself is wrong: an unknown name, a bad setting. Exit code 2."""
+    """The call itself is wrong, such as an unknown name or an invalid setting. Exit code 2."""
 
 
 class DataError(FaircilError):
-    """Data that is missing, damaged, or not what it says it is."""
+    """Data that is missing, damaged, or not of the expected format."""
 
 
 class SolverError(FaircilError):
@@ -46,15 +46,15 @@ class SolverError(FaircilError):
 
 
 class DivergedError(FaircilError):
-    """A training that has gone to infinity: with the same settings it always will."""
+    """Training that diverged; with the same settings it always will."""
 
 
 class StorageError(FaircilError):
-    """A file that cannot be written: no run can be kept until that is put right."""
+    """A file that cannot be written; no run can be stored until this is fixed."""
 
 
 class SweepError(FaircilError):
-    """A sweep that had to stop before its end; what was finished is kept."""
+    """A sweep that stopped early; completed runs are kept."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
@@ -72,7 +72,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def shortened(names: Sequence[str], most: int = 5) -> str:
-    """List ``names`` for a sentence, at most ``most`` of them.
+    """Join ``names`` for a sentence, listing at most ``most`` of them.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def shortened(names: Sequence[str], most: int = 5) -> str:
 
 @contextmanager
 def collecting(mistakes: list[str]) -> Iterator[None]:
-    """Note mistakes in how a command is used and go on, so that the user sees all at once."""
+    """Collect usage errors and continue, so that the user sees all of them at once."""
     try:
         yield
     except UsageError as error:
@@ -93,7 +93,7 @@ def collecting(mistakes: list[str]) -> Iterator[None]:
 
 
 def whole_mistakes(**numbers: object) -> list[str]:
-    """Find what is no whole number from 0 on, as seeds and numbers of epochs are, by name.
+    """Return a sentence for each argument that is not a whole number of at least 0.
 
     Examples
     --------
@@ -108,6 +108,6 @@ def whole_mistakes(**numbers: object) -> list[str]:
 
 
 def raise_all(mistakes: Sequence[str], error: type[FaircilError] = UsageError) -> None:
-    """Raise one error that lists every mistake; do nothing if there is none."""
+    """Raise one error that lists all mistakes, if there are any."""
     if mistakes:
         raise error(*mistakes)

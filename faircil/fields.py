@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from faircil.errors import unknown_name
 
-# Beyond these, products of settings and data leave what float64 and 64-bit integers hold.
+# Beyond these, products of settings and data exceed the range of float64 or 64-bit integers.
 LARGEST, MOST = 1e30, 10**9
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]

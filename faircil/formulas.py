@@ -1,6 +1,6 @@
-"""Accuracy and fairness as formulas: of counts (``eo_of``), and of arrays (``eo``).
+"""Accuracy and fairness as formulas: on counts (``eo_of``) and on arrays (``eo``).
 
-Those of arrays are for single numbers; they count, and call the others.
+Functions on arrays compute a single metric; they count, and call those on counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def accuracy(y_true: Column, y_pred: Column, task: Column) -> float:
 def eer(y_true: Column, y_pred: Column) -> float | None:
     """Return the mean over the classes of ``y_true`` of ``|err_y − err|``.
 
-    err_y is the error of class y, err the error over all samples. None with a single class.
+    err_y is the error of class y, and err the error over all samples. None with a single class.
     """
     return eer_of(count(y_true, y_pred))
 
@@ -40,8 +40,8 @@ def eer(y_true: Column, y_pred: Column) -> float | None:
 def eer_task(y_true: Column, y_pred: Column, task: Column) -> float:
     """Return the mean over tasks of ``|a_t − A_l|``, a_t the task's mean class accuracy.
 
-    Differences between the classes of a task do not show. A single task gives 0, which the
-    published averages over tasks count as such.
+    Differences between classes of a task have no effect. A single task gives 0, which published
+    averages over tasks include as such.
     """
     return eer_task_of(count(y_true, y_pred, task=task))
 
@@ -88,9 +88,9 @@ def accuracy_of(counts: Counts) -> float:
 
 
 def worst_group_of(counts: Counts) -> float | None:
-    """Return the lowest accuracy of a group with at least :data:`ENOUGH` samples; None without one.
+    """Return the lowest accuracy of a group with at least :data:`ENOUGH` samples, or None.
 
-    Without an attribute all samples share one value, and a group is a class.
+    Without an attribute, all samples share one value, and a group is a class.
     """
     known = counts.known
     enough = known.samples >= ENOUGH
@@ -98,7 +98,7 @@ def worst_group_of(counts: Counts) -> float | None:
 
 
 def forgetting_of(counts: Counts) -> float | None:
-    """See :func:`forgetting`; None where the counts after earlier tasks are not known."""
+    """See :func:`forgetting`; None if the counts after earlier tasks are unknown."""
     history = counts.history
     if len(history) == 1:
         return None
@@ -109,7 +109,7 @@ def forgetting_of(counts: Counts) -> float | None:
 
 
 def balanced_accuracy_of(counts: Counts) -> float | None:
-    """Return the mean over groups (y, z) of their accuracies a_{y,z}; None without a group."""
+    """Return the mean over groups (y, z) of their accuracies a_{y,z}; None without groups."""
     rates = counts.known.group_accuracies
     return float(np.nanmean(rates)) if rates.size else None
 
@@ -130,15 +130,15 @@ def eer_task_of(counts: Counts) -> float:
 def eo(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | None:
     """Return equalized odds: the mean over groups (y, z) of ``|a_{y,z} − a_y|``.
 
-    a_y is the mean of a_{y,z} over the values z present with class y. A class with only one value
-    present is ignored; if every class is such, or there is no attribute, the result is None.
+    a_y is the mean of a_{y,z} over the values z that occur with class y. Classes with a single
+    value are ignored; the result is None if there are no others, or no attribute.
 
     Parameters
     ----------
     y_true, y_pred : column of any labels, shape (n,)
         True and predicted classes.
     sensitive : column of any labels, shape (n,), or None
-        Attribute value of each sample; negative or missing: unknown, the sample is in no group.
+        Attribute value of each sample; if negative or missing, the sample is in no group.
     """
     return eo_of(count(y_true, y_pred, sensitive=sensitive))
 
@@ -157,13 +157,13 @@ def eo_gap(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | 
 def dp(y_true: Column, y_pred: Column, sensitive: Column | None) -> float | None:
     """Return demographic parity: the mean over y and z of ``|P(ŷ=y | z) − P(ŷ=y)|``.
 
-    The classes y are those of ``y_true``; a prediction of another class counts in the number of
-    samples only. None with fewer than two attribute values.
+    The classes y are those of ``y_true``; predictions of other classes count only in the number of
+    samples. None with fewer than two attribute values.
 
     Notes
     -----
-    With two values p = (n_0 p_0 + n_1 p_1)/n lies between p_0 and p_1: ``|p_0 − p| + |p_1 − p|`` is
-    ``|p_0 − p_1|`` whatever the sizes n_z. If all predictions are one of two seen classes, both
+    With two values, p = (n_0 p_0 + n_1 p_1)/n lies between p_0 and p_1: ``|p_0 − p| + |p_1 − p|``
+    is ``|p_0 − p_1|`` for any sizes n_z. If all predictions are one of two seen classes, both
     classes give the same difference: fairlearn's ``demographic_parity_difference`` is 2 · ``dp``.
     """
     return dp_of(count(y_true, y_pred, sensitive=sensitive))
@@ -185,14 +185,14 @@ def eo_gap_of(counts: Counts) -> float | None:
 
 
 def eopp_of(counts: Counts) -> float | None:
-    """Return :func:`eo` of the favoured classes alone; None where none are given."""
+    """Return :func:`eo` of the favoured classes only; None if none are given."""
     if counts.favoured is None:
         return None
     return _unless_empty(mean_deviation, comparable(counts, counts.favoured).group_accuracies)
 
 
 def eopp_gap_of(counts: Counts) -> float | None:
-    """Return :func:`eo_gap` of the favoured classes alone; None where none are given."""
+    """Return :func:`eo_gap` of the favoured classes only; None if none are given."""
     if counts.favoured is None:
         return None
     return _unless_empty(mean_gap, comparable(counts, counts.favoured).group_accuracies)
@@ -212,7 +212,7 @@ def dp_predicted_of(counts: Counts) -> float | None:
 
 
 def comparable(counts: Counts, classes: NDArray[np.bool_] | bool = True) -> Counts:
-    """Return the counts of ``classes`` with two or more known values present: EO compares these."""
+    """Return the counts of ``classes`` with at least two known values, which EO compares."""
     known = counts.known
     compared = ((known.samples > 0).sum(axis=1) > 1) & classes
     tables = {name: getattr(known, name)[compared] for name in ("samples", "hits", "predicted")}
@@ -242,7 +242,7 @@ def mean_deviation(rates: Floats) -> Floats:
     array, shape (...)
     """
     # Summed by class first: the two deviations of a class with two values add up to its gap
-    # without rounding, which keeps eo_gap = 2 eo exact.
+    # without rounding, so eo_gap = 2 eo holds exactly.
     per_class = np.nansum(deviations(rates), axis=-1)
     mean: Floats = per_class.sum(axis=-1) / np.isfinite(rates).sum(axis=(-2, -1))
     return mean
@@ -250,7 +250,7 @@ def mean_deviation(rates: Floats) -> Floats:
 
 def gaps(rates: Floats) -> Floats:
     """Return the best minus the worst rate of each class, (..., C) from (..., C, Z)."""
-    # fmax and fmin leave NaN out.
+    # fmax and fmin ignore NaN.
     found: Floats = np.fmax.reduce(rates, axis=-1) - np.fmin.reduce(rates, axis=-1)
     return found
 

@@ -1,7 +1,7 @@
-"""Labels as people have them: numbers, words or any other hashable.
+"""Labels of any kind: numbers, strings or other hashables.
 
-They come in a list, an array of numpy, a column of pandas or a tensor of torch. Here such columns
-become arrays: of int64 where all labels are whole numbers, else of objects.
+They are given as a list, a numpy array, a pandas column or a torch tensor. These functions convert
+such columns to arrays: of int64 if all labels are whole numbers, else of objects.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from numpy.typing import NDArray
 
 from faircil.errors import DataError, raise_all, shortened
 
-Labels = NDArray[Any]  # int64, or objects where they are no integers
-Column = Any  # an ArrayLike, a column of pandas or a tensor of torch
+Labels = NDArray[Any]  # int64, or objects for other labels
+Column = Any  # an ArrayLike, a pandas column or a torch tensor
 NEVER_MISSING = ("y_true", "y_pred", "task")  # all other columns are attributes
-WHOLE = np.iinfo(np.int64)  # the whole numbers that are kept as such
+WHOLE = np.iinfo(np.int64)  # whole numbers that are stored as such
 
 
 def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
-    """Return columns of the same n samples as arrays; raise a DataError if they cannot be used.
+    """Return columns of the same n samples as arrays; raise a DataError if they are invalid.
 
     Parameters
     ----------
     given : dict
-        ``y_true``, ``y_pred``, ``task`` and attributes of any name; None: there is no such column.
+        ``y_true``, ``y_pred``, ``task`` and attributes of any name; None: no such column.
 
     Returns
     -------
     dict
-        Arrays of int64 or objects, shape (n,). A missing value of an attribute is −1 among
-        numbers, else None; elsewhere it is a mistake.
+        Arrays of int64 or objects, shape (n,). A missing attribute value becomes −1 among numbers
+        and None among objects; elsewhere, missing values are mistakes.
     """
     arrays = {name: as_array(column) for name, column in given.items() if column is not None}
     if absent := [name for name in ("y_true", "y_pred") if name not in arrays]:
@@ -62,7 +62,7 @@ def checked_columns(given: dict[str, Column | None]) -> dict[str, Labels]:
 
 
 def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
-    """Return labels as int64 if they are whole numbers, else as objects; note mistakes."""
+    """Return labels as int64 if they are whole numbers, else as objects; collect mistakes."""
     if array.dtype.kind in "bi":
         return array.astype(np.int64)
     values = array.tolist()
@@ -97,7 +97,7 @@ def as_labels(name: str, array: NDArray[Any], mistakes: list[str]) -> Labels:
 
 
 def favoured_labels(favoured: Collection[Any] | None) -> tuple[Any, ...] | None:
-    """Return the favoured classes as a tuple; a DataError says that they are none."""
+    """Return the favoured classes as a tuple; raise a DataError if they are invalid."""
     if isinstance(favoured, str):
         raise DataError(
             f"favoured is the text {favoured!r}, expected a list of classes: [{favoured!r}]"
@@ -111,13 +111,13 @@ def favoured_labels(favoured: Collection[Any] | None) -> tuple[Any, ...] | None:
 
 
 def distinct_labels(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
-    """Return the distinct labels, ascending, and the number of each label among them."""
+    """Return the distinct labels, ascending, and the index of each label among them."""
     if labels.dtype != object:
         return np.unique(labels, return_inverse=True)
     values = set(labels.tolist())
     try:
         ordered = sorted(values)
-    except TypeError:  # of several types, None among them
+    except TypeError:  # labels of several types, including None
         ordered = sorted(values, key=lambda value: (type(value).__name__, str(value)))
     place_of = {value: place for place, value in enumerate(ordered)}
     places = np.array([place_of[label] for label in labels.tolist()], dtype=np.intp)
@@ -125,7 +125,7 @@ def distinct_labels(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
 
 
 def known_values(attributes: Labels) -> NDArray[np.bool_]:
-    """Tell which attribute values are known, (Z,)."""
+    """Return which attribute values are known, (Z,)."""
     if attributes.dtype == object:
         return np.array([not is_unknown(value) for value in attributes], dtype=bool)
     known: NDArray[np.bool_] = attributes >= 0
@@ -133,12 +133,12 @@ def known_values(attributes: Labels) -> NDArray[np.bool_]:
 
 
 def is_unknown(value: object) -> bool:
-    """Whether a value of an attribute, as :func:`checked_columns` returns it, is unknown."""
+    """Whether an attribute value, as returned by :func:`checked_columns`, is unknown."""
     return value is None or (isinstance(value, int) and value < 0)
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is None, NaN or pandas's NA."""
+    """Whether a value is None, NaN or pandas' NA."""
     if value is None:
         return True
     try:
@@ -148,21 +148,21 @@ def is_missing(value: object) -> bool:
 
 
 def as_array(column: Column) -> NDArray[Any]:
-    """Return a column as an array of whatever it holds."""
-    if hasattr(column, "detach"):  # a tensor of torch, on any device
+    """Return a column as an array of its values."""
+    if hasattr(column, "detach"):  # a torch tensor, on any device
         column = column.detach().cpu()
-    if hasattr(column, "to_numpy"):  # a column of pandas
+    if hasattr(column, "to_numpy"):  # a pandas column
         column = column.to_numpy()
     if isinstance(column, list | tuple) and any(isinstance(one, str | tuple) for one in column):
         return _objects(column)
     try:
         return np.asarray(column)
-    except ValueError:  # rows of several lengths, which are no labels
+    except ValueError:  # rows of different lengths, which are not labels
         return _objects(column)
 
 
 def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """Return an array of objects; numpy would make words of numbers among words, rows of tuples."""
+    """Return an object array; numpy would convert numbers among strings, and tuples to rows."""
     array = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         array[row] = value

@@ -1,8 +1,8 @@
-"""Metrics of predictions: what each is, all of them at once, and predictions read from a file.
+"""Metrics of predictions: their definitions, their evaluation, and predictions read from a file.
 
-:data:`METRICS` is the one table of metrics. Evaluation, stored results, tables, plots, tuning,
-progress and ``faircil list metrics`` read it, so that a new metric is one row. No net and no stream
-is needed: labels are enough.
+:data:`METRICS` is the single table of metrics. Evaluation, stored results, tables, plots, tuning,
+progress and ``faircil list metrics`` read it, so a new metric is one row. Only labels are needed,
+neither a net nor a stream.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ Part = Literal["class", "task", "group", "value"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that describes predictions, and everything needed to show it.
+    """A number that describes predictions, with everything needed to show it.
 
     Parameters
     ----------
     of : callable
-        From :class:`~faircil.counts.Counts` to the value; None where it is undefined.
+        Maps :class:`~faircil.counts.Counts` to the value, or to None if it is undefined.
     title : str
         A few words for the axis of a plot.
     summary : str
@@ -69,17 +69,17 @@ class Metric:
     higher_is_better : bool
     compares : {"class", "task", "group", "value"} or None
         The parts of the test data whose treatment it compares; a group is a class with one
-        attribute value. None: it compares nothing.
+        attribute value. None: it compares no parts.
     at_end : bool
-        Whether a run is summarised by the value after its last task instead of the mean over tasks.
+        Whether a run reports the value after its last task instead of the mean over tasks.
     ideal : str
         The best value in words, by default "1 = best" or "0 = fair".
     heading : str
-        Of its column in tables, by default the name.
+        Heading of its table column; by default the name.
     limits : tuple
-        Smallest and largest possible value; None where an axis follows the values.
+        Smallest and largest possible value; None: an axis adapts to the values.
     in_tables : bool
-        Whether tables have a column of it.
+        Whether tables have a column for it.
     """
 
     of: Callable[[Counts], float | None]
@@ -100,7 +100,7 @@ class Metric:
 
     @property
     def is_disparity(self) -> bool:
-        """Whether it says how differently parts of the data are treated."""
+        """Whether it measures how differently parts of the data are treated."""
         return self.compares is not None and not self.higher_is_better
 
     @property
@@ -120,8 +120,8 @@ class Metric:
 
 
 SHARE = (0.0, 1.0)
-MOST_DIGITS = 18  # of the number of a task; a longer one is a name
-# In the order in which people read them.
+MOST_DIGITS = 18  # of a task number; longer strings of digits are names
+# In the order in which they are displayed.
 _BUILT_IN = {
     "accuracy": Metric(
         accuracy_of,
@@ -229,7 +229,7 @@ _BUILT_IN = {
 
 
 def as_metric(piece: object) -> Metric:
-    """Return a row of :data:`METRICS`; a bare function lacks the words to show it."""
+    """Return a row of :data:`METRICS`; reject a bare function, which lacks title and summary."""
     if not isinstance(piece, Metric):
         raise TypeError(f"expected a Metric, with its title and summary, got {piece!r}")
     return piece
@@ -247,15 +247,15 @@ class TaskMetrics:
     Parameters
     ----------
     values : mapping from name to float or None
-        All of :data:`METRICS`; None where a metric does not apply or is undefined.
+        One entry for each of :data:`METRICS`; None where undefined or not applicable.
     per_test_task : tuple of float
-        Mean class accuracy of each task, tasks ascending.
+        Mean class accuracy of each task, in ascending order of tasks.
     classes : tuple of ClassAccuracy
-        Of the classes present in the data, ascending.
+        For each class in the data, ascending.
     groups : tuple of GroupAccuracy
-        Of the groups present in the data, ascending; empty without an attribute.
+        For each group in the data, ascending; empty without an attribute.
     counts : Counts
-        What all of them are computed from.
+        The counts from which all metrics are computed.
     """
 
     values: Mapping[str, float | None]
@@ -265,8 +265,8 @@ class TaskMetrics:
     counts: Counts = field(repr=False, compare=False)
 
     def __getattr__(self, name: str) -> float | None:
-        # Only called for names that are no field. Not through self.values: while an instance is
-        # unpickled it has none yet, and looking it up would come back here.
+        # Only called for names that are no field. self.values would recurse: an instance that is
+        # being unpickled does not have it yet.
         values = self.__dict__.get("values", {})
         if name not in values:
             raise AttributeError(f"there is no metric '{name}'; there are {', '.join(METRICS)}")
@@ -284,7 +284,7 @@ def evaluate(
     favoured: Collection[Any] | None = None,
     times: ArrayLike | None = None,
 ) -> TaskMetrics:
-    """Return every metric of these predictions; :data:`METRICS` says what each means.
+    """Return all metrics of the given predictions; :data:`METRICS` defines them.
 
     Parameters
     ----------
@@ -292,15 +292,15 @@ def evaluate(
         True and predicted classes of the test samples of all tasks so far: numbers, words or other
         hashables, in a list, an array, a column of pandas or a tensor.
     task : column of int, shape (n,), optional
-        The task to which the sample's true class belongs; by default there is one.
+        The task to which the sample's true class belongs; by default all belong to one task.
     sensitive : column of any labels, shape (n,), optional
         Attribute value of each sample; negative or missing: unknown, the sample is in no group.
     before : TaskMetrics, optional
-        The metrics after the previous task. Without them ``forgetting`` is undefined.
+        The metrics after the previous task. Without it, ``forgetting`` is undefined.
     favoured : collection of labels, optional
-        Classes whose outcome people want. Without them ``eopp`` and ``eopp_gap`` are undefined.
+        Classes with a favourable outcome. Without them ``eopp`` and ``eopp_gap`` are undefined.
     times : array of int, shape (n,), optional
-        How many samples each row stands for, 1 or more; by default 1.
+        Number of samples that each row stands for, at least 1; by default 1.
 
     Examples
     --------
@@ -330,27 +330,27 @@ def evaluate(
 
 
 def before_task(earlier: Sequence[TaskMetrics], task: Column) -> TaskMetrics | None:
-    """Return the metrics after the task before, for ``before`` of :func:`evaluate`.
+    """Return the metrics after the preceding task, to pass as ``before`` to :func:`evaluate`.
 
     Parameters
     ----------
     earlier : sequence of TaskMetrics
         After each earlier task.
     task : column of int, shape (n,)
-        Tasks of the samples that are evaluated next.
+        Tasks of the samples to be evaluated next.
 
     Returns
     -------
     TaskMetrics or None
-        None for the first task, and where a task so far has brought no class: forgetting is not
-        defined then.
+        None for the first task, and if some task so far introduced no class: forgetting is then
+        undefined.
     """
     followed = earlier and len(np.unique(task)) == len(earlier) + 1
     return earlier[-1] if followed else None
 
 
 def read_predictions(path: str | Path) -> list[dict[str, Any]]:
-    """Read the ``predictions.csv`` of a run: what :func:`evaluate` takes, after each task.
+    """Read the ``predictions.csv`` of a run as arguments of :func:`evaluate` after each task.
 
     Parameters
     ----------
@@ -361,13 +361,13 @@ def read_predictions(path: str | Path) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``evaluate(**predictions[-1])`` are the metrics of the final model.
+        ``evaluate(**predictions[-1])`` returns the metrics of the final model.
     """
     return [arguments_of(rows) for rows in predictions_by_task(path)]
 
 
 def predictions_by_task(path: str | Path) -> list[list[dict[str, str]]]:
-    """Read a table of predictions as its rows after each task; see :func:`read_predictions`."""
+    """Return the rows of a table of predictions after each task; see :func:`read_predictions`."""
     file = Path(path)
     file = file / "predictions.csv" if file.is_dir() else file
     check_listed(file)
@@ -389,7 +389,7 @@ def predictions_by_task(path: str | Path) -> list[list[dict[str, str]]]:
 
 
 def arguments_of(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the arguments of :func:`evaluate` in rows of a table; an empty value is unknown."""
+    """Convert rows of a table to arguments of :func:`evaluate`; empty values are unknown."""
     found: dict[str, Any] = {name: [row[name] for row in rows] for name in ("y_true", "y_pred")}
     if "task" in rows[0]:
         tasks = [row["task"] for row in rows]

@@ -18,37 +18,37 @@ from faircil.errors import DataError, FaircilError, UsageError
 from faircil.samples import Inputs, rows_of
 
 FILTERS = (32, 64)  # of the convolutions
-SMALLEST = 8  # side of an image: two poolings leave 2 × 2 places
-FLOAT, MANY = 4, 2**26  # bytes of a parameter; parameters that may be too many for a machine
+SMALLEST = 8  # side of an image: two poolings leave 2 × 2 positions
+FLOAT, MANY = 4, 2**26  # bytes of a parameter; parameters that may exceed a machine's memory
 IN_CACHE, AT_ONCE = 64, 4096  # images that pass through convolutions together, on CPU and GPU
 
 
 class LayoutUse(Protocol):
-    """How often inputs passed in a layout: ``times``."""
+    """How many times inputs passed in a layout: ``times``."""
 
     times: int
 
 
 class Recording(Protocol):
-    """How training steps are recorded of a net that passes its inputs on in shapes of its own.
+    """How training steps are recorded for a net that changes the shapes of its inputs.
 
-    A step with the same layout runs the same kernels, whatever the inputs are. A layout is known by
-    its value; what is in it is the net's own affair.
+    Steps with the same layout run the same kernels for any inputs. Layouts are compared by value;
+    their content is internal to the net.
     """
 
     passes: int  # training passes so far; a step is recorded if it takes one, in its layout
 
     def layout(self, x: Tensor, known: Sequence[Any], room: bool) -> Any | None:
-        """Return the layout of inputs (n, ...), one of those known if they fit in it.
+        """Return the layout of inputs (n, ...): a known one if they fit into it.
 
-        None if a step with them cannot be recorded. ``room`` says whether another may be.
+        None if a step with them cannot be recorded. ``room`` says whether a new one is allowed.
         """
 
     def in_layout(self, layout: Any) -> AbstractContextManager[LayoutUse]:
-        """Let a step in the block pass in this layout."""
+        """Make a step in the block pass in this layout."""
 
     def drawing(self) -> AbstractContextManager[None]:
-        """Let the block, which replays a step, draw what the step would draw."""
+        """Let the block, which replays a step, draw the random numbers of the step."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,20 @@ class NetTraits:
     Parameters
     ----------
     large : bool
-        Whether one training step is worth several threads. For a large net, methods that compare
-        gradients of all layers use only those of the last layer.
+        Whether a training step is large enough for several threads. For a large net, methods that
+        compare gradients of all layers use only those of the last layer.
     graphable : bool
         Whether a step runs the same kernels for every batch of the same shape, so that a GPU can
         record it as a CUDA graph.
     recording : Recording or None
         How steps are recorded if kernels depend on more than the shape of a batch.
     trained_tokens : int, Tensor or None
-        Tokens trained on so far, if inputs are tokens; recorded for each epoch.
+        Tokens used in training so far, if inputs are tokens; recorded for each epoch.
     passes : int or None
-        Passes of training so far, if what the net draws in one depends on its number.
+        Training passes so far, if random draws of the net depend on their number.
     proceed : callable or None
-        ``proceed(passes, tokens)`` sets that number and that of tokens, where parts of a batch
-        pass through copies of the net in several processes.
+        ``proceed(passes, tokens)`` sets this number and that of tokens, if parts of a batch pass
+        through copies of the net in several processes.
     restart : callable or None
         ``restart(seed)`` resets the net to its state before training, in place. None: every layer
         draws new weights, which is wrong for a net that starts from pre-trained weights.
@@ -89,8 +89,8 @@ class NetTraits:
 class Net(Protocol):
     """A module that returns logits, (n, classes), for inputs (n, ...), and describes itself.
 
-    Any ``nn.Module`` whose output is that of its last linear layer is a net: ``traits`` is
-    optional, and read with :func:`traits_of`.
+    Any ``nn.Module`` whose output is that of its last linear layer is a net. ``traits`` is optional
+    and read with :func:`traits_of`.
     """
 
     @property
@@ -134,7 +134,7 @@ class MLP(nn.Module):
 
 
 def _check_size(parameters: int) -> None:
-    """Raise a MemoryError if so many parameters do not fit: the system might end the process."""
+    """Raise a MemoryError if the parameters do not fit, before the system kills the process."""
     free = free_memory(torch.device("cpu")) if parameters >= MANY else None
     if free is not None and FLOAT * parameters > free:
         raise MemoryError(
@@ -146,10 +146,10 @@ def _check_size(parameters: int) -> None:
 class ConvNet(nn.Module):
     """Two convolutions with ReLU and pooling, then the layers of an :class:`MLP`.
 
-    There is no batch normalisation: the output of a row would depend on the other rows of its
-    batch, and the running statistics on the classes trained last. Gradients of single samples and
-    statistics of a group would then mix samples and groups, and replay would see other features
-    than the current task does.
+    There is no batch normalisation: the output of a row would depend on other rows of its batch,
+    and the running statistics on the classes trained last. Per-sample gradients and group
+    statistics would then mix samples and groups, and replay would have other features than the
+    current task.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class ConvNet(nn.Module):
         images = x.reshape(-1, *self.image)
         if torch.is_grad_enabled():
             parts = [self.convolutions(images)]
-        else:  # any number of images: their maps are far larger than they are
+        else:  # any number of images: their feature maps are far larger than the images
             size = AT_ONCE if x.is_cuda else IN_CACHE
             parts = [self.convolutions(part) for part in torch.split(images, size)]
         logits: Tensor = self.dense(parts[0] if len(parts) == 1 else torch.cat(parts))
@@ -205,7 +205,7 @@ def build_conv(
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let layers draw their weights from the seed; the global generator is not changed."""
+    """Make layers draw their weights from the seed; the global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
@@ -227,16 +227,16 @@ def last_linear(net: nn.Module) -> nn.Linear:
 
 @torch.no_grad()
 def grow_outputs(net: nn.Module, classes: int, seed: int) -> None:
-    """Give the linear layer defined last outputs for further classes; the others stay.
+    """Extend the linear layer defined last to more classes; existing outputs are unchanged.
 
     Parameters
     ----------
     net : Module
         Changed in place.
     classes : int
-        Number of outputs, at least as many as there are.
+        New number of outputs, at least the current one.
     seed : int
-        Of the new weights.
+        Seed of the new weights.
     """
     head = last_linear(net)
     known = head.out_features
@@ -250,7 +250,7 @@ def grow_outputs(net: nn.Module, classes: int, seed: int) -> None:
 
 
 def with_last(net: nn.Module, layer: nn.Module) -> nn.Module:
-    """Put another layer in the place of the linear layer defined last; return the net.
+    """Replace the linear layer defined last by another layer; return the net.
 
     The net is changed in place, unless it is that linear layer itself.
     """
@@ -284,11 +284,11 @@ def find_head(
     head : Linear or str, optional
         The layer, or its name in the net; by default the last one that runs.
     same : callable
-        Whether the output of a layer, and the net's, are the same; by default one tensor.
+        Decides whether the outputs of a layer and of the net are the same; by default, one tensor.
     """
     head = layer_named(net, head) if isinstance(head, str) else head
-    # With how often each output had been changed: an activation that works in place, after the
-    # layer, returns the same tensor with other numbers.
+    # Outputs with the number of changes made to them: an in-place activation after the layer
+    # returns the same tensor with other numbers.
     outputs: list[tuple[nn.Linear, Tensor, int]] = []
 
     def record(layer: nn.Module, _: object, output: Tensor) -> None:
@@ -315,9 +315,9 @@ def find_head(
 
 
 def first_output(net: nn.Module, x: Inputs) -> Any:
-    """Return what a net returns for the first of its inputs, in eval mode, without gradients.
+    """Return the output of a net for the first of its inputs, in eval mode, without gradients.
 
-    Tensors made here count their changes, in ``torch.inference_mode`` too.
+    Tensors created here count their changes, even in ``torch.inference_mode``.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def first_output(net: nn.Module, x: Inputs) -> Any:
     Raises
     ------
     DataError
-        If the net cannot take it, or its layers mix the rows of a batch.
+        If the net cannot take the input, or its layers mix rows of a batch.
     """
     for name, module in net.named_modules():
         if isinstance(module, _BatchNorm) and module.running_mean is None:
@@ -341,7 +341,7 @@ def first_output(net: nn.Module, x: Inputs) -> Any:
             return net(rows_of(x, slice(1)))
     except (FaircilError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # whatever a net of the user's does with inputs that do not fit
+    except Exception as error:  # a user's net may raise anything for unsuitable inputs
         first = next(iter(str(error).splitlines()), type(error).__name__)
         parameter = next(net.parameters(), torch.empty(0))
         raise DataError(
@@ -352,7 +352,7 @@ def first_output(net: nn.Module, x: Inputs) -> Any:
 
 
 def _told(x: Inputs) -> str:
-    """Return what inputs are, for messages."""
+    """Describe inputs for messages."""
     if isinstance(x, Tensor):
         sparse = "" if x.layout is torch.strided else f" and layout {x.layout}"
         return f"inputs of {x.dtype} and shape {tuple(x.shape)}{sparse} on {x.device}"
@@ -384,8 +384,8 @@ def not_the_head(what: str) -> HeadError:
 def evaluating(net: nn.Module) -> Iterator[None]:
     """Put the net in eval mode without gradients, then restore the mode of every module.
 
-    Modes are restored by ``train``, parents first: a module may have its own, which merges weights
-    for evaluation and separates them again, or keeps some of its layers frozen.
+    Modes are restored by ``train``, parents first: a module may have its own ``train``, which
+    merges weights for evaluation and separates them again, or keeps some layers frozen.
     """
     modes = [(module, module.training) for module in net.modules()]
     try:
@@ -397,7 +397,7 @@ def evaluating(net: nn.Module) -> Iterator[None]:
             if module.training != mode:
                 module.train(mode)
         for module, mode in modes:
-            if module.training != mode:  # it was set past the module's own train
+            if module.training != mode:  # it was set without the module's own train
                 module.training = mode
 
 

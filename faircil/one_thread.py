@@ -1,8 +1,8 @@
-"""Imported first by the process that workers are copies of: what it loads later has one thread.
+"""Imported first by the server from which workers are forked, so that libraries use one thread.
 
-Nor does it look for cycles among the objects that are imported, since all of them stay. Workers
-look for cycles among their own objects alone: to look at the others would write to their memory, so
-that every worker had a copy of it.
+It also turns garbage collection off, since all imported objects stay. Workers collect garbage among
+their own objects only: visiting the others would write to their memory pages, so that every worker
+would need its own copy of them.
 """
 
 import gc

@@ -1,19 +1,19 @@
 """Objects as JSON and tensors, and back, without pickle.
 
-A model or the state of a run is a tree of objects: learners, nets, buffers, sums, generators. Here
-every object becomes a JSON document with its tensors apart, so that a file is a ``safetensors``
-file beside a text that people can read. Reading a file runs no code of the file: it names classes,
-and only those are made that :func:`faircil.registry.class_named` lets files name; their attributes
-are set, and their constructors are not called. Attributes that would take the place of methods are
-refused, and so are those that a dataclass does not have.
+A model or the state of a run is a tree of objects: learners, nets, buffers, sums, generators. Every
+object becomes a JSON document, with its tensors separate, so that a file is a ``safetensors`` file
+next to a human-readable text. Reading a file runs no code from it: it refers to classes by name,
+and only classes that :func:`faircil.registry.class_named` allows are instantiated. Their attributes
+are set, and their constructors are not called. Attributes that would replace methods are rejected,
+as are those that a dataclass does not have.
 
-An object that occurs twice is written once and is one object again after reading: a net that a
-learner and its optimizer share stays shared.
+An object that occurs twice is written once and is a single object again after reading: a net shared
+by a learner and its optimizer stays shared.
 
-A class may have a say: ``unsaved`` names attributes that are left out, such as caches, and
-``restored`` is called after reading to begin them anew; or ``packed`` returns its objects as JSON,
-and ``from_packed`` makes them. A net names in ``remade`` its parts of other libraries: of these the
-weights alone are written, and ``remake`` makes a part with these.
+Classes can customise this. ``unsaved`` lists attributes that are omitted, such as caches, and
+``restored`` is called after reading to reinitialise them; or ``packed`` returns an object as JSON,
+and ``from_packed`` creates it. A net lists its parts from other libraries in ``remade``: only their
+weights are written, and ``remake`` creates a part with them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from torch import Tensor, nn
 from faircil.errors import DataError, FaircilError
 from faircil.registry import Registered, class_named, is_layer, is_own, name_of as name_of
 
-KIND = "$"  # key of what a JSON object stands for
-Document = Any  # what json writes
+KIND = "$"  # key for the type of a JSON object
+Document = Any  # anything that json can write
 Base = TypeVar("Base")
-NUMBERS = "biuf"  # kinds of numpy's types that are kept as numbers
-# Attributes that nn.Module itself keeps, besides parameters, buffers and modules: hooks, which
-# none of our nets has, and caches.
+NUMBERS = "biuf"  # kinds of numpy types that are stored as numbers
+# Attributes of nn.Module itself, other than parameters, buffers and modules: hooks, which none of
+# our nets has, and caches.
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 
@@ -52,7 +52,7 @@ class Packed:
     ----------
     document : JSON
     tensors : dict
-        By the names that the document has for them.
+        Keyed by their names in the document.
     """
 
     document: Document
@@ -66,12 +66,12 @@ def pack(value: object, registered: Registered = lambda _: None) -> Packed:
     ----------
     value : object
     registered : callable
-        Finds classes of other packages that may be written, as for :func:`unpack`.
+        Finds classes of other packages that may be written; see :func:`unpack`.
 
     Raises
     ------
     FaircilError
-        If a part of it cannot be written, such as a function.
+        If a part of it cannot be written, for example a function.
     """
     packer = _Packer(registered)
     document = packer.write(value, "")
@@ -84,45 +84,45 @@ def unpack(
     device: torch.device | str = "cpu",
     registered: Registered = lambda _: None,
 ) -> Any:
-    """Return the object that was packed, with its tensors on a device.
+    """Return the packed object, with its tensors on a device.
 
     Parameters
     ----------
     packed : Packed
     device : torch.device or str
     registered : callable
-        Finds classes of other packages.
+        Finds classes of other packages that may be instantiated.
 
     Raises
     ------
     DataError
-        If the document is damaged, or names a class that may not be made.
+        If the document is damaged, or refers to a class that is not allowed.
     """
     reader = _Reader(packed.tensors, torch.device(device), registered)
     try:
         return reader.read(packed.document)
     except DataError:
         raise
-    except Exception as error:  # whatever a document that nobody wrote like this leads to
+    except Exception as error:  # a document from elsewhere may raise anything
         raise DataError(f"the content is damaged: {told(error)}") from None
 
 
 def told(error: Exception) -> str:
-    """Return an error in a line."""
+    """Return an error as a single line."""
     return f"{type(error).__name__} {' '.join(str(error).split()):.200}".strip()
 
 
 class _Packer:
-    """Writes objects, each once."""
+    """Writes objects, each of them once."""
 
     def __init__(self, registered: Registered) -> None:
         self.registered = registered
         self.tensors: dict[str, Tensor] = {}
-        self.numbers: dict[int, int] = {}  # of objects that were written, by their id
-        self.kept: list[object] = []  # so that no id is used twice
+        self.numbers: dict[int, int] = {}  # numbers of written objects, keyed by id
+        self.kept: list[object] = []  # keeps objects alive, so that no id is reused
 
     def write(self, value: Any, path: str) -> Document:
-        """Return the document of a value; ``path`` tells where it is."""
+        """Return the document of a value; ``path`` is its place, for messages."""
         if value is None or type(value) in PLAIN:
             return value
         if type(value) is float:
@@ -162,7 +162,7 @@ class _Packer:
             own = vars(value)
         else:
             own = {name: getattr(value, name) for name in kind.__slots__}
-        if is_dataclass(kind):  # what follows from its fields is computed again
+        if is_dataclass(kind):  # attributes derived from its fields are recomputed
             unsaved |= {n for n in own if isinstance(getattr(kind, n, None), cached_property)}
         return {
             name: self.write(each, f"{path}.{name}")
@@ -171,7 +171,7 @@ class _Packer:
         }
 
     def tensor(self, value: Tensor) -> str:
-        """Keep a tensor, and return its name."""
+        """Store a tensor and return its name."""
         name = f"{len(self.tensors)}"
         self.tensors[name] = value.detach().contiguous().cpu()
         return name
@@ -282,7 +282,7 @@ WRITERS: tuple[tuple[tuple[type, ...], Writer], ...] = (
 
 
 class _Reader:
-    """Makes objects of documents."""
+    """Creates objects from documents."""
 
     def __init__(
         self, tensors: Mapping[str, Tensor], device: torch.device, registered: Registered
@@ -392,7 +392,7 @@ class _Reader:
         return found
 
     def _class(self, document: dict[str, Any], base: type[Base], what: str = "") -> type[Base]:
-        """Return the class that a document names; ``what`` says what is expected of it."""
+        """Return the class that a document refers to; ``what`` describes the expected class."""
         kind = class_named(document["class"], self.registered)
         if not issubclass(kind, base):
             raise DataError(f"the content names {kind.__name__} where {what} expected")
@@ -400,15 +400,15 @@ class _Reader:
 
 
 def _weights(part: nn.Module | None) -> dict[str, Tensor]:
-    """Return parameters and buffers of a part by their names."""
+    """Return parameters and buffers of a part by name."""
     assert part is not None
     return {**dict(part.named_parameters()), **dict(part.named_buffers())}
 
 
 def _check_attributes(kind: type, names: Mapping[str, Document]) -> None:
-    """Refuse attributes that a class does not have, lacks, or has for methods."""
+    """Reject missing attributes, unknown ones, and those that would replace methods."""
     known = [one.name for one in fields(kind)] if is_dataclass(kind) else []
-    closed = bool(known) and not hasattr(kind, "__post_init__")  # which may add some
+    closed = bool(known) and not hasattr(kind, "__post_init__")  # which may add attributes
     wrong = [
         name
         for name in names

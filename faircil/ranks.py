@@ -1,11 +1,11 @@
 """Processes that compute together, called ranks as in ``torch.distributed``, and their messages.
 
-A result must not depend on how many processes compute it. So data is cut into *shards*, whose
-number is part of a configuration; ranks take several shards each or one; and what shards contribute
-to a sum is added in the order of the shards, never in that of arrival. One process that has all
+Results must not depend on the number of processes. So the data is divided into *shards*, whose
+number is part of the configuration. Each rank takes one or several shards, and contributions of
+shards are added in the order of the shards, never in that of arrival. A single process with all
 shards makes the same additions.
 
-Numbers travel as tensors, everything else as bytes without pickle.
+Numbers are sent as tensors, everything else as bytes without pickle.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from faircil.errors import DataError, FaircilError, UsageError
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-FRAME = 4096  # bytes of a message that travel with its length
-LENGTH = 8  # of these, the length itself
-# Numbers from which parts of a sum are exchanged by segments: each rank adds up one segment of all
-# parts. That moves two vectors through a rank instead of one from every other, in two exchanges.
+FRAME = 4096  # bytes of a message that are sent together with its length
+LENGTH = 8  # bytes of these that hold the length
+# From this many numbers on, sums are exchanged by segments: each rank adds up one segment of all
+# parts. A rank then sends two vectors instead of one per peer, in two exchanges.
 SEGMENTED = 1 << 16
 HEADER = "header"
 PLACE = re.compile(r"^\[[^]]*\] *")
@@ -36,23 +36,23 @@ MOST_LINES = 5  # ranks whose mistakes are reported
 
 
 class RankError(FaircilError):
-    """The connection between processes is lost."""
+    """The connection between processes was lost."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """A process and its peers in a distributed computation; by default it is alone.
+    """A process and its peers in a distributed computation; by default a single process.
 
     ``Ranks.of()`` is for processes of ``torch.distributed``.
 
     Parameters
     ----------
     rank : int
-        Number of this process, from 0.
+        Number of this process, starting at 0.
     size : int
         Number of processes.
     group : ProcessGroup or None
-        The process group through which they communicate; None: this process is alone.
+        The process group through which they communicate; None: a single process.
     """
 
     rank: int = 0
@@ -61,7 +61,7 @@ class Ranks:
 
     @classmethod
     def of(cls, group: ProcessGroup | None = None) -> Ranks:
-        """Return this process among those of a group; by default, all that were started.
+        """Return this process as a member of a group; by default, of all started processes.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class Ranks:
         return cls(rank, size, group if size > 1 else None)
 
     def gathered(self, part: Tensor) -> Tensor:
-        """Return the parts of all ranks, (size, ...); they have one shape."""
+        """Return the parts of all ranks, (size, ...); all parts have the same shape."""
         if self.group is None:
             return part[None]
         sent = self._wired(part)
@@ -110,12 +110,12 @@ class Ranks:
         Parameters
         ----------
         parts : Tensor, shape (k, numbers)
-            Of this rank; all have the same number of parts.
+            Parts of this rank; all ranks have the same number of parts.
 
         Returns
         -------
         Tensor, shape (numbers,)
-            The same on all ranks, to the bit, and the same as if one had all parts.
+            The same on all ranks, bit for bit, and the same as if one rank had all parts.
         """
         if self.size < 3 or parts.shape[1] < SEGMENTED:
             return added(self.gathered(parts).flatten(0, 1))
@@ -131,7 +131,7 @@ class Ranks:
         return self.gathered(segment).flatten()[:numbers].to(parts.device)
 
     def copied(self, tensor: Tensor) -> None:
-        """Give a tensor, in place, the numbers that it has on the first rank."""
+        """Overwrite a tensor by the first rank's tensor."""
         if self.group is not None:
             sent = self._wired(tensor.detach())
             with self._talking():
@@ -139,12 +139,12 @@ class Ranks:
             tensor.detach().copy_(sent)
 
     def scattered(self, parts: Sequence[Tensor] | None) -> Tensor:
-        """Return what the first rank has for this one, (rows, ...); the others give nothing.
+        """Return the first rank's part for this rank, (rows, ...); other ranks pass None.
 
         Parameters
         ----------
         parts : sequence of Tensor
-            One for each rank, of any number of rows.
+            One per rank, with any number of rows each.
         """
         if self.group is None:
             assert parts is not None
@@ -166,7 +166,7 @@ class Ranks:
         return found[:rows]
 
     def told(self, message: bytes | None = None) -> bytes:
-        """Return what the first rank says to all; the others give nothing."""
+        """Return the message of the first rank on all ranks; other ranks pass None."""
         if self.group is None:
             return message or b""
         frame, rest = _frame(message or b"")
@@ -180,7 +180,7 @@ class Ranks:
         return _message(frame, rest, size)
 
     def answers(self, message: bytes) -> list[bytes]:
-        """Return what every rank says to the first, in order; on the others, nothing."""
+        """Return the messages of all ranks in order on the first rank; elsewhere an empty list."""
         if self.group is None:
             return [message]
         frame, rest = _frame(message)
@@ -202,7 +202,7 @@ class Ranks:
 
     @contextmanager
     def alike(self) -> Iterator[None]:
-        """Raise an error of one rank in the block on all of them: the others would wait for it."""
+        """Raise an error of one rank in the block on all ranks, which would otherwise hang."""
         problem: FaircilError | None = None
         try:
             yield
@@ -217,30 +217,30 @@ class Ranks:
         if len(set(lines)) > 1:
             lines = [f"process {rank}: {line}" for rank, line in enumerate(lines) if line]
         told = json.loads(self.told(json.dumps(lines[:MOST_LINES]).encode()))
-        if problem is not None and str(problem) == told[0]:  # the same mistake everywhere is one
+        if problem is not None and str(problem) == told[0]:  # all ranks have the same mistake
             raise problem
         raise DataError(*told)
 
     @property
     def _first(self) -> int:
-        """The number of this group's first rank among all processes."""
+        """Global rank of this group's first rank."""
         assert self.group is not None
         return distributed.get_global_rank(self.group, 0)
 
     def _wired(self, tensor: Tensor) -> Tensor:
-        """Return a tensor where the group can send it from, a copy only if need be."""
-        # Gloo has most of its exchanges for the CPU alone; NCCL has them for GPUs alone.
+        """Return a tensor on a device that the group can send from, copied only if necessary."""
+        # Gloo supports most exchanges on the CPU only; NCCL supports them on GPUs only.
         backends = distributed.get_backend_config(self.group)
         on_gpu = "cuda:nccl" in backends and (tensor.is_cuda or "cpu:" not in backends)
         return tensor.contiguous().to("cuda" if on_gpu else "cpu")
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Turn a broken connection into an error for people."""
+        """Turn a broken connection into a readable error."""
         try:
             yield
         except (RuntimeError, ValueError) as error:
-            # What a backend says begins with a place in its code, and ends with advice.
+            # A backend's message begins with a code location and ends with advice.
             line = PLACE.sub("", str(error)).partition(". ")[0].partition("\n")[0]
             raise RankError(
                 f"process {self.rank} of {self.size} has lost another, which has ended, hangs or "
@@ -252,7 +252,7 @@ ALONE = Ranks()
 
 
 def added(parts: Tensor) -> Tensor:
-    """Add up (k, ...) over k, one after another."""
+    """Add up (k, ...) over k, one by one in order."""
     total = parts[0].clone()
     for part in parts[1:]:
         total += part
@@ -260,7 +260,7 @@ def added(parts: Tensor) -> Tensor:
 
 
 def shards_of(rank: int, size: int, shards: int) -> range:
-    """Return the shards of a rank: consecutive ones, so that their order is that of the ranks.
+    """Return the shards of a rank: consecutive, so that their order is that of the ranks.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def shards_of(rank: int, size: int, shards: int) -> range:
 
 
 def packed(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
-    """Return a document of JSON and tensors as bytes, of which :func:`unpacked` runs no code."""
+    """Serialise a JSON document and tensors to bytes; :func:`unpacked` runs no code."""
     from safetensors.torch import save
 
     held = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
@@ -279,10 +279,10 @@ def packed(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return what was packed."""
+    """Deserialise what :func:`packed` returned."""
     from safetensors.torch import load
 
-    # A safetensors file begins with the length of its JSON; metadata is part of that.
+    # A safetensors file begins with the length of its JSON header, which contains the metadata.
     length = int.from_bytes(message[:LENGTH], "little")
     document = json.loads(message[LENGTH : LENGTH + length])
     header: dict[str, Any] = json.loads(document["__metadata__"][HEADER])
@@ -290,7 +290,7 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _frame(message: bytes) -> tuple[Tensor, Tensor]:
-    """Return the length of a message with its beginning, (FRAME,), and the rest."""
+    """Return the length with the beginning of a message, (FRAME,), and the rest."""
     room = FRAME - LENGTH
     first = len(message).to_bytes(LENGTH, "little") + message[:room].ljust(room, b"\0")
     return _as_tensor(first), _as_tensor(message[room:])
@@ -308,7 +308,7 @@ def _size(frame: Tensor) -> int:
 
 
 def _beyond(size: int) -> int:
-    """Return how many bytes of a message follow its frame."""
+    """Return the number of bytes of a message beyond its frame."""
     return max(size - (FRAME - LENGTH), 0)
 
 

@@ -1,11 +1,12 @@
 """Registries of components: built-in, registered by a call, and from installed packages.
 
-A piece is a measure, a metric, a learner, a dataset, a rule of the buffer, a loss or a solver. Each
-kind has one :class:`Registry` beside its built-in pieces, and everything that takes a name looks
-there: the command line, configurations, tuning. Another package adds pieces by entry points of the
-group that :data:`KINDS` names; a notebook adds them with :func:`register`.
+A piece is a measure, metric, learner, dataset, buffer rule, loss or solver. Each kind has one
+:class:`Registry` of its built-in and added pieces, in which the command line, configurations and
+tuning look up names. Packages add pieces by entry points of the group given in :data:`KINDS`;
+notebooks add them with :func:`register`.
 
-Files name classes, too: :func:`class_named` makes none but faircil's own and those of such pieces.
+Files refer to classes by name as well: :func:`class_named` resolves only faircil's own classes,
+torch's layers and optimizers, and the classes of registered pieces.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def load_reference(reference: str) -> Any:
 class Loaded(Generic[Value]):
     """A field of a row that may be given as ``"module:name"`` and is imported when it is read.
 
-    So a table can be read, listed and checked without importing torch.
+    Tables can thus be read, listed and checked without importing torch.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -52,7 +53,7 @@ class Loaded(Generic[Value]):
     def __get__(self, row: object, owner: type) -> Value: ...
     def __get__(self, row: object | None, owner: type) -> Loaded[Value] | Value:
         if row is None:
-            raise AttributeError(self._name)  # tells dataclasses that there is no default
+            raise AttributeError(self._name)  # tells dataclasses that the field has no default
         value = vars(row)[self._name]
         if isinstance(value, str):
             value = vars(row)[self._name] = load_reference(value)
@@ -64,7 +65,7 @@ class Loaded(Generic[Value]):
 
 
 def implementation(row: object) -> Any:
-    """Return the function or class that a row of any registry stands for.
+    """Return the function or class behind a row of any registry.
 
     Its ``__module__`` is the file that defines the piece.
     """
@@ -76,7 +77,7 @@ def implementation(row: object) -> Any:
 
 
 def summary_of(piece: object) -> str:
-    """Return the first line of a docstring, without its full stop."""
+    """Return the first line of a docstring, without its final period."""
     line = (getattr(piece, "__doc__", None) or "").strip().partition("\n")[0]
     return line.removesuffix(".")
 
@@ -84,9 +85,9 @@ def summary_of(piece: object) -> str:
 class Registry(Mapping[str, Row]):
     """Rows of one kind by name.
 
-    Names of installed packages are found when a name is first looked for, and their code is
-    imported when its row is first used. A package that fails to import affects its own pieces only:
-    asking for one raises :class:`PluginError`, and listings leave it out with a logged warning.
+    Names in installed packages are discovered at the first lookup, and their code is imported when
+    their row is first used. A package that fails to import affects only its own pieces: looking one
+    up raises :class:`PluginError`, and listings omit it with a logged warning.
 
     Parameters
     ----------
@@ -95,8 +96,8 @@ class Registry(Mapping[str, Row]):
     group : str
         Entry point group of other packages.
     row_of : callable
-        Makes a row of what was given: a row, or a bare function or class. Raises TypeError
-        with the sentence to show if it can be neither.
+        Makes a row of a given piece: a row, or a bare function or class. Raises a TypeError with
+        the sentence to show if the piece is neither.
     built_in : mapping
     """
 
@@ -155,9 +156,9 @@ class Registry(Mapping[str, Row]):
         return self[name]
 
     def add(self, name: str, piece: object) -> Row:
-        """Add a row, or what a row can be made of; the name of one added before takes the new one.
+        """Add a row, or a piece to make it of; a name that was added before is replaced.
 
-        So a cell of a notebook can be run again.
+        Replacement allows a notebook cell to be run again.
         """
         if (
             not isinstance(name, str)
@@ -178,7 +179,7 @@ class Registry(Mapping[str, Row]):
         return row
 
     def remove(self, name: str) -> None:
-        """Remove a row that was added by :meth:`add`."""
+        """Remove a row added by :meth:`add`."""
         if name not in self._added:
             raise UsageError(f"no {self.kind} '{name}' was added, so none can be removed")
         del self._added[name]
@@ -194,7 +195,7 @@ class Registry(Mapping[str, Row]):
 
     @property
     def added(self) -> Mapping[str, Row]:
-        """The rows that :meth:`add` has added, by name."""
+        """The rows added by :meth:`add`, by name."""
         return dict(self._added)
 
     def _made(self, name: str, piece: object) -> Row:
@@ -207,7 +208,7 @@ class Registry(Mapping[str, Row]):
         return _entry_points(self.group)
 
     def _origins(self, name: str) -> list[str]:
-        """Say where a name that no other package defines comes from."""
+        """Return the origins of a name, other than entry points."""
         origins = []
         if name in self._built_in:
             origins.append("faircil itself")
@@ -221,7 +222,7 @@ class Registry(Mapping[str, Row]):
             return self._made(name, point.load())
         except UsageError as error:
             raise PluginError(f"{error} ({_origin(point)})") from error
-        except Exception as error:  # whatever the code of another package raises
+        except Exception as error:  # code of another package may raise anything
             raise PluginError(
                 f"{self.kind} '{name}' cannot be loaded from {_origin(point)}: "
                 f"{type(error).__name__}: {error}; repair or uninstall that package"
@@ -246,7 +247,7 @@ def _origin(point: EntryPoint) -> str:
 
 @cache
 def _entry_points(group: str) -> Mapping[str, list[EntryPoint]]:
-    """Return the entry points of a group by name; installed packages are looked through once."""
+    """Return the entry points of a group by name; installed packages are scanned once."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         found.setdefault(point.name, []).append(point)
@@ -255,7 +256,7 @@ def _entry_points(group: str) -> Mapping[str, list[EntryPoint]]:
 
 @dataclass(frozen=True)
 class Kind:
-    """Where the pieces of a kind are: the entry point group, and the table as ``module:name``."""
+    """Where pieces of a kind are found: the entry point group, and the table as ``module:name``."""
 
     group: str
     registry: str
@@ -281,8 +282,8 @@ def registry_of(kind: str) -> Registry[Any]:
 
 
 def added_pieces() -> dict[tuple[str, str], object]:
-    """Return the rows that :func:`register` has added, by kind and name."""
-    # Nothing was added to a table that is not loaded, and loading takes seconds.
+    """Return the rows added by :func:`register`, by kind and name."""
+    # A table that is not loaded has no added rows, and loading it takes seconds.
     loaded = [kind for kind in KINDS if KINDS[kind].registry.partition(":")[0] in sys.modules]
     return {(kind, name): row for kind in loaded for name, row in registry_of(kind).added.items()}
 
@@ -290,17 +291,17 @@ def added_pieces() -> dict[tuple[str, str], object]:
 def register(kind: str, name: str, piece: object) -> None:
     """Register your own piece under a name that settings can use, for the rest of this process.
 
-    Processes that a sweep starts know it if they can import it. Packages register pieces by entry
-    points instead, which the command line finds as well.
+    Worker processes of a sweep know the piece if they can import it. Packages should register
+    pieces by entry points instead, which the command line finds as well.
 
     Parameters
     ----------
     kind : {"measure", "learner", "dataset", "buffer", "loss", "solver", "metric"}
     name : str
-        A name that no piece of another origin has.
+        A name that no piece from another source has.
     piece : object
         A row (``Measure``, ``Method``, ``Dataset``, ``BufferRule``, ``Loss``, ``Solver``,
-        ``Metric``), or what a row is made of: the function, or the class of a learner.
+        ``Metric``), or what a row is made of: a function, or the class of a learner.
 
     Examples
     --------
@@ -313,26 +314,26 @@ def register(kind: str, name: str, piece: object) -> None:
     registry_of(kind).add(name, piece)
 
 
-# What files may name besides registered pieces. Classes of torch's layers and optimizers hold
-# numbers and other modules, nothing else.
+# Classes that files may refer to besides registered pieces. torch's layers and optimizers contain
+# only numbers and other modules.
 OWN = "faircil"
 LAYERS = ("torch.nn.modules.", "torch.optim.")
 
 
 class Registered(Protocol):
-    """Tells which classes of other packages may be made: those of registered pieces."""
+    """Looks up classes of other packages, which must be registered to be instantiated."""
 
     def __call__(self, name: str) -> type | None:
         """Return the class with the name ``module:qualified.name``, if it is registered."""
 
 
 def name_of(kind: type) -> str:
-    """Return the name by which files call a class."""
+    """Return the name by which files refer to a class."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def is_own(kind: type) -> bool:
-    """Whether a class is faircil's."""
+    """Whether a class is defined by faircil."""
     return kind.__module__ == OWN or kind.__module__.startswith(f"{OWN}.")
 
 
@@ -342,7 +343,7 @@ def is_layer(kind: type) -> bool:
 
 
 def class_named(name: object, registered: Registered) -> type:
-    """Return the class that a file names, if it may: of faircil, a layer of torch, or registered.
+    """Resolve the name of a class in a file: of faircil, torch's layers, or registered pieces.
 
     Raises
     ------
@@ -351,14 +352,14 @@ def class_named(name: object, registered: Registered) -> type:
     """
     module, _, qualified = str(name).partition(":")
     if module == OWN or module.startswith((f"{OWN}.", *LAYERS)):
-        # Modules of a private name are not for others, and one of them runs the command line.
+        # Private modules are excluded; one of them runs the command line.
         private = any(part.startswith("_") for part in module.split("."))
         found: Any = None if private else import_module(module)
         for part in () if private else qualified.split("."):
             found = getattr(found, part)
     else:
         found = registered(str(name))
-    # A module also has what it imports: only what it defines is its own.
+    # A module also contains its imports: accept only classes that it defines.
     if not isinstance(found, type) or name_of(found) != name:
         raise DataError(
             f"the content names the class '{name}', which is not among faircil's and those of "

@@ -1,4 +1,4 @@
-"""FairSampler: draws of current and replayed samples for any ``DataLoader``."""
+"""FairSampler: weighted draws of current and replayed samples for any ``DataLoader``."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from faircil.weighting.selection import KEEP_ABOVE, draw_rows, fair_chances
 class FairSampler(Sampler[int]):
     """Draws the samples of an epoch by their weights, with replacement.
 
-    A ``DataLoader`` with this sampler needs no weights in the loss: a sample of weight ½ comes half
-    as often as one of weight 1. Until :meth:`set_weights` is called, all weights are 1.
+    With this sampler, a ``DataLoader`` needs no weights in the loss: a sample of weight ½ is drawn
+    half as often as one of weight 1. Until :meth:`set_weights` is called, all weights are 1.
 
     Parameters
     ----------
     current : int or sized
         The current samples, or their number n: rows 0 to n − 1 of the loader's dataset.
     memory : int or sized
-        The replayed samples, or their number m: the rows after these, as in
+        The replayed samples, or their number m: the rows after the current ones, as in
         ``ConcatDataset([current, memory])``.
     replay : float
-        Share of the draws that goes to the memory, each of its rows equally often; no effect
-        without a memory.
+        Fraction of draws from the memory, uniform over its rows; no effect without a memory.
     equally : float, optional
-        If given, this share of the current draws goes equally to all groups, and the rest to
-        groups by their mean weight, whatever the size of a group. With ½ these are the fair draws
-        of a run with ``keep="draw"``. None: by weight alone.
+        If given, this fraction of the current draws is divided equally among all groups, and the
+        rest among groups by their mean weight, regardless of group size. With ½ these are the
+        fair draws of a run with ``keep="draw"``. None: draws follow the weights only.
     length : int, optional
         Draws per epoch; by default the number of weights above .05, plus m. Training loops that
-        ask for the length only once need a fixed one.
+        request the length only once need a fixed one.
     seed : int
-        Together with the epoch, it determines the draws.
+        Determines the draws, together with the epoch.
     generator : torch.Generator, optional
-        Source of the draws instead of seed and epoch.
+        Source of the draws, instead of seed and epoch.
 
     Examples
     --------
@@ -84,12 +83,12 @@ class FairSampler(Sampler[int]):
         self._group: Tensor = torch.zeros(self._n, dtype=torch.int64)
 
     def set_weights(self, result: WeightResult) -> None:
-        """Draw by these weights from the next epoch on.
+        """Use these weights from the next epoch on.
 
         Parameters
         ----------
         result : WeightResult
-            Of the n current samples, in the order of the dataset.
+            Weights of the n current samples, in the order of the dataset.
         """
         if not isinstance(result, WeightResult):
             raise UsageError(
@@ -117,8 +116,8 @@ class FairSampler(Sampler[int]):
         return _kept(self._weights) + self._m if self._length is None else self._length
 
     def __iter__(self) -> Iterator[int]:
-        # A generator function: it draws when the first sample is wanted, after callbacks that set
-        # the weights at the start of an epoch, even if the loader's iterator was made before.
+        # A generator function, so that drawing starts with the first sample: after callbacks that
+        # set weights at the start of an epoch, even if the loader's iterator already exists.
         generator = self._generator
         if generator is None:
             seed = np.random.SeedSequence([self._seed, self._epoch]).generate_state(1, np.uint64)
@@ -128,7 +127,7 @@ class FairSampler(Sampler[int]):
             yield from draw_rows(self._chances(), len(self), generator).tolist()
 
     def _chances(self) -> Tensor:
-        """Return the chance of each row, (n + m,)."""
+        """Return the probability of each row, (n + m,)."""
         if not _kept(self._weights):
             now = torch.zeros(self._n, dtype=torch.float64)
         elif self._equally is None:
@@ -139,7 +138,7 @@ class FairSampler(Sampler[int]):
         if not self._m:
             return now
         old = torch.full((self._m,), 1 / self._m, dtype=torch.float64)
-        # Without current samples to draw, the memory gets all draws.
+        # If no current sample can be drawn, all draws are from the memory.
         replay = self._replay if now.any() else 1.0
         return torch.cat([(1 - replay) * now, replay * old])
 

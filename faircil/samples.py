@@ -1,4 +1,4 @@
-"""Labelled samples (inputs, classes, attribute values) and how they are grouped."""
+"""Labelled samples (inputs, classes, attribute values) and their grouping."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 from faircil.errors import DataError, raise_all
 
-# What a net takes: a tensor, (n, ...), or a tuple, list or mapping of such.
+# Inputs of a net: a tensor, (n, ...), or a tuple, list or mapping of tensors.
 Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
 
 
 def rows_of(x: Inputs, index: Tensor | slice | None) -> Any:
-    """Return ``x[index]``, for inputs of several parts of each of them."""
+    """Return ``x[index]``; for inputs with several parts, index each part."""
     if isinstance(x, Tensor):
         return x[index]
     if isinstance(x, Mapping):
@@ -28,7 +28,7 @@ def rows_of(x: Inputs, index: Tensor | slice | None) -> Any:
 def unique_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct rows, sorted, and the index of each row among them.
 
-    It works column by column: comparing scalars is much faster than comparing rows.
+    Works column by column: comparing scalars is much faster than comparing rows.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def rows_of_groups(index: Tensor, groups: int) -> tuple[Tensor, ...]:
 
 
 def _numbered(values: Tensor) -> tuple[Tensor, int]:
-    """Return the rank of each value among the distinct values, (n,), and their number."""
+    """Return the rank of each value among the distinct values, (n,), and how many are distinct."""
     if not len(values):
         return values, 0
     shifted = values - values.min()
@@ -61,14 +61,14 @@ def _numbered(values: Tensor) -> tuple[Tensor, int]:
     if reach > 4 * len(values) + 1024:
         distinct, place = torch.unique(values, return_inverse=True)
         return place, len(distinct)
-    # A small range of values needs no sorting: mark the values that occur and count the marks.
+    # A small range of values needs no sorting: mark the values that occur, and count the marks.
     number = (torch.bincount(shifted, minlength=reach) > 0).cumsum(0)
     return number[shifted] - 1, int(number[-1])
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs with their classes and, if there is one, their sensitive attribute.
+    """Inputs with their classes and, optionally, their sensitive attribute.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ class Samples:
     y : Tensor of int64, shape (n,)
         Classes.
     z : Tensor of int64, shape (n,) or (n, attributes), optional
-        Values of the sensitive attribute; negative, such as −1: unknown. Several columns are
-        several attributes: a group is then a class with a combination of their values. None means
-        no attribute.
+        Values of the sensitive attribute; negative values such as −1 are unknown. Several columns
+        are several attributes: a group is then a class with a combination of values. None: no
+        attribute.
     """
 
     x: Tensor
@@ -122,7 +122,7 @@ class Samples:
         return len(self.y)
 
     def digest(self) -> str:
-        """Return a hash of the content, which identifies the samples."""
+        """Return a hash of the content that identifies the samples."""
         whole = sha256()
         for part in (self.x, self.y, self.z):
             if part is not None:
@@ -130,7 +130,7 @@ class Samples:
         return whole.hexdigest()
 
     def take(self, index: Tensor | slice) -> Samples:
-        """Return the samples at ``index``: row numbers or a mask (a copy), a slice (a view)."""
+        """Return the samples at ``index``: row numbers or a mask (copied), or a slice (a view)."""
 
         def part(values: Tensor) -> Tensor:
             if isinstance(index, Tensor) and index.dtype == torch.int64:
@@ -140,15 +140,15 @@ class Samples:
         return Samples(part(self.x), part(self.y), None if self.z is None else part(self.z))
 
     def part(self, index: Tensor) -> Samples:
-        """Return the samples at ``index``, each in the process that has it."""
+        """Return the samples at ``index``; those divided among processes keep to their process."""
         return self.take(index)
 
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return what a function says of the inputs, (n, ...)."""
+        """Return the result of a function of the inputs, (n, ...)."""
         return function(self.x)
 
     def joined(self, others: Sequence[Samples]) -> Samples:
-        """Return these samples and others after them; either all or none have an attribute."""
+        """Return these samples followed by others; either all or none have an attribute."""
         parts = [self, *others]
         attributes = [part.z for part in parts if part.z is not None]
         return Samples(
@@ -158,13 +158,13 @@ class Samples:
         )
 
     def to(self, device: torch.device | str) -> Samples:
-        """Return the samples on ``device`` (the same tensors if they are already there)."""
+        """Return the samples on ``device``, without a copy if they are already there."""
         z = None if self.z is None else self.z.to(device)
         return Samples(self.x.to(device), self.y.to(device), z)
 
     @property
     def unknown(self) -> Tensor:
-        """Whether an attribute value of each sample is unknown, (n,)."""
+        """Whether each sample has an unknown attribute value, (n,)."""
         negative: Tensor = (self.keys()[:, 1:] < 0).any(dim=1)
         return negative
 
@@ -183,7 +183,7 @@ class Samples:
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:
-    """Concatenate samples in order; either all or none of them have an attribute."""
+    """Concatenate samples in order; either all or none have an attribute."""
     attributes = [part.z for part in parts if part.z is not None]
     if attributes and len(attributes) < len(parts):
         raise DataError(
@@ -194,7 +194,7 @@ def concatenate(parts: Sequence[Samples]) -> Samples:
 
 
 def refuse_unknown(samples: Samples, what: str) -> None:
-    """Raise a DataError if attribute values are unknown, for ``what`` needs all of them."""
+    """Raise a DataError if attribute values are unknown, since ``what`` needs all of them."""
     number = int(samples.unknown.sum())
     if number:
         raise DataError(

@@ -1,13 +1,13 @@
-"""Work for other processes: what is sent to them, how they do it, and how they answer.
+"""Work for other processes: what is sent to them, how it is carried out, and how they answer.
 
-Work, registered pieces and results travel as pickles over pipes and sockets between processes that
-trust each other; none is ever written to a file.
+Work, registered pieces and results are sent as pickles over pipes and sockets between processes
+that trust each other; pickles are never written to a file.
 """
 
 from __future__ import annotations
 
 import os
-import pickle  # over pipes and sockets to processes of our own, never a file  # nosec B403
+import pickle  # over pipes and sockets to our own processes, never a file  # nosec B403
 import platform
 import sys
 import traceback
@@ -25,22 +25,22 @@ from faircil.errors import FaircilError, UsageError
 from faircil.registry import added_pieces, register
 
 Sent = Mapping[tuple[str, str], bytes]  # registered pieces by kind and name, pickled
-UNPICKLED = (pickle.PicklingError, AttributeError, TypeError)  # what cannot be sent raises these
-PACKAGES = ("torch", "numpy", "pandas")  # whose versions can change a result
-AHEAD = 2  # tasks that are begun for each worker: results wait for their turn in memory
+UNPICKLED = (pickle.PicklingError, AttributeError, TypeError)  # raised for unpicklable objects
+PACKAGES = ("torch", "numpy", "pandas")  # packages whose versions can affect results
+AHEAD = 2  # tasks in progress per worker: results wait in memory until it is their turn
 
 
 def pack_pieces(
     rows: Mapping[tuple[str, str], object],
 ) -> tuple[Sent, dict[tuple[str, str], str]]:
-    """Return registered pieces for processes that begin without them, and why others are not sent.
+    """Return registered pieces for processes that start without them, and why others are not sent.
 
-    A pickle names a function or class by its module, from which the other process imports it.
+    A pickle refers to a function or class by its module, which the other process imports.
 
     Parameters
     ----------
     rows : mapping
-        As :func:`faircil.registry.added_pieces` returns them.
+        Returned by :func:`faircil.registry.added_pieces`.
     """
     sent: dict[tuple[str, str], bytes] = {}
     unsent: dict[tuple[str, str], str] = {}
@@ -60,7 +60,7 @@ def pack_pieces(
 
 
 def _has_file(module: ModuleType) -> bool:
-    """Tell whether a process that is started can import the script that this one runs."""
+    """Return whether a new process can import the script that this process runs."""
     return getattr(module, "__file__", None) is not None or module.__spec__ is not None
 
 
@@ -72,29 +72,29 @@ def _unsent(kind: str, name: str, why: str) -> str:
 
 
 def receive_pieces(sent: Sent) -> str | None:
-    """Register what was sent; say what cannot be found, if something cannot."""
+    """Register received pieces; return a message if one cannot be found, else None."""
     for (kind, name), pickled in sent.items():
         try:
             register(kind, name, pickle.loads(pickled))  # from our parent process  # nosec B301
-        except Exception as error:  # whatever the import of a user's module raises
+        except Exception as error:  # importing a user's module may raise anything
             return f"{_unsent(kind, name, 'cannot be imported')} ({type(error).__name__}: {error})"
     return None
 
 
 @cache
 def own_versions() -> dict[str, str]:
-    """Return the versions of what can change a result, Python's without its last number."""
+    """Return the versions that can affect results; Python's without its micro version."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2]), "faircil": __version__}
     return found | {name: version(name) for name in PACKAGES}
 
 
 def one_thread_each() -> None:
-    """Use one thread for the rest of this process: other workers use the other cores.
+    """Use one thread for the rest of this process, since other workers use the other cores.
 
-    It is set for good, since tasks may run side by side in threads of a worker: a number that one
-    of them sets and restores would change under the others.
+    The number is set permanently: tasks may run in parallel threads of a worker, and a task that
+    sets and restores a number would affect the others.
     """
-    # Libraries read this when they are loaded, which may be later or never: torch takes seconds.
+    # Libraries read this when they are loaded, possibly later or never: torch takes seconds.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
@@ -109,13 +109,13 @@ class Order:
     Parameters
     ----------
     work : bytes
-        The function, pickled.
+        The pickled function.
     pieces : mapping
-        Registered pieces that the process needs, see :func:`pack_pieces`.
+        Registered pieces that the process needs; see :func:`pack_pieces`.
     unsent : dict
-        Why others are not sent, in case that the work asks for them.
+        Why other pieces are not sent, in case the work requests them.
     versions : dict
-        Of the process that gives it.
+        Versions of the sending process.
     """
 
     work: bytes
@@ -125,20 +125,20 @@ class Order:
 
 
 def order_of(work: Callable[[Any], Any]) -> Order:
-    """Return what other processes need for some work.
+    """Return the order for some work, which other processes can carry out.
 
     Raises
     ------
     UsageError
-        If it cannot be sent.
+        If the work cannot be sent.
     """
     return Order(packed(work), *pack_pieces(added_pieces()))
 
 
 def packed(content: object) -> bytes:
-    """Return what is sent.
+    """Return an object in its serialised form.
 
-    Plain pickles: those of torch would share memory, which is gone with the process.
+    Plain pickles are used: those of torch would share memory, which is lost with its process.
     """
     try:
         return pickle.dumps(content)
@@ -151,13 +151,13 @@ def packed(content: object) -> bytes:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error as the answer of a process, in place of a result."""
+    """An error that a process returns in place of a result."""
 
     error: Exception
 
 
 def carry_out(order: Order, task: bytes) -> bytes:
-    """Do work for the process that sent it; an error is an answer, too."""
+    """Carry out work for the process that sent it; errors are returned as answers."""
     here = own_versions()
     try:
         if here != order.versions:
@@ -167,8 +167,8 @@ def carry_out(order: Order, task: bytes) -> bytes:
             )
         if (problem := receive_pieces(order.pieces)) is not None:
             raise FaircilError(problem)
-        work = pickle.loads(order.work)  # of our own process  # nosec B301
-        return packed(work(pickle.loads(task)))  # as before  # nosec B301
+        work = pickle.loads(order.work)  # from our own process  # nosec B301
+        return packed(work(pickle.loads(task)))  # from our own process  # nosec B301
     except FaircilError as error:
         asked = [why for (_, name), why in order.unsent.items() if f"'{name}'" in str(error)]
         error.args += tuple(why for why in asked if why not in error.args)
@@ -177,14 +177,14 @@ def carry_out(order: Order, task: bytes) -> bytes:
         error.add_note(f"in another process:\n{traceback.format_exc()}")
         try:
             sent = pickle.dumps(Failed(error))
-            pickle.loads(sent)  # what we have just made  # nosec B301
-        except Exception:  # not every error survives that
+            pickle.loads(sent)  # the bytes just created  # nosec B301
+        except Exception:  # not every error can be unpickled
             return pickle.dumps(Failed(RuntimeError(traceback.format_exc())))
         return sent
 
 
 def described(found: Mapping[str, str | None], wanted: Mapping[str, str]) -> str:
-    """Say which versions differ from the wanted ones.
+    """Describe which versions differ from the wanted ones.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def described(found: Mapping[str, str | None], wanted: Mapping[str, str]) -> str
 
 def unpacked(answer: bytes) -> Any:
     """Return the result that a process has sent, or raise its error."""
-    found = pickle.loads(answer)  # of our own process  # nosec B301
+    found = pickle.loads(answer)  # from our own process  # nosec B301
     if isinstance(found, Failed):
         raise found.error
     return found

@@ -1,8 +1,8 @@
-"""Samples whose inputs are spread over ranks: each rank has those of its shards, and no others.
+"""Samples whose inputs are distributed over ranks: each rank has those of its own shards.
 
-What is small is everywhere: classes, attribute values, weights, the order of an epoch, some 40
-bytes a sample. So groups, buffers and batches are chosen on every rank alike, from the same random
-numbers, and only inputs of samples that are kept, or what a net says of samples, ever travel.
+Everything small is on every rank: classes, attribute values, weights, the order of an epoch, some
+40 bytes per sample. So all ranks choose groups, buffers and batches in the same way, from the same
+random numbers. Only the inputs of samples that are kept, or a net's outputs, are ever sent.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from faircil.errors import DataError
 from faircil.ranks import ALONE, Ranks, shards_of
 from faircil.samples import Samples
 
-# Test samples are cut into the chunks of a forward pass, and those are dealt out: chunk c is shard
-# c · SPREAD modulo MOST, and of any consecutive ones every rank gets its share, give or take two.
-MOST, SPREAD = 1 << 16, 40503  # the golden ratio of the first, to an odd number
+# Test samples are divided into the chunks of a forward pass, which are distributed: chunk c is
+# shard c · SPREAD modulo MOST. Of any consecutive chunks, every rank gets its share, plus or minus
+# two.
+MOST, SPREAD = 1 << 16, 40503  # MOST over the golden ratio, as an odd number
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64)
 
 
@@ -36,7 +37,7 @@ class ShardedSamples(Samples):
     y, z : Tensor of int64, shape (n,) and (n,) or (n, attributes)
         Of all samples.
     row : Tensor of int64, shape (n,)
-        Numbers of the samples in the data that they are from, by which inputs are found again.
+        Row numbers of the samples in their data, by which their inputs are found again.
     shard : Tensor of int64, shape (n,)
         Shard of each sample.
     shards : int
@@ -49,11 +50,11 @@ class ShardedSamples(Samples):
     shards: int
     ranks: Ranks = ALONE
 
-    # A saved state is of no rank: inputs come from the data again, see `attach`.
+    # A saved state belongs to no rank: inputs are read from the data again, see `attach`.
     unsaved: ClassVar[tuple[str, ...]] = ("x", "ranks")
 
     def restored(self) -> None:
-        """Begin without inputs."""
+        """Start without inputs."""
         object.__setattr__(self, "x", torch.empty(0))
         object.__setattr__(self, "ranks", ALONE)
 
@@ -73,16 +74,16 @@ class ShardedSamples(Samples):
 
     @cached_property
     def _place(self) -> Tensor:
-        """Place of each sample among those of this rank, (n,); of another rank's, no place."""
+        """Index of each sample among those of this rank, (n,); meaningless for others."""
         return torch.where(self.mine, self.mine.cumsum(0) - 1, -1)
 
     @property
     def local_shards(self) -> list[int]:
-        """Shards of this rank, in order; those without a sample included."""
+        """Shards of this rank, in order, including empty ones."""
         return list(shards_of(self.ranks.rank, self.ranks.size, self.shards))
 
     def of_shard(self, shard: int, index: Tensor | None = None) -> tuple[Samples, Tensor]:
-        """Return the samples of one of this rank's shards, and their places in ``index``.
+        """Return the samples of one of this rank's shards, and their positions in ``index``.
 
         Parameters
         ----------
@@ -90,7 +91,7 @@ class ShardedSamples(Samples):
         index : Tensor of int64, optional
             Samples among which to look; by default all of them.
         """
-        if index is None and bool((self.shard[self.mine] == shard).all()):  # without a copy
+        if index is None and bool((self.shard[self.mine] == shard).all()):  # avoids a copy
             rows = torch.nonzero(self.mine).squeeze(1)
             return Samples(self.x, self.y[rows], None if self.z is None else self.z[rows]), rows
         index = torch.arange(len(self), device=self.y.device) if index is None else index
@@ -100,11 +101,11 @@ class ShardedSamples(Samples):
         return Samples(x, self.y[rows], None if self.z is None else self.z[rows]), places
 
     def take(self, index: Tensor | slice) -> Samples:
-        """Return the samples at ``index`` on every rank; all ranks ask for the same ones."""
+        """Return the samples at ``index`` on every rank; all ranks must request the same ones."""
         rows = torch.arange(len(self), device=self.y.device)[index]
         own = rows[self.mine[rows]]
         x = self.ranks.rows(self.x.index_select(0, self._place[own]))
-        # They come rank by rank, and from each in the order of the index.
+        # They arrive rank by rank, and from each rank in the order of the index.
         owner = torch.div(self.shard[rows] * self.ranks.size, self.shards, rounding_mode="floor")
         return Samples(
             _ordered(x, torch.argsort(owner, stable=True)),
@@ -113,7 +114,7 @@ class ShardedSamples(Samples):
         )
 
     def part(self, index: Tensor) -> ShardedSamples:
-        """Return the samples at ``index``, each where it is."""
+        """Return the samples at ``index``, each on the rank that has it."""
         rows = torch.arange(len(self), device=self.y.device)[index]
         return replace(
             self,
@@ -125,9 +126,9 @@ class ShardedSamples(Samples):
         )
 
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return what a function says of the inputs, (n, numbers), on every rank.
+        """Return a function of the inputs, (n, numbers), on every rank.
 
-        It is called with the inputs of one shard at a time, in whatever process.
+        The function is called with the inputs of one shard at a time, in any process.
         """
         numbers = torch.unique(self.shard[self.mine]).tolist()
         parts = [function(self.of_shard(number)[0].x) for number in numbers]
@@ -135,12 +136,12 @@ class ShardedSamples(Samples):
         return _ordered(self._alike(found), torch.argsort(self.shard, stable=True))
 
     def together(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return values of all samples, (n,), from those that each shard of this rank has."""
+        """Return the values of all samples, (n,), given those of each shard of this rank."""
         found = self.ranks.rows(torch.cat(list(parts)))
         return _ordered(found, torch.argsort(self.shard, stable=True))
 
     def _alike(self, found: Tensor | None) -> Tensor:
-        """Return the rows, (k, numbers), of all ranks; None from a rank without a sample."""
+        """Return the rows, (k, numbers), of all ranks; a rank without samples passes None."""
         if self.ranks.size == 1:
             return torch.empty(0) if found is None else found
         told = [0, 0] if found is None else [found.shape[1], 1 + KINDS.index(found.dtype)]
@@ -161,7 +162,7 @@ class ShardedSamples(Samples):
         )
 
     def joined(self, others: Sequence[Samples]) -> ShardedSamples:
-        """Return these samples and others after them, which are cut into as many shards."""
+        """Return these samples followed by others, which are divided into as many shards."""
         parts = [self, *others]
         same = [part for part in parts if isinstance(part, ShardedSamples)]
         if len(same) < len(parts) or {part.shards for part in same} != {self.shards}:
@@ -182,16 +183,16 @@ class ShardedSamples(Samples):
 def sharded(
     samples: Samples, shards: int, ranks: Ranks = ALONE, *, first: int = 0
 ) -> ShardedSamples:
-    """Cut samples that every rank has into shards: sample i is in shard ``(first + i) % shards``.
+    """Divide samples that every rank has: sample i goes to shard ``(first + i) % shards``.
 
-    Neighbours, which are often alike, go to different shards.
+    Neighbours, which are often similar, go to different shards.
     """
     row = first + torch.arange(len(samples), device=samples.y.device)
     return _cut(samples, row, row % shards, shards, ranks)
 
 
 def dealt(samples: Samples, chunk: int, ranks: Ranks = ALONE) -> ShardedSamples:
-    """Deal out chunks of samples that every rank has: a pass over them is that of one process."""
+    """Distribute chunks of samples that every rank has; passes over them are as on one process."""
     row = torch.arange(len(samples), device=samples.y.device)
     return _cut(samples, row, row // chunk * SPREAD % MOST, MOST, ranks)
 
@@ -204,7 +205,7 @@ def _cut(samples: Samples, row: Tensor, shard: Tensor, shards: int, ranks: Ranks
 
 
 def parts_together(part: Samples, ranks: Ranks) -> ShardedSamples:
-    """Return the samples of all ranks, each of which has a part: the first rank's come first."""
+    """Return the samples of all ranks, each of which has a part, in the order of ranks."""
     attributes = part.keys().shape[1] - 1
     told = ranks.gathered(torch.tensor([len(part), attributes]))
     if bool((told[:, 1] != attributes).any()):
@@ -225,16 +226,16 @@ def parts_together(part: Samples, ranks: Ranks) -> ShardedSamples:
 
 
 def attach(waiting: ShardedSamples, sources: Iterable[Samples], device: torch.device) -> None:
-    """Give samples of a saved state, in place, their inputs again.
+    """Restore, in place, the inputs of samples from a saved state.
 
     Parameters
     ----------
     waiting : ShardedSamples
-        Without inputs, and of no rank.
+        Samples without inputs, of no rank.
     sources : iterable of ShardedSamples
-        The data that they are from.
+        The data from which they come.
     device : torch.device
-        Where the inputs go.
+        Device for the inputs.
     """
     found = [source for source in sources if isinstance(source, ShardedSamples)]
     ranks = found[0].ranks

@@ -1,8 +1,8 @@
-"""Stops from outside: Ctrl-C, SIGTERM and SIGHUP.
+"""Stop signals: Ctrl-C, SIGTERM and SIGHUP.
 
-All three end a program alike: :class:`Stopped` is raised, wherever it is. While a run is made, the
-first one waits until the run stands at a point from which it can go on; a second one does not wait.
-Signals that the caller has ignored, as ``nohup`` does, stay ignored.
+All three end a program in the same way: :class:`Stopped` is raised wherever it is. During a run,
+the first signal is deferred until the run reaches a point from which it can be resumed; a second
+one is not deferred. Signals that the caller has ignored, as ``nohup`` does, stay ignored.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from types import FrameType
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-KILLED_BY = 128  # exit codes of programs that a signal ends begin here
-ONE_STOP = 3.0  # seconds within which signals are one stop
+KILLED_BY = 128  # base of the exit codes of programs ended by a signal
+ONE_STOP = 3.0  # seconds within which several signals count as one
 
 
 class Stopped(KeyboardInterrupt):
@@ -28,7 +28,7 @@ class Stopped(KeyboardInterrupt):
     Parameters
     ----------
     number : int
-        Of the signal.
+        Number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -38,10 +38,10 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass
 class _Stop:
-    """The signal that has come, and how many runs it has to wait for.
+    """The received signal, and the number of runs for which it is deferred.
 
-    Among processes in step with each other a signal is ``noted``, at the time ``since``, until all
-    of them have agreed to stop.
+    For processes in step with each other, a signal is ``noted`` at time ``since`` until all of them
+    have agreed to stop.
     """
 
     number: int | None = None
@@ -51,19 +51,19 @@ class _Stop:
     since: float = 0.0
 
 
-_STOP = _Stop()  # signals are those of the process
+_STOP = _Stop()  # signals belong to the process
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Raise :class:`Stopped` in the block when a signal comes; in the main thread only."""
+    """Raise :class:`Stopped` in the block when a signal arrives; in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # handlers of signals belong to the main thread
+        yield  # only the main thread can set signal handlers
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         for number, handler in before.items():
-            if handler not in (signal.SIG_IGN, None):  # None: not for Python to change
+            if handler not in (signal.SIG_IGN, None):  # None: not set by Python
                 signal.signal(number, _take)
         yield
     finally:
@@ -75,7 +75,7 @@ def listening() -> Iterator[None]:
 
 def _take(number: int, _: FrameType | None) -> None:
     if _STOP.in_step:
-        # Ctrl-C comes from the terminal and once more from whoever started the processes.
+        # Ctrl-C arrives from the terminal, and again from the launcher of the processes.
         again = _STOP.noted is not None and time.monotonic() - _STOP.since > ONE_STOP
         if _STOP.noted is None:
             _STOP.noted, _STOP.since = number, time.monotonic()
@@ -88,7 +88,7 @@ def _take(number: int, _: FrameType | None) -> None:
 
 
 def ignore_terminal() -> None:
-    """Leave Ctrl-C, and the end of the terminal, to the process that began this one."""
+    """Leave Ctrl-C and the closing of the terminal to the process that started this one."""
     for number in SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
@@ -96,9 +96,9 @@ def ignore_terminal() -> None:
 
 @contextmanager
 def terminal_ignored() -> Iterator[None]:
-    """Begin processes that signals of the terminal do not reach: this one ends them."""
+    """Shield processes started in the block from the terminal's signals: this process ends them."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # handlers of signals belong to the main thread
+        yield  # only the main thread can set signal handlers
         return
     terminal = [number for number in SIGNALS if number != signal.SIGTERM]
     handlers = [signal.signal(number, signal.SIG_IGN) for number in terminal]
@@ -106,13 +106,13 @@ def terminal_ignored() -> Iterator[None]:
         yield
     finally:
         for number, handler in zip(terminal, handlers, strict=True):
-            if handler is not None:  # not for Python to change
+            if handler is not None:  # None: not set by Python
                 signal.signal(number, handler)
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Let the first signal wait in the block; call :func:`check` where it may take effect."""
+    """Defer the first signal in the block; call :func:`check` where it may take effect."""
     _STOP.waits += 1
     try:
         yield
@@ -122,7 +122,7 @@ def waiting() -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """Yield what stops the run in the block, from another thread, as SIGTERM does."""
+    """Yield a function that stops the run in the block, from another thread, as SIGTERM does."""
 
     def stop() -> None:
         _STOP.number = signal.SIGTERM
@@ -135,9 +135,9 @@ def stoppable() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def in_step() -> Iterator[None]:
-    """Only note signals in the block, until :func:`agree`: all processes have to stop at one point.
+    """Defer signals in the block until :func:`agree`, so that all processes stop at one point.
 
-    A second signal does not wait, if it comes seconds after the first.
+    A second signal is not deferred if it arrives seconds after the first.
     """
     _STOP.in_step += 1
     try:
@@ -149,30 +149,30 @@ def in_step() -> Iterator[None]:
 
 
 def noted() -> int | None:
-    """Return the signal that has come to this process and that the others may not know of."""
+    """Return the signal received by this process, of which the others may not know."""
     return _STOP.noted
 
 
 def agree() -> None:
-    """Take a signal that came to any of the processes for one that came to this one."""
+    """Treat a signal received by any of the processes as received by this one."""
     _STOP.number = _STOP.number or _STOP.noted or signal.SIGTERM
 
 
 def requested() -> bool:
-    """Tell whether a signal has come."""
+    """Return whether a signal was received."""
     return _STOP.number is not None
 
 
 def check() -> None:
-    """Raise if a signal has come and waits."""
+    """Raise :class:`Stopped` if a deferred signal was received."""
     if _STOP.number is not None:
         raise Stopped(_STOP.number)
 
 
 def exit_code(error: BaseException) -> int | None:
-    """Return 128 and the number of the signal that led to an error; None if none did.
+    """Return 128 plus the number of the signal that caused an error; None if there is none.
 
-    A signal in the middle of an import may surface as another error.
+    A signal during an import may surface as another error.
     """
     number = error.number if isinstance(error, Stopped) else _STOP.number
     if number is None and isinstance(error, KeyboardInterrupt):

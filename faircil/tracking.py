@@ -1,8 +1,8 @@
-"""Runs in the trackers that people use: TensorBoard, MLflow, Weights & Biases.
+"""Runs in experiment trackers: TensorBoard, MLflow, Weights & Biases.
 
-A tracker does three things, see :class:`Tracker`, and :class:`Tracking` tells it what a run does. A
-step is an epoch of the run, counted over all tasks, so that metrics after a task stand at its last
-epoch. Settings of the run come with it, under the names of ``--set``.
+:class:`Tracking` passes the events of a run to trackers, which implement :class:`Tracker`. A step
+is an epoch of the run, counted over all tasks, so metrics after a task are logged at its last
+epoch. The settings of the run are logged as well, under the names of ``--set``.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ PROJECT = "faircil"
 
 
 class Tracker(Protocol):
-    """Takes runs, one after another."""
+    """Receives runs, one after another."""
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
-        """Begin a run of this name."""
+        """Begin a run with this name."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Take numbers by name."""
+        """Log numbers by name."""
 
     def end(self) -> None:
-        """End the run, finished or not."""
+        """End the run, complete or not."""
 
 
 class TensorBoard:
-    """Writes event files for TensorBoard, a folder for each run.
+    """Writes event files for TensorBoard, with one folder per run.
 
     Parameters
     ----------
     place : str
-        The folder of all runs.
+        The parent folder of all runs.
     """
 
     def __init__(self, place: str) -> None:
@@ -51,7 +51,7 @@ class TensorBoard:
         self._new_writer = import_module("torch.utils.tensorboard").SummaryWriter
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
-        """Open a folder, with the settings as a text."""
+        """Open a folder, with the settings as text."""
         self._writer = self._new_writer(str(self._place / file_name(name)))
         lines = [f"    {key}={value}" for key, value in settings.items()]
         self._writer.add_text("settings", "\n".join(lines))
@@ -68,7 +68,7 @@ class TensorBoard:
 
 
 class MLflow:
-    """Logs to MLflow: where ``MLFLOW_TRACKING_URI`` says, or at its usual place.
+    """Logs to MLflow, as set by ``MLFLOW_TRACKING_URI``, or to its default location.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class MLflow:
         self._mlflow = import_module("mlflow")
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
-        """Start a run of the experiment, which is made if it is not there."""
+        """Start a run of the experiment, which is created if it does not exist."""
         self._mlflow.set_experiment(self._place)
         self._mlflow.start_run(run_name=name)
         self._mlflow.log_params(dict(settings))
@@ -96,7 +96,7 @@ class MLflow:
 
 
 class WandB:
-    """Logs to Weights & Biases; ``WANDB_MODE=offline`` keeps all on this machine.
+    """Logs to Weights & Biases; with ``WANDB_MODE=offline``, everything stays on this machine.
 
     Parameters
     ----------
@@ -129,17 +129,17 @@ TRACKERS: dict[str, Callable[[str], Tracker]] = {
 
 
 class Tracking:
-    """Tells trackers what a run does; a watcher of runs, see :class:`faircil.sweep.work.Watcher`.
+    """Passes a run's events to trackers; see :class:`faircil.sweep.work.Watcher`.
 
-    A tracker that cannot begin is an error, since nothing is lost yet. One that fails later is left
-    out, and the run goes on.
+    If a tracker cannot begin, an error is raised, since nothing is lost yet. One that fails later
+    is dropped, and the run continues.
 
     Parameters
     ----------
     trackers : sequence of Tracker
     config : RunConfig
     tell : callable
-        Takes a line about a tracker that is left out.
+        Called with a message when a tracker is dropped.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Tracking:
             self._open.append(tracker)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Leave this to the progress on the terminal."""
+        """Do nothing: the terminal shows this progress."""
 
     def __call__(self, event: Event) -> None:
         """Log an epoch, or the metrics after a task."""
@@ -182,7 +182,7 @@ class Tracking:
                 self.end()
 
     def end(self) -> None:
-        """End the run that is open, if one is."""
+        """End the current run, if there is one."""
         self._each(lambda tracker: tracker.end())
         self._open.clear()
 
@@ -190,7 +190,7 @@ class Tracking:
         self._each(lambda tracker: tracker.log(values, self._step))
 
     def _each(self, do: Callable[[Tracker], None]) -> None:
-        """Do something with every open tracker; one that fails is left out from then on."""
+        """Call a function for every open tracker; one that fails is dropped."""
         for tracker in [*self._open]:
             try:
                 do(tracker)
@@ -200,13 +200,13 @@ class Tracking:
 
 
 def _of_epoch(epoch: EpochRecord) -> dict[str, float]:
-    """Return what people follow while a task is learned."""
+    """Return the values to log for an epoch."""
     share = epoch.trained / epoch.samples if epoch.samples else 0.0
     return {"task": epoch.task, "epoch/seconds": epoch.train, "epoch/share trained": share}
 
 
 def _of_task(metrics: TaskMetrics) -> dict[str, float]:
-    """Return all metrics after a task that are defined, and the accuracy of each task so far."""
+    """Return all defined metrics after a task, and the accuracy of each task so far."""
     defined = {name: value for name, value in metrics.values.items() if value is not None}
     tasks = enumerate(metrics.per_test_task, start=1)
     return defined | {f"accuracy of task/{number}": value for number, value in tasks}
@@ -218,12 +218,12 @@ def new_trackers(wishes: Sequence[str]) -> list[Tracker]:
     Parameters
     ----------
     wishes : sequence of str
-        ``NAME`` or ``NAME=PLACE``: the folder, experiment or project.
+        ``NAME`` or ``NAME=PLACE``, with a folder, experiment or project.
 
     Raises
     ------
     UsageError
-        With all mistakes: names that are unknown, packages that are missing.
+        If names are unknown or packages missing; all mistakes are listed.
     """
     found, mistakes = [], []
     for wish in wishes:
@@ -246,7 +246,7 @@ def new_trackers(wishes: Sequence[str]) -> list[Tracker]:
 def tracking(
     trackers: Sequence[Tracker], config: RunConfig, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[Tracking]:
-    """Track the runs of a configuration; whatever happens, the last one is ended."""
+    """Track the runs of a configuration; the last one is ended in any case."""
     tracked = Tracking(trackers, config, tell)
     try:
         yield tracked

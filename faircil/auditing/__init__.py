@@ -1,8 +1,8 @@
-"""Audits: how fairly any system predicts, with honest uncertainty, from counts alone.
+"""Audits: how fair the predictions of any system are, with their uncertainty, from counts alone.
 
-:class:`Audit` counts predictions as they come; :meth:`Audit.report` computes all measures
+:class:`Audit` counts predictions incrementally; :meth:`Audit.report` computes all measures
 (``disparities``) with intervals and noise floors (``intervals``, ``findings``); :meth:`Audit.gate`
-decides by them (``gate``). Nothing here needs a net.
+uses them for a decision (``gate``). No net is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from faircil.labels import (
 if TYPE_CHECKING:
     from faircil.data.arrow import Coded
 
-MOST_VALUES = 1000  # of an attribute; more are identifiers or measurements
+MOST_VALUES = 1000  # of an attribute; columns with more are identifiers or measurements
 MOST_ALONE = 20  # values of an attribute that may have a single sample each
 MOST_CLASSES = 5000
 MOST_COMPARED = 5000  # classes times values: more would take minutes
@@ -47,18 +47,19 @@ MOST_CELLS = 2**22  # counted in one array; more combinations are sorted
 class Audit:
     """Counts of predictions, by class, prediction, task and sensitive attributes.
 
-    The state consists of counts: batches may come in any order, and audits of parts merge exactly.
+    The state consists of counts, so batches may arrive in any order, and audits of parts merge
+    exactly.
 
     Parameters
     ----------
     attributes : sequence of str
         Names of the sensitive attributes; without any, only classes are compared.
     favoured : collection of labels, optional
-        Classes whose outcome people want: for equal opportunity.
+        Classes with a favourable outcome, for equal opportunity.
     draws : int
-        Tables drawn for every interval and test.
+        Number of tables drawn for every interval and test.
     seed : int
-        Of these draws.
+        Seed of these draws.
 
     Examples
     --------
@@ -90,12 +91,12 @@ class Audit:
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        """What the parts of a cell are called."""
+        """Names of the parts of a cell."""
         return ("y_true", "y_pred", "task", *map(key_of, self.attributes))
 
     @property
     def n(self) -> int:
-        """Samples so far."""
+        """Number of samples so far."""
         return sum(self._cells.values())
 
     def update(
@@ -106,7 +107,7 @@ class Audit:
         sensitive_features: Any = None,
         task: Column | None = None,
     ) -> Audit:
-        """Count further predictions; returns the audit itself.
+        """Count further predictions; return the audit itself.
 
         Parameters
         ----------
@@ -129,13 +130,13 @@ class Audit:
         return self
 
     def add_coded(self, coded: Mapping[str, Coded]) -> None:
-        """Count rows that are labels and codes already.
+        """Count rows that are already encoded as labels and codes.
 
         Parameters
         ----------
         coded : mapping from name to (labels, codes)
-            Distinct labels, and for each row the number of its label among them: of ``y_true``,
-            ``y_pred``, perhaps ``task``, and of attributes by :func:`key_of`.
+            Distinct labels, and for each row the index of its label: for ``y_true``, ``y_pred``,
+            optionally ``task``, and attributes, named by :func:`key_of`.
         """
         mistakes = []
         for name, (labels, _) in coded.items():
@@ -166,7 +167,7 @@ class Audit:
         sensitive_features: Mapping[str, Sequence[Any]],
         times: Sequence[int],
     ) -> None:
-        """Count cells that each stand for a number of samples.
+        """Count cells, each of which stands for a number of samples.
 
         Parameters
         ----------
@@ -180,7 +181,7 @@ class Audit:
             self._cells[cell] = self._cells.get(cell, 0) + int(n)
 
     def merge(self, *others: Audit) -> Audit:
-        """Return the audit of all samples of this one and of others; none of them changes."""
+        """Return the audit of all samples of this one and of others, leaving them unchanged."""
         whole = Audit(self.attributes, favoured=self.favoured, draws=self.draws, seed=self.seed)
         for part in (self, *others):
             if part.attributes != self.attributes or part.favoured != self.favoured:
@@ -194,14 +195,14 @@ class Audit:
         return whole
 
     def scopes(self) -> dict[Scope, Counts]:
-        """Return the counts by each attribute, and by the intersection of all if there are several.
+        """Return the counts for each attribute and, if there are several, for their intersection.
 
-        Without an attribute there is one scope, that of no attribute.
+        Without attributes, there is one scope, the empty one.
 
         Raises
         ------
         DataError
-            If there is nothing to compare, or labels do not fit; all mistakes at once.
+            If there is nothing to compare, or labels are invalid; all mistakes are listed.
         """
         if not self._cells:
             raise DataError("the audit has no samples yet; update it with predictions")
@@ -232,13 +233,13 @@ class Audit:
         return dict(zip(self._keys, map(list, zip(*self._cells, strict=True)), strict=True))
 
     def mistakes(self, besides: Collection[str] = ()) -> list[str]:
-        """Find what keeps the counts from being compared, all of it.
+        """Return all reasons why the counts cannot be compared.
 
         Parameters
         ----------
         besides : collection of str
-            Parts that are refused already, ``y_true``, ``y_pred`` or :func:`key_of` an attribute:
-            nothing is said that depends on them.
+            Parts that were already rejected, ``y_true``, ``y_pred`` or :func:`key_of` an attribute;
+            mistakes that depend on them are omitted.
         """
         columns, mistakes = self._columns(), []
         if self.n > MOST_SAMPLES:
@@ -320,16 +321,16 @@ class Audit:
         return 0 if len(self.attributes) < 2 or fits else found
 
     def report(self) -> Report:
-        """Compute every measure with its interval; the same counts give the same report."""
+        """Compute all measures with intervals; the same counts give the same report."""
         scopes = self.scopes()
         return report_of(scopes, self._notes(), self.draws, self.seed)
 
     def gate(self, conditions: Iterable[str], *, cannot_tell: str = "report") -> Gate:
-        """Decide whether these predictions may pass: see :func:`faircil.auditing.gate.decide`."""
+        """Decide whether these predictions pass; see :func:`faircil.auditing.gate.decide`."""
         return decide(self.report(), conditions, cannot_tell=cannot_tell)
 
     def levelled_down(self, before: Audit) -> tuple[LevelledDown, ...]:
-        """Name the gaps that closed since an earlier audit because the better group fell."""
+        """Find gaps that closed since an earlier audit because the better group got worse."""
         return levelled_down(before.scopes(), self.scopes())
 
 
@@ -343,24 +344,25 @@ def audit(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Audit:
-    """Audit predictions of any system: how accurate, how fair, and how sure that is.
+    """Audit predictions of any system: accuracy and fairness, with their uncertainty.
 
     Parameters
     ----------
     y_true, y_pred : column of any labels, shape (n,)
-        True and predicted classes: numbers, words or other hashables.
+        True and predicted classes: numbers, strings or other hashables.
     sensitive_features : column, mapping from name to column, table with named columns, or None
         A column without a name is ``sensitive_feature_0``. None: only classes are compared.
     task : column of int, shape (n,), optional
     favoured : collection of labels, optional
-        Classes whose outcome people want: for equal opportunity.
+        Classes with a favourable outcome, for equal opportunity.
     draws, seed : int
-        Of intervals and tests.
+        Number of tables drawn for every interval and test, and the seed of these draws.
 
     Returns
     -------
     Audit
-        ``report()`` computes, ``gate()`` decides, ``update()`` and ``merge()`` add samples.
+        ``report()`` computes measures, ``gate()`` decides, ``update()`` and ``merge()`` add
+        samples.
     """
     named = named_columns(sensitive_features)
     made = Audit(list(named), favoured=favoured, draws=draws, seed=seed)
@@ -374,13 +376,13 @@ def named_columns(features: Any, names: Sequence[str] | None = None) -> dict[str
     ----------
     features : column, mapping, table with ``columns``, or None; an array of shape (n, k)
     names : sequence of str, optional
-        For columns without names, by default ``sensitive_feature_0`` and so on.
+        Names for columns without one; by default ``sensitive_feature_0`` and so on.
     """
     if features is None:
         return {}
     if isinstance(features, Mapping):
         return {str(name): column for name, column in features.items()}
-    if hasattr(features, "columns"):  # a table of pandas or polars
+    if hasattr(features, "columns"):  # a pandas or polars table
         return {str(name): features[name] for name in features.columns}
     array = features if isinstance(features, list | tuple) else np.asarray(features)
     many = getattr(array, "ndim", 1) == 2
@@ -393,17 +395,17 @@ def named_columns(features: Any, names: Sequence[str] | None = None) -> dict[str
 
 
 def key_of(attribute: str) -> str:
-    """Return the name of an attribute beside y_true, y_pred and task, however it is called."""
+    """Return a key for an attribute that differs from y_true, y_pred and task for any name."""
     return f"sensitive {attribute}"
 
 
 def refusal(name: str, part: str, labels: NDArray[Any]) -> list[str]:
-    """Return why a column cannot be counted: identifiers are no groups, and scores no classes.
+    """Return why a column cannot be counted: identifiers are not groups, scores are not classes.
 
     Parameters
     ----------
     name : str
-        What to call it.
+        Name of the column, for the message.
     part : str
         ``y_true``, ``y_pred``, ``task``, or :func:`key_of` an attribute.
     labels : ndarray
@@ -420,7 +422,7 @@ def refusal(name: str, part: str, labels: NDArray[Any]) -> list[str]:
 
 
 def _crossed(columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the values of several attributes as one; unknown where one of them is."""
+    """Combine the values of several attributes; unknown if one of them is."""
     rows = zip(*columns, strict=True)
     return [None if any(map(is_unknown, values)) else values for values in rows]
 

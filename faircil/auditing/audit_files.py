@@ -1,6 +1,6 @@
-"""Audits on disk: what ``faircil audit -o DIR`` keeps as ``audit.json``, and reading it back.
+"""Audits on disk: the ``audit.json`` written by ``faircil audit -o DIR``, and reading it.
 
-What is read is checked: the file may have come from anywhere.
+Files are validated when read, since they may come from anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT, KEPT_PAGE = "audit.json", "audit.md"
 
 @dataclass(frozen=True)
 class KeptCheck:
-    """A condition of a gate and what became of it, as it was kept."""
+    """A stored condition of a gate, with its decision."""
 
     condition: str
     measure: str
@@ -37,7 +37,7 @@ class KeptCheck:
 
 @dataclass(frozen=True)
 class KeptGate:
-    """A gate as it was kept."""
+    """A stored gate."""
 
     decision: str
     exit_code: int
@@ -46,7 +46,7 @@ class KeptGate:
 
 @dataclass(frozen=True)
 class KeptReport:
-    """The findings of an audit as they were kept."""
+    """Stored findings of an audit."""
 
     file: str
     n: int
@@ -57,29 +57,29 @@ class KeptReport:
 
     @property
     def report(self) -> Report:
-        """The report that they are of."""
+        """The report with these findings."""
         return Report(self.n, self.draws, self.findings, self.groups, self.notes)
 
 
 @dataclass(frozen=True)
 class KeptBefore(KeptReport):
-    """An earlier audit, and what has been levelled down since."""
+    """An earlier audit, with the gaps levelled down since then."""
 
     levelled_down: tuple[LevelledDown, ...]
 
 
 @dataclass(frozen=True)
 class KeptAudit(KeptReport):
-    """An audit as ``audit.json`` has it.
+    """The content of an ``audit.json``.
 
     Parameters
     ----------
     file : str
-        What was audited.
+        The audited file.
     gate : KeptGate or None
     against : KeptBefore or None
     command : str
-        That made it.
+        The command that produced it.
     """
 
     gate: KeptGate | None = None
@@ -97,17 +97,17 @@ def audit_document(
     gate: Gate | None = None,
     before: tuple[object, Report, Sequence[LevelledDown]] | None = None,
 ) -> dict[str, Any]:
-    """Return an audit for JSON.
+    """Return an audit as a JSON document.
 
     Parameters
     ----------
     file : object
-        What was audited, as text.
+        The audited file; stored as text.
     command : str
-        That made it.
+        The command that produced it.
     report : Report
     gate : Gate, optional
-    before : tuple of file, Report and what was levelled down since, optional
+    before : tuple of file, Report and the gaps levelled down since then, optional
         An earlier audit.
     """
     against = None
@@ -125,17 +125,17 @@ def audit_document(
 
 
 def is_audit(path: Path) -> bool:
-    """Return whether a path is meant to be an audit: a JSON file, or a folder with one."""
+    """Return whether a path refers to an audit: a JSON file, or a folder with one."""
     return path.suffix.lower() == ".json" or (path / KEPT).is_file()
 
 
 def read_audit(path: Path) -> KeptAudit:
-    """Read an audit that ``faircil audit`` has kept.
+    """Read an audit written by ``faircil audit``.
 
     Raises
     ------
     DataError
-        If it is not there, or no audit.
+        If it does not exist or is not an audit.
     """
     file = path / KEPT if path.is_dir() else path
     try:
@@ -152,14 +152,14 @@ def read_audit(path: Path) -> KeptAudit:
 
 
 def _faults(error: ValidationError) -> str:
-    """Say where a document is wrong, in the first place."""
+    """Describe the first invalid place in a document."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 def _tuples(value: Any) -> Any:
-    """Make tuples of lists: labels of an intersection are tuples, which JSON has not."""
+    """Convert lists to tuples: labels of intersections are tuples, which JSON does not support."""
     if isinstance(value, dict):
         return {key: _tuples(one) for key, one in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Audits as parts of a report, for readers who have only the page."""
+"""Audits as sections of a report, for readers who have only the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from faircil.report.page import (
 from faircil.report.sections import AuditRow, Part, findings
 from faircil.report.svg import interval_bar
 
-MOST_GROUPS = 12  # of a scope, shown at once
+MOST_GROUPS = 12  # of a scope that are shown at first
 KINDS = {Decision.PASSES: "good", Decision.FAILS: "bad", Decision.CANNOT_TELL: "open"}
 CARD = ("accuracy", "worst_group", "eo_gap", "accuracy_gap", "eopp_gap", "dp_worst", "eer")
 TERMS = {
@@ -49,7 +49,7 @@ TERMS = {
 
 
 def audit_rows(report: Report) -> list[AuditRow]:
-    """Return the findings of an audit as a report shows them."""
+    """Return the findings of an audit as rows of a report."""
     return [
         AuditRow(
             one.measure,
@@ -65,24 +65,24 @@ def audit_rows(report: Report) -> list[AuditRow]:
 
 
 def verdict(finding: Finding) -> str:
-    """Say what an audit found."""
+    """Describe a finding of an audit in words."""
     if finding.value is None:
         return "cannot tell"
-    if finding.p_value is None:  # a level, which compares nothing
+    if finding.p_value is None:  # a level, which is not a comparison
         return "–"
     return "groups are treated differently" if finding.differs else "no difference is shown"
 
 
 def audit_part(kept: KeptAudit, number: int = 1, *, alone: bool = True) -> Part:
-    """Write an audit as a part of a report.
+    """Write an audit as a section of a report.
 
     Parameters
     ----------
     kept : KeptAudit
     number : int
-        Tells it from other audits of the page.
+        Distinguishes it from other audits on the page.
     alone : bool
-        Whether the page has nothing else, so that titles need not say what they are about.
+        Whether the page contains nothing else, so that titles need no further context.
     """
     parts = {
         "short": ("In short", _in_short(kept)),
@@ -111,7 +111,7 @@ def audit_part(kept: KeptAudit, number: int = 1, *, alone: bool = True) -> Part:
 
 
 def _in_short(kept: KeptAudit) -> str:
-    """Say what was found, and put the main numbers of every scope on a card."""
+    """Summarise the findings, with a card of the main numbers for each scope."""
     told = [f"{kept.n:,} predictions were audited."]
     told += [f"{line}." for line in audit_sentences(kept.report)]
     if kept.gate is not None:
@@ -139,7 +139,7 @@ def _card(scope: Scope, report: Report) -> str:
 
 
 def _groups(report: Report) -> str:
-    """Show the accuracy of every group with its interval, worst first."""
+    """Show the accuracy of each group with its interval, worst first."""
     parts = []
     for scope in dict.fromkeys(one.scope for one in report.rates):
         own = [one for one in report.rates if one.scope == scope]

@@ -1,8 +1,8 @@
-"""What an audit measures, and the trials behind it.
+"""The measures of an audit, and the trials they are computed from.
 
-Every measure is a function of counts(value, truth, prediction) alone. A disparity compares rates of
-trials: each cell of a small table is n samples of which h are hits. Which cells are compared is a
-*family*; measures of one family share all draws.
+Every measure is a function of counts(value, truth, prediction) only. A disparity compares rates of
+trials: each cell of a small table has n samples, of which h are hits. A *family* determines which
+cells are compared; measures of a family share all draws.
 
 =========  =======================================  ============================================
 family     a row of the table                       a cell
@@ -14,8 +14,8 @@ value      all samples                              predicted correctly, of all 
 class      all samples                              predicted correctly, of the samples of a class
 =========  =======================================  ============================================
 
-Cells are independent binomials, given their sizes. Only in ``shares`` the cells of a column are one
-multinomial: every sample with value z is predicted as exactly one class.
+Given their sizes, cells are independent binomials. Only in ``shares`` are the cells of a column a
+single multinomial: every sample with value z is predicted as exactly one class.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from faircil.labels import Labels
 from faircil.metrics import METRICS
 
 Statistic = Callable[[Floats], Floats]  # rates (..., R, K) to values (...)
-MOST_SAMPLES = 10**9 - 1  # of which numpy can draw permutations
+MOST_SAMPLES = 10**9 - 1  # limit of numpy for drawing permutations
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Trials:
     Parameters
     ----------
     hits, sizes : ndarray of int64, shape (R, K)
-        A cell of size 0 is absent.
+        Cells of size 0 are absent.
     rows, columns : ndarray of labels, shape (R,) and (K,)
-        None for rows: there is one, of all samples.
+        None for rows: a single row with all samples.
     shares : bool
-        Whether the hits of a column are shares of one whole, its size.
+        Whether the hits of a column are shares of a whole, the column's size.
     """
 
     hits: Integers
@@ -62,7 +62,7 @@ class Trials:
 
     @property
     def smoothed(self) -> Floats:
-        """Rates by Jeffreys's prior, half a trial for each outcome: never 0 or 1, (R, K)."""
+        """Rates with Jeffreys's prior, half a trial per outcome: never 0 or 1, (R, K)."""
         outcomes = len(self.hits) if self.shares else 2
         return np.where(self.sizes > 0, (self.hits + 0.5) / (self.sizes + outcomes / 2), np.nan)
 
@@ -84,7 +84,7 @@ class Trials:
                 for column, size in enumerate(self.sizes[0].tolist())
             ]
             return np.stack(found, axis=-1) / self.sizes
-        # Draws of one cell side by side: numpy then prepares each distribution once.
+        # Draw repeatedly from one cell at a time: numpy then prepares each distribution once.
         shape = (grid, *self.sizes.shape, draws)
         drawn = rng.binomial(self.sizes[..., None], np.nan_to_num(rates)[..., None], size=shape)
         present = np.where(self.sizes > 0, self.sizes, np.nan)
@@ -94,8 +94,8 @@ class Trials:
     def permuted(self, draws: int, rng: np.random.Generator) -> Floats:
         """Draw rates with no difference between columns, given all margins: (draws, R, K).
 
-        Columns are dealt out anew among the samples of a row (of all rows, for shares). The counts
-        are then hypergeometric, so that no sample is needed: the test is exact.
+        Samples of a row (of all rows, for shares) are randomly reassigned to columns. The counts
+        are then hypergeometric, so no individual samples are needed: the test is exact.
         """
         if not self.shares:
             dealt = [
@@ -104,7 +104,7 @@ class Trials:
             ]
             present = np.where(self.sizes > 0, self.sizes, np.nan)
             return np.stack(dealt, axis=1) / present
-        left = np.repeat(self.sizes[:1], draws, axis=0)  # samples of each column not yet dealt
+        left = np.repeat(self.sizes[:1], draws, axis=0)  # samples of each column not yet assigned
         found = np.zeros((draws, *self.hits.shape), dtype=np.int64)
         for row, hits in enumerate(self.hits.sum(axis=1).tolist()):
             wanted = np.full(draws, hits)
@@ -118,12 +118,12 @@ class Trials:
 
 @dataclass(frozen=True)
 class Disparity:
-    """A measure of difference: 0 is none.
+    """A measure of difference; 0 means no difference.
 
     Parameters
     ----------
     says : str
-        What it is, in a few plain words.
+        Short description in plain language.
     statistic : callable
         ``statistic(trials, counts)`` is a function of rates (..., R, K).
     """
@@ -139,10 +139,10 @@ class Family:
     Parameters
     ----------
     trials : callable
-        From counts to the trials; None where there is nothing to compare.
+        Maps counts to trials, or to None if there is nothing to compare.
     measures : mapping from name to Disparity
     by_attribute : bool
-        Whether values of an attribute are compared, else classes.
+        Whether values of an attribute are compared; otherwise classes are.
     """
 
     trials: Callable[[Counts], Trials | None]
@@ -189,7 +189,7 @@ def _class_trials(counts: Counts) -> Trials | None:
 
 
 def _alone(summary: Statistic) -> Callable[[Trials, Counts], Statistic]:
-    """Take a summary of rates that needs nothing else."""
+    """Wrap a summary that depends only on the rates."""
     return lambda *_: summary
 
 
@@ -256,7 +256,7 @@ MEASURES: Mapping[str, str] = {
 
 
 def value_of(name: str, counts: Counts, trials: Trials) -> float:
-    """Return the observed value: that of the metric of this name, where there is one."""
+    """Return the observed value: that of the metric of the same name, if there is one."""
     if name in METRICS:
         value = METRICS[name].of(counts)
         if value is not None:
@@ -265,7 +265,7 @@ def value_of(name: str, counts: Counts, trials: Trials) -> float:
 
 
 def class_weights(counts: Counts) -> Floats:
-    """Return what each class counts in ``accuracy``, the mean over tasks of their classes, (C,)."""
+    """Return the weight of each class, (C,), in ``accuracy``, a mean over tasks and classes."""
     members: Any = counts.members & counts.seen
     weights: Floats = (members / members.sum(axis=1, keepdims=True)).mean(axis=0)
     return weights

@@ -1,6 +1,6 @@
-"""What an audit finds: every measure with its interval, its noise floor, and who is worst.
+"""Findings of an audit: all measures with intervals and noise floors, and the worst groups.
 
-Also what two audits say together: a gap that closed because the better group fell is named.
+Also comparisons of two audits: gaps that closed because the better group got worse.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from faircil.metrics import METRICS
 from faircil.report.statistics import LEVEL, holm
 
 DRAWS = 2000
-Scope = tuple[str, ...]  # attributes whose values are compared; empty: classes are
+Scope = tuple[str, ...]  # attributes whose values are compared; empty: classes are compared
 
 
 @dataclass(frozen=True)
 class Worst:
-    """Whom a disparity hurts most.
+    """The groups between which a disparity is largest.
 
     Parameters
     ----------
     label : label of a class, or None
-        The class within which they are compared; None: all samples.
+        The class within which they are compared; None: over all samples.
     low, high : label of a value or of a class
-        With the lowest and the highest rate, of those with enough samples.
+        With the lowest and the highest rate among those with enough samples.
     low_rate, high_rate : float
     """
 
@@ -47,30 +47,30 @@ class Worst:
 
 @dataclass(frozen=True)
 class Finding:
-    """A measure of one scope.
+    """A measure in one scope.
 
     Parameters
     ----------
     measure : str
         One of ``MEASURES``.
     scope : tuple of str
-        The attributes whose values are compared, or the intersection of several; empty: classes.
+        Attributes whose values are compared, or the intersection of several; empty: classes.
     value : float or None
-        As observed, by the definition of the metric. None: it cannot be told.
+        Observed value, by the definition of the metric. None: undefined.
     low, high : float or None
         Interval of the true value.
     floor, floor_high : float or None
-        What no difference would show at these sizes: expectation, and what 95 % do not exceed.
+        Values expected without any difference at these sizes: their mean and 95 % quantile.
     excess : float or None
-        ``value − floor``: the observed gap, corrected for the number and the sizes of groups. Not
-        an estimate of the true gap, which the interval is for.
+        ``value − floor``: the observed gap, corrected for the number and sizes of groups. It is not
+        an estimate of the true gap; use the interval for that.
     p_value : float or None
-        Of the permutation test of no difference.
+        P-value of a permutation test of no difference.
     p_adjusted : float or None
-        The same after Holm, over all tests of the audit.
+        The same with Holm's correction over all tests of the audit.
     worst : Worst or None
     too_small : int
-        Compared cells with fewer than 10 samples.
+        Number of compared cells with fewer than 10 samples.
     """
 
     measure: str
@@ -88,15 +88,15 @@ class Finding:
 
     @property
     def differs(self) -> bool:
-        """Whether chance alone does not explain it, at 5 % over all tests of the audit."""
+        """Whether the difference is significant at 5 % over all tests of the audit."""
         return self.p_adjusted is not None and self.p_adjusted <= 1 - LEVEL
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Accuracy of a group: a class, with one value of a scope; None for a scope of no attribute.
+    """Accuracy of a group: a class with one value of a scope; None for the empty scope.
 
-    ``low`` and ``high`` are None where there are fewer than 10 samples: it cannot be told.
+    ``low`` and ``high`` are None, that is undefined, if there are fewer than 10 samples.
     """
 
     scope: Scope
@@ -110,20 +110,20 @@ class Rate:
 
 @dataclass(frozen=True)
 class LevelledDown:
-    """A gap within a class that closed because its better group fell.
+    """A gap within a class that closed because the better group got worse.
 
     Parameters
     ----------
     scope : tuple of str
     label : label of the class
     better, worse : label of a value
-        The best and the worst group before.
+        The best and the worst group of the earlier audit.
     gap_before, gap_after : float
-        Between these two.
+        Gaps between these two groups.
     better_before, better_after, worse_before, worse_after : float
         Accuracies.
     p_value : float
-        Of the fall of the better group being chance, after Holm over all that are named.
+        P-value of the better group's decrease, with Holm's correction over all reported gaps.
     """
 
     scope: Scope
@@ -139,7 +139,7 @@ class LevelledDown:
     p_value: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return a JSON document."""
         plain: dict[str, Any] = _plain(asdict(self))
         return plain
 
@@ -151,13 +151,13 @@ class Report:
     Parameters
     ----------
     n : int
-        Samples.
+        Number of samples.
     draws : int
-        Of every interval and test.
+        Number of draws for every interval and test.
     findings : tuple of Finding
     rates : tuple of Rate
     notes : tuple of str
-        What a reader has to know.
+        Notes for the reader.
     """
 
     n: int
@@ -167,17 +167,17 @@ class Report:
     notes: tuple[str, ...]
 
     def find(self, measure: str) -> tuple[Finding, ...]:
-        """Return the findings of a measure, one for each scope."""
+        """Return the findings of a measure, one per scope."""
         return tuple(finding for finding in self.findings if finding.measure == measure)
 
     @property
     def unfair(self) -> tuple[Scope, ...]:
-        """The attributes, or intersections, by which groups differ more than chance explains."""
+        """The attributes, or intersections, whose groups differ significantly."""
         scopes = (finding.scope for finding in self.findings if finding.scope and finding.differs)
         return tuple(dict.fromkeys(scopes))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON; labels that JSON has no word for are texts."""
+        """Return a JSON document; labels that JSON does not support become strings."""
         return {
             "n": self.n,
             "draws": self.draws,
@@ -204,27 +204,26 @@ def report_of(
     seed: int = 0,
     only: Collection[str] | None = None,
 ) -> Report:
-    """Compute every measure of every scope.
+    """Compute all measures in all scopes.
 
     Parameters
     ----------
     scopes : mapping
-        Counts by the attributes whose values they are split by; without any attribute, those of
-        the empty scope.
+        Counts by the attributes whose values are compared; without attributes, those of the empty
+        scope.
     notes : sequence of str
     draws : int
     seed : int
-        Of all draws: the same counts and measures give the same report.
+        Seed of all draws: the same counts and measures give the same report.
     only : collection of str, optional
-        Disparities to compute, where others would take time for nothing; p-values are adjusted
-        over these.
+        Disparities to compute, to save time; p-values are corrected for these tests only.
     """
     rng = np.random.default_rng(seed)
     findings: list[Finding] = []
     rates: list[Rate] = []
     families = {name: _restricted(family, only) for name, family in FAMILIES.items()}
     for number, (scope, counts) in enumerate(scopes.items()):
-        if number == 0:  # what does not depend on an attribute
+        if number == 0:  # measures that do not depend on an attribute
             findings += _levels((), counts)[:1]
             findings += _findings((), families["class"], counts, draws, rng)
         findings += _levels(scope, counts)[1:]
@@ -245,13 +244,13 @@ def report_of(
 
 
 def _restricted(family: Family, only: Collection[str] | None) -> Family:
-    """Return a family with some of its measures; all for None."""
+    """Return a family with only some of its measures; None: all of them."""
     kept = {n: one for n, one in family.measures.items() if only is None or n in only}
     return replace(family, measures=kept)
 
 
 def _adjusted(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Add the p-values after Holm, over all that there are."""
+    """Add p-values with Holm's correction over all findings."""
     tested = [finding.p_value for finding in findings if finding.p_value is not None]
     adjusted = iter(holm(tested).tolist())
     for one in findings:
@@ -259,7 +258,7 @@ def _adjusted(findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _levels(scope: Scope, counts: Counts) -> list[Finding]:
-    """Accuracy, and the worst group's."""
+    """Return the accuracy, overall and of the worst group."""
     seen, known = counts.seen, counts.known
     hits, sizes = counts.hits.sum(axis=1)[seen], counts.samples.sum(axis=1)[seen]
     limits = mean_limits(hits, sizes, class_weights(counts)[seen])
@@ -275,7 +274,7 @@ def _levels(scope: Scope, counts: Counts) -> list[Finding]:
 def _findings(
     scope: Scope, family: Family, counts: Counts, draws: int, rng: np.random.Generator
 ) -> list[Finding]:
-    """Disparities of one family."""
+    """Compute the disparities of a family."""
     if not family.measures:
         return []
     trials = family.trials(counts)
@@ -307,7 +306,7 @@ def _findings(
 
 
 def _worst_of(trials: Trials) -> Worst | None:
-    """Find the largest gap between two cells with enough samples; None where no row has two."""
+    """Find the largest gap between two cells with enough samples; None if no row has two."""
     rates = np.where(trials.sizes >= ENOUGH, trials.rates, np.nan)
     if not (np.isfinite(rates).sum(axis=1) > 1).any():
         return None
@@ -331,18 +330,19 @@ def _rates(scope: Scope, counts: Counts) -> Iterator[Rate]:
         yield Rate(scope, group.label, value, group.n, group.accuracy, *limits)
 
 
-NEARLY = 0.01  # of a gap: less is no change
+NEARLY = 0.01  # smallest change of a gap that counts
 
 
 def levelled_down(
     before: Mapping[Scope, Counts], after: Mapping[Scope, Counts]
 ) -> tuple[LevelledDown, ...]:
-    """Name the gaps that closed because the better group fell.
+    """Find gaps that closed because the better group got worse.
 
-    Within each class, the best and the worst group before are compared, among those with enough
-    samples in both. Their gap has closed by at least .01, and at least half of that is the fall of
-    the better one. The p-value is of two independent proportions, one-sided; where both audits are
-    of the same rows they vary together, and it is cautious.
+    Within each class, the earlier audit's best and worst group are compared, among the groups with
+    enough samples in both audits. Their gap must have closed by at least .01, and at least half of
+    this must be due to the decrease of the better group. The p-value is that of a one-sided test of
+    two independent proportions; if both audits use the same rows, these are correlated, and the
+    test is conservative.
     """
     named: list[LevelledDown] = []
     chances: list[float] = []

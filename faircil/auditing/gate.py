@@ -1,9 +1,9 @@
 """A gate: conditions on an audit, decided by intervals so that noise alone decides nothing.
 
-A condition such as ``eo_gap>0.10`` says what must not be. It fails if the whole interval is beyond
-the limit, passes if the whole interval is on the good side, and cannot be told in between. At a
-true gap exactly at the limit it fails only where the interval is wrong on this side: in fewer than
-5 % of audits.
+A condition such as ``eo_gap>0.10`` states what must not hold. It fails if the whole interval is
+beyond the limit, passes if the whole interval is on the good side, and is undecided otherwise. If
+the true gap is exactly at the limit, it fails only if the interval is wrong on this side: in fewer
+than 5 % of audits.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-from xml.etree import ElementTree  # it writes, and reads nothing  # nosec B405
+from xml.etree import ElementTree  # used for writing only  # nosec B405
 
 from faircil.auditing.disparities import FAMILIES, LEVELS, MEASURES
 from faircil.auditing.findings import Finding, Report, Scope
 from faircil.errors import UsageError, raise_all, unknown_name
 
 CONDITION = re.compile(r"\s*([\w-]+)\s*(?:\[([^\]]*)\])?\s*(>=|<=|>|<)\s*(\S+)\s*")
-CROSSED = " × "  # between the attributes of an intersection
+CROSSED = " × "  # separates the attributes of an intersection
 
 
 class Decision(Enum):
-    """What a gate says; its value is the exit code of the command."""
+    """The decision of a gate; its value is the exit code of the command."""
 
     PASSES = 0
     FAILS = 3
@@ -32,21 +32,21 @@ class Decision(Enum):
 
     @property
     def words(self) -> str:
-        """As people say it."""
+        """The decision in plain language."""
         return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What must not be: a measure beyond a limit.
+    """A condition that must not hold: a measure beyond a limit.
 
     Parameters
     ----------
     text : str
-        As it was given.
+        The condition as given.
     measure : str
     scope : tuple of str or None
-        The attributes that it is about; None: every scope.
+        The attributes to which it applies; None: every scope.
     limit : float
     """
 
@@ -56,10 +56,10 @@ class Condition:
     limit: float
 
     def decide(self, finding: Finding) -> Decision:
-        """Decide for one finding."""
+        """Decide the condition for one finding."""
         if finding.low is None or finding.high is None:
             return Decision.CANNOT_TELL
-        if self.measure in LEVELS:  # higher is better: bad is below
+        if self.measure in LEVELS:  # higher is better: values below the limit are bad
             bad, good = finding.high < self.limit, finding.low >= self.limit
         else:
             bad, good = finding.low > self.limit, finding.high <= self.limit
@@ -70,16 +70,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Check:
-    """A condition and a finding that it is about.
+    """A condition applied to a finding.
 
     Parameters
     ----------
     condition : Condition
     finding : Finding
     decision : Decision
-        What the interval says.
+        Decision by the interval.
     verdict : Decision
-        What follows under the policy for what cannot be told.
+        Decision after the policy for undecided conditions is applied.
     """
 
     condition: Condition
@@ -89,7 +89,7 @@ class Check:
 
     @property
     def sentence(self) -> str:
-        """What was found, in words."""
+        """The result in words."""
         one, asked = self.finding, self.condition.text
         what = one.measure + (f" of {CROSSED.join(one.scope)}" if one.scope else "")
         if one.value is None or one.low is None or one.high is None:
@@ -100,7 +100,7 @@ class Check:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return a JSON document."""
         return {
             "condition": self.condition.text,
             "measure": self.finding.measure,
@@ -116,14 +116,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Gate:
-    """All checks of an audit, and the decision that follows from them.
+    """All checks of an audit, and the resulting decision.
 
     Parameters
     ----------
     checks : tuple of Check
         One for each condition and scope.
     decision : Decision
-        It fails if one check does; else it cannot be told if one cannot.
+        Fails if any check fails; otherwise undecided if any check is undecided.
     """
 
     checks: tuple[Check, ...]
@@ -131,11 +131,11 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """0 passes, 3 fails, 4 cannot tell."""
+        """0 if it passes, 3 if it fails, 4 if it is undecided."""
         return self.decision.value
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return a JSON document."""
         return {
             "decision": self.decision.words,
             "exit_code": self.exit_code,
@@ -143,7 +143,7 @@ class Gate:
         }
 
     def as_junit(self) -> str:
-        """Return it as JUnit XML, a case for each check; what cannot be told is skipped."""
+        """Return JUnit XML with one case per check; undecided checks are skipped."""
         verdicts = [check.verdict for check in self.checks]
         suite = ElementTree.Element(
             "testsuite",
@@ -166,14 +166,14 @@ class Gate:
 
 
 def _printable(text: str) -> str:
-    """Leave out what XML cannot hold."""
+    """Remove characters that XML does not allow."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def parse_conditions(texts: Iterable[str], mistakes: list[str]) -> list[Condition]:
-    """Read conditions such as ``eo_gap>0.10``, ``eo_gap[sex]>0.10`` or ``worst_group<0.7``.
+    """Parse conditions such as ``eo_gap>0.10``, ``eo_gap[sex]>0.10`` or ``worst_group<0.7``.
 
-    Returns those that can be read, and adds to ``mistakes`` why the others cannot.
+    Returns the valid conditions, and adds the reasons why others are invalid to ``mistakes``.
     """
     found: list[Condition] = []
     for text in texts:
@@ -219,7 +219,7 @@ def _limit(text: str) -> float | None:
 def misfits(
     conditions: Iterable[Condition], attributes: Sequence[str], favoured: Collection[Any] | None
 ) -> list[str]:
-    """Say which conditions an audit by these attributes will have no finding for."""
+    """Return messages for conditions without a finding in an audit by these attributes."""
     groups: list[Scope] = [(name,) for name in attributes]
     if len(attributes) > 1:
         groups.append(tuple(attributes))
@@ -237,7 +237,7 @@ def misfits(
 
 
 def _misfit(condition: Condition, scopes: Sequence[Scope]) -> list[str]:
-    """Say why none of the scopes that a measure has is the one that a condition is about."""
+    """Return why a condition's scope is none of the scopes of its measure."""
     if not scopes:
         favoured = condition.measure in FAMILIES["favoured"].measures
         missing = "favoured classes (`favoured`)" if favoured else "sensitive attributes"
@@ -252,16 +252,16 @@ def _misfit(condition: Condition, scopes: Sequence[Scope]) -> list[str]:
 
 
 def decide(report: Report, conditions: Iterable[str], *, cannot_tell: str = "report") -> Gate:
-    """Decide whether an audit passes: the one policy of the library and of the command.
+    """Decide whether an audit passes, as both the library and the command do.
 
     Parameters
     ----------
     report : Report
     conditions : iterable of str
-        What must not be, see :func:`parse_conditions`. One without an attribute is checked for
-        every attribute, and for their intersection.
+        What must not hold, see :func:`parse_conditions`. A condition without attributes is checked
+        for each attribute and for their intersection.
     cannot_tell : {"report", "pass", "fail"}
-        What an interval that contains the limit counts as.
+        Result of a condition whose limit is within the interval.
 
     Examples
     --------

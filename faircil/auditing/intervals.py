@@ -1,56 +1,60 @@
-"""Intervals that hold for gaps: 95 % of them cover the truth, near 0 too.
+"""Confidence intervals of gaps: 95 % of them cover the true value, also near 0.
 
-A gap is a mean of absolute differences, or a best minus a worst. Two things go wrong with the
-usual bootstrap of such a number.
+A gap is a mean of absolute differences, or a best minus a worst rate. The usual bootstrap of such a
+number has two problems.
 
-1. *It is biased upward.* Where true rates are equal, observed ones are not. With T the observed
-   gap and θ the true one, E T − θ is about the noise floor at θ = 0 and falls to 0 as θ grows. The
+1. *It is biased upward.* If true rates are equal, observed ones are not. With T the observed gap
+   and θ the true one, E T − θ is about the noise floor at θ = 0 and decreases to 0 as θ grows. The
    bootstrap adds this bias once more, and its interval never reaches 0.
-2. *It depends on what is not known*: how θ is made up. Four values tied at the top make a larger T
-   than one at the top; one class with all of the gap makes a larger mean |δ̂| than many with some.
+2. *It depends on unknowns*: on how θ arises. Four values tied at the top give a larger T than one
+at
+   the top; one class with the whole gap gives a larger mean |δ̂| than many classes with a part of
+   it.
 
-So a limit is found by inverting a test. For a possible θ the rates are placed on a line through the
-pooled ones,
+So a limit is found by inverting a test. For a possible θ, the rates are placed on a line through
+the pooled rates,
 
     r(t) = c + t d,   c the rate of the row over all columns,   T(r(t)) = θ for some t,
 
-which goes from no difference (t = 0) in the observed direction d. Tables are drawn from r(t) with
-the sizes as they are, and T* computed from each. θ is in the interval if the observed T is neither
-too large nor too small for it:
+which leads from no difference (t = 0) in the observed direction d. Tables are drawn from r(t) with
+the given sizes, and T* is computed from each. θ is in the interval if the observed T is neither too
+large nor too small for it:
 
     P(T* ≥ T) ≥ α_above(θ)   and   P(T* ≤ T) ≥ α_below(θ),
 
-ties counted half, since counts are discrete. Trials with few samples are drawn at rates with
-Jeffreys's half a hit and half a miss (half a sample of each class for shares), so that a cell
-without a mistake still varies: this is what makes small cells a Dirichlet–multinomial matter. For
-large cells the half does not show, and it is the multinomial bootstrap.
+counting ties half, since counts are discrete. Trials with few samples are drawn at rates with
+Jeffreys's prior of half a hit and half a miss (half a sample of each class for shares), so that a
+cell without a mistake still varies: small cells thus follow a Dirichlet–multinomial distribution.
+For large cells the prior is negligible, and this is the multinomial bootstrap.
 
-*Near 0* no T is too small for θ = 0, and an interval must not be empty because T is by luck below
-all that is usual. With w(θ) the power to tell θ from 0, from 0 at θ = 0 to 1 far away,
+*Near 0*, no T is too small for θ = 0, and an interval must not be empty because T happens to be
+smaller than usual. With w(θ) the power to distinguish θ from 0, from 0 at θ = 0 to 1 far away,
 
     α_below = α w,   α_above = α + EXTRA (1 − w).
 
-So the error goes to the side where there can be one. At θ = 0 only the lower limit can be wrong.
+So the error is assigned to the side on which it can occur. At θ = 0 only the lower limit can be
+wrong.
 
-*The direction* d is not known. Several are tried. A tail at θ is the mean of two: of the largest
-over all directions, and of their mean; as if the least favourable direction were as likely as not,
-and else each as likely as any other:
+*The direction* d is unknown, so several are tried. A tail at θ is the mean of two tails: the
+largest over all directions, and the mean over directions. That is, the least favourable direction
+has probability ½, and otherwise all directions are equally likely:
 
-- the observed one, whose noise spreads what may be tied;
-- one where all that may be tied is: columns within two standard errors of the row's best or worst
-  with it, and gaps of rows within two standard errors of the largest with that;
-- one where all rows that may be without a difference are, but for the widest. Among many classes a
-  single one with a gap does not stand out from the noise of the others;
-- the mirrored one, where a line soon ends: the rate of a small group without a mistake cannot grow,
-  so that a larger gap can only be the other way round.
+- the observed one, whose noise separates rates that may be tied;
+- one in which all rates that may be tied are tied: columns within two standard errors of the row's
+  best or worst, and row gaps within two standard errors of the largest;
+- one in which all rows that may have no difference have none, except for the widest. Among many
+  classes, a single one with a gap does not stand out from the noise of the others;
+- the mirrored one, if a line soon ends: the rate of a small group without mistakes cannot grow, so
+a
+  larger gap is only possible in the other direction.
 
-The largest alone makes intervals of small groups too wide, which are then wrong in half as many
-audits as they may be; the mean alone is wrong too often where values are evenly spread. As c is
-what all cells share, it has half a hit and half a miss once, and not for every cell: with groups of
-25 and rates of .9 the latter would make T* vary too much.
+The largest tail alone makes intervals of small groups too wide: they are wrong in half as many
+audits as allowed. The mean alone is wrong too often if values are evenly spread. As c is shared by
+all cells, it has half a hit and half a miss once rather than per cell: with groups of 25 and rates
+of .9, the latter would make T* vary too much.
 
-``faircil bench audit`` measures how often all of these cover the truth. None of this is exact: the
-constants below were chosen by such simulations.
+``faircil bench audit`` measures how often these intervals cover the true value. None of this is
+exact: the constants below were chosen by such simulations.
 """
 
 from __future__ import annotations
@@ -66,26 +70,26 @@ from faircil.auditing.disparities import Statistic, Trials
 from faircil.auditing.rate_intervals import NEAR, TAIL, TIE, Limits
 from faircil.counts import Floats
 
-EXTRA = 0.015  # of the error near 0, where T cannot be too small
-GRID = 16  # values of θ that are tried
+EXTRA = 0.015  # additional error near 0, where T cannot be too small
+GRID = 16  # number of values of θ tried
 NUMBERS = 4_000_000  # drawn at once, at most
 FAR = 5.0  # standard deviations around the observed value that are tried
-FINE = 400  # points of a path that are looked at, without draws
-MUCH = 8.0  # times as far as without an end at 0 or 1
-ENOUGH_OF = 0.8  # of the last θ that is wanted
-EXACT = 1e-100  # variance of a rate that cannot be another, such as the share of a single class
+FINE = 400  # points of a path that are evaluated without draws
+MUCH = 8.0  # relative length of a path, compared to one without ends at 0 or 1
+ENOUGH_OF = 0.8  # fraction of the last requested θ that suffices
+EXACT = 1e-100  # variance of a rate that is fixed, such as the share of a single class
 
 
 @dataclass(frozen=True)
 class Floor:
-    """What no difference at all would show at these sizes, by permutations.
+    """The values expected without any difference at these sizes, from permutations.
 
     Parameters
     ----------
     mean, high : float
-        Expectation, and what 95 % do not exceed.
+        Mean, and 95 % quantile.
     p_value : float
-        Share of permutations at least as large as the observed value, itself among them.
+        Fraction of permutations at least as large as the observed value, including itself.
     """
 
     mean: float
@@ -96,14 +100,14 @@ class Floor:
 def gap_limits(
     trials: Trials, statistics: Mapping[str, Statistic], draws: int, rng: np.random.Generator
 ) -> dict[str, Limits]:
-    """Return the limits of disparities of one family, by inverting tests: see the module.
+    """Return the limits of a family's disparities, by inverting tests; see the module docstring.
 
     Parameters
     ----------
     trials : Trials, of R rows and K columns
     statistics : mapping from name to a function of rates, (..., R, K) to (...)
     draws : int
-        Tables drawn for every value of θ that is tried.
+        Number of tables drawn for each value of θ tried.
     rng : Generator
 
     Returns
@@ -116,7 +120,7 @@ def gap_limits(
         return any(float(of(centre + direction)) > TIE for of in statistics.values())
 
     directions = list(filter(is_seen, directions)) or [_any_direction(trials)]
-    if not is_seen(directions[0]):  # a single class: nothing can differ
+    if not is_seen(directions[0]):  # a single class: no difference is possible
         return dict.fromkeys(statistics, (0.0, 0.0))
     observed = {name: float(of(trials.rates)) for name, of in statistics.items()}
     start = trials.draw(trials.possible(trials.smoothed)[None], max(draws // 4, 100), rng)[0]
@@ -134,7 +138,7 @@ def gap_limits(
         for name, of in statistics.items():
             true = of(rates)
             true[0] = 0.0
-            # Where rates have come to 0 or 1, θ no longer grows.
+            # Once rates have reached 0 or 1, θ no longer grows.
             new = np.concatenate([[True], true[1:] > np.maximum.accumulate(true)[:-1] + TIE])
             found[name].append(_tails(true[new], drawn[name][new], observed[name]))
     least = 0.25 / draws
@@ -151,7 +155,7 @@ def _path(
     statistics: Mapping[str, Statistic],
     wanted: Mapping[str, Limits],
 ) -> tuple[Floats, bool]:
-    """Return rates r(t) from no difference on, at which to try θ.
+    """Return rates r(t), starting from no difference, at which to try θ.
 
     Parameters
     ----------
@@ -159,24 +163,24 @@ def _path(
     centre, direction : array, shape (R, K)
     statistics : mapping from name to function
     wanted : mapping from name to (first, last)
-        Values of θ of each statistic between which to try.
+        Range of θ to try for each statistic.
 
     Returns
     -------
     rates : array, shape (G, R, K)
         The first is the centre.
     long_enough : bool
-        Whether every statistic comes to its last wanted value, or near it: rates end at 0 and 1.
+        Whether every statistic nearly reaches its last requested value: rates end at 0 and 1.
     """
     unit = {name: float(of(centre + direction)) for name, of in statistics.items()}
-    # A statistic that does not see this direction says nothing about how far to go.
+    # A statistic that is constant in this direction does not limit the length.
     seen = [name for name in statistics if unit[name] > TIE]
     far = MUCH * max(wanted[name][1] / unit[name] for name in seen)
-    # Close together at first, where rates are still free.
+    # Close together at first, while rates are not limited.
     steps = far * np.linspace(0.0, 1.0, FINE) ** 2
     fine = trials.possible(centre + steps[:, None, None] * direction)
     true = {name: np.maximum.accumulate(statistics[name](fine)) for name in seen}
-    # Evenly over the θ of each statistic, then t in the middle between them; the ends of all.
+    # Evenly spaced in θ of each statistic, then midpoints in t, then the ends of all.
     places = []
     for name in seen:
         low, high = max(wanted[name][0], 0.0), min(wanted[name][1], float(true[name][-1]))
@@ -193,8 +197,8 @@ def _path(
 def directions_of(trials: Trials) -> tuple[Floats, list[Floats]]:
     """Return the pooled rates and the directions of difference to try, all (R, K)."""
     rates, sizes = trials.smoothed, trials.sizes
-    # Half a trial for each outcome, once: the half of every cell would draw c to the middle, where
-    # rates vary more, the more so the more and the smaller the cells are.
+    # Half a trial per outcome, once: adding half to every cell would pull c towards the middle,
+    # where rates vary more, particularly for many small cells.
     outcomes = len(sizes) if trials.shares else 2
     hits, whole = trials.hits.sum(axis=1, keepdims=True), sizes.sum(axis=1, keepdims=True)
     pooled = (hits + 0.5) / (whole + outcomes / 2)
@@ -209,10 +213,10 @@ def directions_of(trials: Trials) -> tuple[Floats, list[Floats]]:
 
 
 def _any_direction(trials: Trials) -> Floats:
-    """Return a direction for rates that are all equal: any will do; (R, K)."""
+    """Return an arbitrary direction, (R, K), for rates that are all equal."""
     number, sizes = np.arange(len(trials.sizes)), trials.sizes
     rows = np.ones(len(number))
-    if trials.shares:  # what some classes lose others get; a single one has all
+    if trials.shares:  # what some classes lose, others gain; a single class has all
         odd = number % 2 == 1
         rows = np.where(odd, 1 / max(odd.sum(), 1), -1 / (~odd).sum()) * odd.any()
     signs = np.where(np.arange(sizes.shape[1]) % 2, 1.0, -1.0)
@@ -220,12 +224,12 @@ def _any_direction(trials: Trials) -> Floats:
 
 
 def _ends(rates: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where the highest and the lowest rate of each row are, (R,)."""
+    """Return the columns of the highest and the lowest rate of each row, (R,)."""
     return np.nanargmax(rates, axis=1), np.nanargmin(rates, axis=1)
 
 
 def _tied(rates: Floats, variance: Floats) -> Floats:
-    """Give all that may be tied with the best of a row, or with the worst, one rate; (R, K)."""
+    """Replace rates that may be tied with a row's best, or with its worst, by one rate; (R, K)."""
     best, worst = (ends[:, None] for ends in _ends(rates))
     tied = rates.copy()
     high = rates >= (np.take_along_axis(rates, best, 1) + np.take_along_axis(rates, worst, 1)) / 2
@@ -233,14 +237,14 @@ def _tied(rates: Floats, variance: Floats) -> Floats:
         error = np.sqrt(variance + np.take_along_axis(variance, end, 1))
         near = half & (np.abs(rates - np.take_along_axis(rates, end, 1)) <= NEAR * error)
         precision = np.where(near, 1 / np.maximum(variance, EXACT), 0.0)
-        whole = precision.sum(axis=1)  # 0 where all rates are equal, and none is lower
+        whole = precision.sum(axis=1)  # 0 if all rates are equal, so that none is lower
         mean = np.nansum(precision * rates, axis=1) / np.where(whole > 0, whole, 1.0)
         tied = np.where(near, mean[:, None], tied)
     return tied
 
 
 def _evened(rates: Floats, variance: Floats) -> Floats:
-    """Give all rows whose gap may be tied with the largest the mean of these gaps; (R, K)."""
+    """Replace row gaps that may be tied with the largest by the mean of these gaps; (R, K)."""
     rows, best, worst = np.arange(len(rates)), *_ends(rates)
     gap = rates[rows, best] - rates[rows, worst]
     noise = variance[rows, best] + variance[rows, worst]
@@ -255,7 +259,7 @@ def _evened(rates: Floats, variance: Floats) -> Floats:
 
 
 def _sparse(direction: Floats, variance: Floats) -> Floats:
-    """Keep the widest row, and those that differ more than one of so many does by chance; (R, K).
+    """Keep the widest row, and rows that differ more than the largest of so many would; (R, K).
 
     The largest of R normal deviates is about √(2 log R).
     """
@@ -274,7 +278,7 @@ def _drawn(
     draws: int,
     rng: np.random.Generator,
 ) -> dict[str, Floats]:
-    """Return each statistic of tables drawn from each of the rates (G, R, K), (G, draws)."""
+    """Return each statistic, (G, draws), of tables drawn from each of the rates, (G, R, K)."""
     found = {name: np.empty((len(rates), draws)) for name in statistics}
     cells = trials.sizes.size
     some = min(draws, max(NUMBERS // cells, 1))
@@ -297,9 +301,9 @@ class Tails:
     true : array, shape (G,)
         θ, ascending from 0.
     above, below : array, shape (G,)
-        P(T* ≥ T) and P(T* ≤ T), ties counted half.
+        P(T* ≥ T) and P(T* ≤ T), counting ties half.
     power : array, shape (G,)
-        w(θ), the power to tell θ from 0.
+        w(θ), the power to distinguish θ from 0.
     """
 
     true: Floats
@@ -309,7 +313,7 @@ class Tails:
 
 
 def _tails(true: Floats, drawn: Floats, observed: float) -> Tails:
-    """Count draws, (G, draws), at each θ, (G,)."""
+    """Compute the tails from draws, (G, draws), at each θ, (G,)."""
     tied = (np.abs(drawn - observed) <= TIE).mean(axis=1) / 2
     above = (drawn > observed + TIE).mean(axis=1) + tied
     below = (drawn < observed - TIE).mean(axis=1) + tied
@@ -320,10 +324,10 @@ def _tails(true: Floats, drawn: Floats, observed: float) -> Tails:
 
 
 def combined_tails(tails: Sequence[Tails], least: float) -> Tails:
-    """Take the tails of several directions together, at the θ of all of them.
+    """Combine the tails of several directions, at the θ of all of them.
 
-    Each direction counts up to its last θ. On the scale of logarithms tails are nearly straight
-    between two values of θ; no draw at all is as little as ``least``, a quarter of one.
+    Each direction counts up to its last θ. Logarithms of tails are interpolated linearly between
+    two values of θ; tails without any draw are set to ``least``, a quarter of a draw.
     """
     true = np.unique(np.concatenate([one.true for one in tails]))
 
@@ -341,7 +345,7 @@ def combined_tails(tails: Sequence[Tails], least: float) -> Tails:
 
 
 def _limits(tails: Tails, observed: float, least: float) -> Limits:
-    """Return the lowest and highest θ for which the observed value is not too large or small."""
+    """Return the lowest and highest θ for which the observed value is not too small or large."""
     true, power = tails.true, tails.power
     too_large = np.log(np.maximum(tails.above, least)) - np.log(TAIL + EXTRA * (1 - power))
     too_small = np.log(np.maximum(tails.below, least)) - np.log(
@@ -358,7 +362,7 @@ def _limits(tails: Tails, observed: float, least: float) -> Limits:
 
 
 def _crossing(true: Floats, values: Floats, before: int) -> float:
-    """Return where values are 0 between ``before`` and the next; an end where there is no next."""
+    """Return the zero crossing after index ``before``; the end if there is no next value."""
     if before < 0 or before + 1 == len(true):
         return float(true[max(before, 0)])
     left, right = values[before], values[before + 1]
@@ -368,7 +372,7 @@ def _crossing(true: Floats, values: Floats, before: int) -> float:
 def noise_floor(
     trials: Trials, statistics: Mapping[str, Statistic], draws: int, rng: np.random.Generator
 ) -> dict[str, Floor]:
-    """Return what no difference would show, and the p-value of what was observed.
+    """Return the noise floor, with the p-value of the observed value.
 
     Parameters are those of :func:`gap_limits`.
     """

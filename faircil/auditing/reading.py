@@ -1,8 +1,7 @@
 """Audits of tables: the predictions of any system in a file, or those of a run in its folder.
 
-Parquet and Arrow files, and folders of them, are counted part by part, by as many workers as there
-are; audits of parts merge to the audit of all. What is wrong with a table is found for all of its
-columns at once.
+Parquet and Arrow files, and folders of them, are counted part by part by all workers; audits of
+parts merge to the audit of the whole. All faulty columns of a table are reported at once.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from faircil.files import check_listed
 from faircil.labels import NEVER_MISSING, as_labels
 from faircil.metrics import read_predictions
 
-PREDICTIONS = "predictions.csv"  # of a run
-RUN_ATTRIBUTE = "attribute"  # its column in the predictions of a run
-Counted = tuple[Audit, dict[str, str]]  # an audit, and what is wrong with its columns by part
+PREDICTIONS = "predictions.csv"  # file of a run
+RUN_ATTRIBUTE = "attribute"  # column in the predictions of a run
+Counted = tuple[Audit, dict[str, str]]  # an audit, and the faults of its columns by part
 
 
 def audit_file(
@@ -60,25 +59,25 @@ def audit_file(
     Parameters
     ----------
     path : Path
-        A table of any kind that faircil reads, or a folder of Parquet, Arrow or ``.npy`` files,
-        which are read in parts; or a folder with a ``predictions.csv``. Where no column is named,
-        this has to be that of a run.
+        A table in any format that faircil reads, or a folder of Parquet, Arrow or ``.npy`` files,
+        which are read in parts; or a folder with a ``predictions.csv``. Without columns, it must
+        be that of a run.
     truth, prediction, sensitive, task : str
-        Columns; without ``sensitive`` only classes are compared.
+        Names of columns; without ``sensitive``, only classes are compared.
     favoured, draws, seed
         See :class:`~faircil.auditing.Audit`.
     run_attribute : str
-        What the attribute of a run is called.
+        Name to use for the attribute of a run.
     engine : Engine
         Counts the parts of a table.
 
     Raises
     ------
     UsageError
-        If the columns of classes are not named, or one is named twice; with what is wrong with the
-        table, if anything is.
+        If a column of classes is missing, or a column is given twice; faults of the table, if any,
+        are included.
     DataError
-        If the table cannot be read or counted; all mistakes in its columns at once.
+        If the table cannot be read or counted; faults of all columns are listed.
     """
     path = _file_of(path)
     check_listed(path)
@@ -97,13 +96,13 @@ def audit_file(
         counted = list(_counted(path, CountRows(empty, parts), engine))
     except DataError:
         raise_all(_all_faults(path, parts), DataError)
-        raise  # what only the columns together have
+        raise  # a fault of several columns together
     return _merged(empty, counted)
 
 
 def _counted(path: Path, counting: CountRows, engine: Engine) -> Iterable[Counted]:
-    """Count a table, in parts if it can be."""
-    # Not of an empty file: the reader below says that it is empty.
+    """Count a table, in parts if possible."""
+    # Not for an empty file, which the reader below reports.
     table = parted_table(path) if path.is_dir() or _has_content(path) else None
     if table is not None:
         return _counted_parts(table, counting, engine)
@@ -126,7 +125,7 @@ def audit_dask(
     seed: int = 0,
     client: Any = None,
 ) -> Audit:
-    """Audit predictions in a data frame of Dask, counted where its partitions are.
+    """Audit predictions in a Dask data frame, counted where its partitions are.
 
     Parameters
     ----------
@@ -148,17 +147,17 @@ def audit_dask(
 
 @dataclass(frozen=True)
 class CountRows(PartWork[Counted]):
-    """Counts predictions, and finds what is wrong with their columns.
+    """Counts predictions, and collects the faults of their columns.
 
     Parameters
     ----------
     empty : Audit
-        Of no rows.
+        An audit without rows.
     columns : dict
-        From each part, ``y_true``, ``y_pred``, maybe ``task``, and :func:`~faircil.auditing.key_of`
-        an attribute, to the name of its column.
+        Column for each part: ``y_true``, ``y_pred``, optionally ``task``, and attributes, named by
+        :func:`~faircil.auditing.key_of`.
     table : PartedTable or None
-        Whose parts are counted.
+        The table whose parts are counted.
     """
 
     empty: Audit
@@ -167,22 +166,22 @@ class CountRows(PartWork[Counted]):
 
     @property
     def reads(self) -> list[str]:
-        """Columns that it reads."""
+        """Columns to read."""
         return [*self.columns.values()]
 
     def nothing(self) -> Counted:
-        """Return the audit of no rows."""
+        """Return an audit without rows."""
         return self.empty.merge(), {}
 
     def add(self, found: Counted, part: TablePart) -> Counted:
-        """Count the rows of one more part."""
+        """Count the rows of one part."""
         assert self.table is not None
         for batch in read_coded_part(self.table, part, self.reads):
             self.count(found, batch)
         return found
 
     def count(self, found: Counted, batch: Mapping[str, Coded]) -> None:
-        """Count rows that are read."""
+        """Count rows that have been read."""
         made, faults = found
         coded = {part: batch[name] for part, name in self.columns.items()}
         made.add_coded(_cleaned(coded, self.columns, faults))
@@ -195,7 +194,7 @@ def _named_columns(
     task: str | None,
     sensitive: Sequence[str],
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the column of each part of an audit, and what is wrong with their names."""
+    """Return the column of each part of an audit, and the mistakes in their names."""
     named = [name for name in (truth, prediction, task, *sensitive) if name]
     mistakes = [
         f"`{part}` is missing; name the column of {path}"
@@ -213,7 +212,7 @@ def _named_columns(
 
 
 def audit_parts(table: PartedTable, counting: CountRows, engine: Engine) -> Audit:
-    """Audit a table that is read in parts; see :func:`audit_file`."""
+    """Audit a table in parts; see :func:`audit_file`."""
     return _merged(counting.empty, _counted_parts(table, counting, engine))
 
 
@@ -223,7 +222,7 @@ def _counted_parts(table: PartedTable, counting: CountRows, engine: Engine) -> I
 
 
 def _merged(empty: Audit, counted: Iterable[Counted]) -> Audit:
-    """Merge audits of parts; faults of columns come with the mistakes that others show alone."""
+    """Merge audits of parts; column faults are raised along with the audit's other mistakes."""
     faults: dict[str, str] = {}
     audits = []
     for made, found in counted:
@@ -240,7 +239,7 @@ def _has_content(path: Path) -> bool:
 
 
 def _all_faults(path: Path, parts: Mapping[str, str]) -> list[str]:
-    """Find what keeps columns from being read, and what is wrong with those that can be.
+    """Return why columns cannot be read, and the faults of those that can.
 
     Parameters
     ----------
@@ -249,7 +248,7 @@ def _all_faults(path: Path, parts: Mapping[str, str]) -> list[str]:
     """
     told: dict[str, None] = {}
     faults: dict[str, str] = {}
-    if path.is_dir():  # whose columns may be larger than memory
+    if path.is_dir():  # its columns may be larger than memory
         return []
     for part, name in parts.items():
         try:
@@ -260,7 +259,7 @@ def _all_faults(path: Path, parts: Mapping[str, str]) -> list[str]:
 
 
 def _file_of(path: Path) -> Path:
-    """Return the table that is meant; a folder means the predictions in it, if there are any."""
+    """Return the table at a path; for a folder, its predictions if there are any."""
     if not path.is_dir():
         return path
     if (path / PREDICTIONS).is_file():
@@ -275,7 +274,7 @@ def _file_of(path: Path) -> Path:
 def _audit_run(
     path: Path, favoured: Collection[Any] | None, draws: int, seed: int, attribute: str
 ) -> Audit:
-    """Audit what a run predicted after its last task."""
+    """Audit the predictions of a run after its last task."""
     try:
         last = read_predictions(path)[-1]
     except DataError as error:
@@ -292,15 +291,15 @@ def _audit_run(
 def _cleaned(
     coded: Mapping[str, Coded], names: Mapping[str, str], faults: dict[str, str]
 ) -> dict[str, Coded]:
-    """Check labels of a file as those of columns are; a missing attribute is one more label.
+    """Validate labels of a file as those of columns; missing attribute values become unknown.
 
     Parameters
     ----------
     coded : mapping from part to (labels, codes)
     names : mapping from part to the name of its column
     faults : dict from part to sentence
-        What is wrong; a column that has a fault is left as one label from then on, so that the
-        faults of all others are found as well.
+        Faults found. A column with a fault is replaced by a single label, so that faults of all
+        other columns are found as well.
     """
     found: dict[str, Coded] = {}
     for part, (labels, codes) in coded.items():

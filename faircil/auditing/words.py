@@ -1,4 +1,4 @@
-"""Audits in words and tables: what people read of them, on the terminal and in Markdown."""
+"""Audits in words and tables, for the terminal and Markdown."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from faircil.report import Cell, Table, as_markdown, format_value, in_markdown
 MOST_LISTED = 12
 LONGEST = 40  # characters of a name
 CANNOT = "n = {}: cannot tell"
-LEAST_P = 0.001  # smaller ones are written as such
+LEAST_P = 0.001  # smaller p-values are written as "< .001"
 LEVELLED = "levelled down"
-UNSURE = 0.05  # p-values above leave it open
+UNSURE = 0.05  # p-values above it are not significant
 EXPLAINED = (
     "Interval: 95 % confidence interval of the true value. By chance: the gap to expect at these "
     "sizes without any difference, on average and, in brackets, its 95 % quantile. Beyond chance: "
@@ -27,7 +27,7 @@ HEADER = ("measure", "observed", "95 % interval", "by chance", "beyond chance", 
 
 
 def audit_tables(report: Report) -> list[Table]:
-    """Return a table of measures for each scope, and one of its groups."""
+    """Return a table of measures and one of groups for each scope."""
     tables = []
     for scope in dict.fromkeys(finding.scope for finding in report.findings):
         rows = [
@@ -66,7 +66,7 @@ def audit_tables(report: Report) -> list[Table]:
 
 
 def before_and_after(before: Report, after: Report) -> Table:
-    """Return what became of each measure."""
+    """Return a table of the changes of each measure."""
     old = {(one.measure, one.scope): one for one in before.findings}
     rows = []
     for new in after.findings:
@@ -84,7 +84,7 @@ def before_and_after(before: Report, after: Report) -> Table:
 
 
 def _change(old: Finding, new: Finding) -> str:
-    """Say whether the intervals are apart; if they are, so are the true values."""
+    """Describe the change; if the intervals are disjoint, the true values differ."""
     if old.low is None or old.high is None or new.low is None or new.high is None:
         return "cannot tell"
     if new.low > old.high:
@@ -97,7 +97,7 @@ def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 
 def audit_sentences(report: Report) -> list[str]:
-    """Say in plain words what was found."""
+    """Describe the findings in plain language."""
     told = []
     for scope in dict.fromkeys(rate.scope for rate in report.rates):
         about = _name(scope) if scope else "classes"
@@ -126,7 +126,7 @@ def audit_sentences(report: Report) -> list[str]:
 
 
 def levelling_sentence(one: LevelledDown) -> str:
-    """Say which gap closed because the better group fell."""
+    """Describe a gap that closed because the better group got worse."""
     numbers = (one.gap_before, one.gap_after, one.better_before, one.better_after)
     gap, gap_now, better, better_now = map(format_value, numbers)
     worse, worse_now = map(format_value, (one.worse_before, one.worse_after))
@@ -140,7 +140,7 @@ def levelling_sentence(one: LevelledDown) -> str:
 
 
 def gate_sentences(gate: Gate | None) -> list[str]:
-    """Say what a gate, if there is one, decides about every condition."""
+    """Describe the decision of a gate, if any, for each condition."""
     if gate is None:
         return []
     told = [f"{check.verdict.words}: {check.sentence}" for check in gate.checks]
@@ -164,7 +164,7 @@ def _probability(value: float | None) -> str:
 
 
 def _widest(one: Finding) -> str:
-    """Name the two that are furthest apart."""
+    """Describe the two groups that are furthest apart."""
     worst = one.worst
     if worst is None:
         return "–"
@@ -178,7 +178,7 @@ def _widest(one: Finding) -> str:
 
 
 def _name(label: Any) -> str:
-    """Write a label, or the values of several attributes, on one line and not too long."""
+    """Write a label, or the values of several attributes, on one line with limited length."""
     if isinstance(label, tuple):
         return " × ".join(map(_name, label))
     text = " ".join(str(label).split()) or "(empty)"
@@ -186,7 +186,7 @@ def _name(label: Any) -> str:
 
 
 def audit_markdown(heading: str, tables: Sequence[Table], told: Sequence[str]) -> str:
-    """Write an audit in Markdown: the heading, the sentences, the tables."""
+    """Write an audit in Markdown: heading, sentences, tables."""
     sentences = "\n".join(f"- {in_markdown(line)}" for line in told)
     parts = [f"# Audit of {in_markdown(heading)}\n\n{sentences}\n", *map(table_markdown, tables)]
     return "\n".join([*parts, EXPLAINED + "\n"])

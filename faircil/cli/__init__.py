@@ -22,14 +22,14 @@ from faircil.files import NO_TEXT
 from faircil.registry import load_reference
 from faircil.stopping import exit_code, listening
 
-GROUP = "faircil.commands"  # entry points by which other packages add commands
+GROUP = "faircil.commands"  # entry points for commands of other packages
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command: what it does, in a line, and its module; None if that is not installed.
+    """A command: a one-line description, and its module; None if that is not installed.
 
-    A module may have several: ``module:name`` is an object with the same :class:`Parts`.
+    A module may have several commands: ``module:name`` is an object with the same :class:`Parts`.
     """
 
     help: str
@@ -38,7 +38,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a command consists of, in a module or as an object in one."""
+    """The parts of a command, in a module or in an object of a module."""
 
     EPILOG: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -99,7 +99,7 @@ COMMANDS = {
         "faircil.cli.lists",
     ),
 }
-# Commands of the laboratory, a distribution of its own in the same repository.
+# Commands of the laboratory, a separate distribution in the same repository.
 LABORATORY = {
     "reproduce": "reproduce the paper's tables and figures, with published values next to ours",
     "bench": "measure solvers, runs, sweeps and encoders; score methods on a suite of streams",
@@ -107,7 +107,7 @@ LABORATORY = {
 
 
 def all_commands() -> dict[str, Command]:
-    """Return every command by name: ours, and those of other packages."""
+    """Return all commands by name: our own, and those of other packages."""
     added = {
         point.name: Command(LABORATORY.get(point.name, f"see {point.module}"), point.module)
         for point in metadata.entry_points(group=GROUP)
@@ -123,7 +123,7 @@ def _parts_of(module: str) -> Any:
 def add_command(
     subparsers: argparse._SubParsersAction[Any], name: str, module: Any, does: str
 ) -> None:
-    """Add the command of a module with all of its options."""
+    """Add the command of a module with all its options."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
         help=does,
@@ -137,16 +137,16 @@ def add_command(
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: no usage dump, a hint where one helps."""
+    """An argument parser with faircil's own errors: no usage dump, but hints."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of exiting, so that all errors leave by one door."""
+        """Raise an error instead of exiting, so that all errors are handled in one place."""
         raise UsageError(f"{message}\nSee `{self.prog} --help`.")
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse what is left over here, where the options that might be meant are known."""
+        """Reject leftover arguments here, where similar options are known."""
         parsed, extra = super().parse_known_args(args, namespace)
         options = [name for name in self._option_string_actions if name.startswith("--")]
         unknown = [text.split("=")[0] for text in extra if text.startswith("--")]
@@ -162,13 +162,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Read a command line.
+    """Parse a command line.
 
     Returns
     -------
     Namespace
-        The options of the command, with ``command``, the function to call, ``parser``, which has
-        its options, and ``typed``, the whole line.
+        The options of the command, with ``command``, the function to call, ``parser``, the parser
+        of its options, and ``typed``, the whole command line.
     """
     chosen = next((word for word in argv if not word.startswith("-")), None)
     arguments = _build_parser(chosen).parse_args(argv)
@@ -178,7 +178,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Flag:
-    """An option as it is typed, and whether a value follows it."""
+    """An option as typed by the user, and whether it takes a value."""
 
     text: str
     takes_value: bool = True
@@ -193,12 +193,12 @@ OTHERWISE_NAMED = {
     "own": Flag("--data FILE --label COLUMN", takes_value=False),
     "replace": Flag("--force", takes_value=False),
 }
-# A parameter that a message of the library names: `name`, `name=value` or `name='some words'`.
+# A parameter in a message of the library: `name`, `name=value` or `name='some words'`.
 PARAMETER = re.compile(r"`([a-z_]+)(?:=('[^'`]*'|[^'`\s]+))?`")
 
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, Flag]:
-    """Return the options of a command by the parameters of the library that they set."""
+    """Return the options of a command, keyed by the library parameters that they set."""
     options = parser._option_string_actions
     flags = {
         action.dest: Flag(option, action.nargs != 0)
@@ -210,9 +210,9 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, Flag]:
 
 
 def with_flags(message: str, flags: Mapping[str, Flag]) -> str:
-    """Write the parameters that a message of the library names as options of the command line.
+    """Replace the parameters in a message of the library by options of the command line.
 
-    Another name with a value is a setting, if the command takes any; all else stays as it is.
+    Any other name with a value is a setting, if the command takes settings; all else is unchanged.
 
     Examples
     --------
@@ -266,8 +266,8 @@ DONE, ERROR, USAGE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 error, 2 usage.
 
-    Stopped by a signal, it is 128 and the number of that: 130 after Ctrl-C, 143 after SIGTERM, 129
-    after SIGHUP. A command with codes of its own, such as a gate, returns them.
+    If stopped by a signal, the code is 128 plus its number: 130 after Ctrl-C, 143 after SIGTERM,
+    129 after SIGHUP. Commands with their own codes, such as gates, return them.
     """
     words = sys.argv[1:] if argv is None else argv
     with listening():
@@ -276,12 +276,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _with_others(words)
 
 
-# Commands that several processes, as torchrun starts them, carry out together.
+# Commands that several processes, as started by torchrun, carry out together.
 TOGETHER = ("run", "fit", "update", "predict", "audit", "tune")
 
 
 def _with_others(words: Sequence[str]) -> int:
-    """Run a command in the first of several processes; the others help it or have nothing to do."""
+    """Run a command in the first of several processes; the others help, or have nothing to do."""
     from faircil.runs.together import follow, leading, started
 
     try:
@@ -300,7 +300,7 @@ def _with_others(words: Sequence[str]) -> int:
 
 
 def _check_here() -> None:
-    """Refuse to begin in a folder that was removed: some libraries end a program for that."""
+    """Reject a current folder that was removed, as some libraries abort the program then."""
     try:
         os.getcwd()
     except OSError as error:
@@ -310,11 +310,11 @@ def _check_here() -> None:
         ) from None
 
 
-LEAST_SPACE = 2**30  # bytes of addresses that a process needs
+LEAST_SPACE = 2**30  # bytes of address space that a process needs
 
 
 def _check_limits() -> None:
-    """Refuse to begin with so few addresses that libraries wait for memory without end."""
+    """Reject an address space so small that libraries would wait for memory forever."""
     try:
         import resource
     except ImportError:  # Windows has no such limits
@@ -329,7 +329,7 @@ def _check_limits() -> None:
 
 
 def _check_words(argv: Sequence[str]) -> None:
-    """Refuse names of files that cannot be written down, such as in the configuration of a run."""
+    """Reject file names that cannot be stored, for example in the configuration of a run."""
     encoding = sys.getfilesystemencoding().upper()
     raise_all(
         [
@@ -343,7 +343,7 @@ def _check_words(argv: Sequence[str]) -> None:
 
 def _main(argv: Sequence[str]) -> int:
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
@@ -361,14 +361,14 @@ def _main(argv: Sequence[str]) -> int:
         sys.stdout.flush()
     except FaircilError as error:
         message = str(error)
-        if arguments is not None:  # else the error is the parser's, which knows options only
+        if arguments is not None:  # else the error is the parser's, which knows only options
             message = with_flags(message, flags_of(arguments.parser))
         say(f"error:\n{message}" if message.startswith("- ") else f"error: {message}")
         return USAGE if isinstance(error, UsageError) else ERROR
-    except OSError as error:  # a device that is full or gone, a name that is too long
+    except OSError as error:  # a device that is full or gone, or a name that is too long
         if error.filename is None:
             silence(sys.stdout)
-        if not isinstance(error, BrokenPipeError):  # else whoever read our output has stopped
+        if not isinstance(error, BrokenPipeError):  # else the reader of our output has stopped
             what = "the output" if error.filename is None else repr(str(error.filename))
             say(
                 f"error: {what:.200} cannot be read or written: {error.strerror or error}; "
@@ -381,18 +381,18 @@ def _main(argv: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if (stopped := exit_code(error)) is None:
             raise
-        # What a command has to say about it, such as what is finished, are notes of the error.
+        # Commands add remarks on it, such as what is finished, as notes of the error.
         say("; ".join(["interrupted", *getattr(error, "__notes__", ())]))
         return stopped
     return DONE if code is None else code
 
 
-# A word of a shell, in which quoted blanks do not split, or an option and its first word.
+# A shell word, in which quoted blanks do not split, or an option and its first word.
 PIECE = re.compile(r"""(?:-[-a-z]+ )?(?:"[^"]*"|'[^']*'|[^\s"'])+""")
 
 
 class Formatter(argparse.HelpFormatter):
-    """Help whose epilogs keep their examples, and whose names do not break at hyphens."""
+    """Help formatter that keeps examples in epilogs, and does not break names at hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
@@ -414,7 +414,7 @@ def filled(text: str, width: int) -> str:
           --to 'a b' c
     """
     lines: list[str] = []
-    text = re.sub(r" \\\n +", " ", text)  # examples are cut where this width wants it
+    text = re.sub(r" \\\n +", " ", text)  # examples are wrapped again for this width
     for example, block in groupby(text.splitlines(), key=lambda line: line.startswith(" ")):
         if example:
             lines += [part for line in block for part in _example(line, width)]
@@ -426,7 +426,7 @@ def filled(text: str, width: int) -> str:
 
 
 def _example(line: str, width: int) -> list[str]:
-    """Cut a command at its blanks, with a backslash at the end of each line but the last."""
+    """Split a command at blanks, with a backslash at the end of each line but the last."""
     if len(line) <= width:
         return [line.rstrip()]
     first, *pieces = PIECE.findall(line)

@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Audit, print, write; return the exit code of the gate."""
+    """Run the audit, print and write it; return the exit code of the gate."""
     begin_early(arguments, COUNTS if arguments.data is None else TABLES)
     from faircil.auditing.audit_files import audit_document
     from faircil.auditing.gate import decide
@@ -139,7 +139,7 @@ def command(arguments: argparse.Namespace) -> int:
     paths = (arguments.file, arguments.against, arguments.data)
     given = [path for path in paths if path is not None]
     for path, kind in _files(arguments).items():
-        # An audit may be kept beside the run or the model that it is of, again and again.
+        # An audit may be stored next to its run or model, and replaced there.
         again = kind != "junit" and path.parent == arguments.out
         refuse_input(path, *(one for one in given if not (again and one.is_dir())))
     audits = _audits(arguments)
@@ -167,14 +167,14 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _audits(arguments: argparse.Namespace) -> list[Audit]:
-    """Read the tables; all mistakes of the call and in the tables at once."""
+    """Read the tables; raise an error with all mistakes in the call and in the tables."""
     from faircil.auditing.gate import misfits as without_finding, parse_conditions
     from faircil.errors import DataError, UsageError, collecting, raise_all
 
     misfits = _misfits(arguments)
     mistakes = [*misfits]
     conditions = parse_conditions(arguments.fail_on, mistakes)
-    if arguments.truth is not None:  # a run or a model has attributes of its own
+    if arguments.truth is not None:  # runs and models have their own attributes
         mistakes += without_finding(conditions, arguments.sensitive, arguments.favoured)
     if arguments.junit is not None and not arguments.fail_on:
         mistakes.append("--junit writes the result of a gate; give conditions with --fail-on")
@@ -201,7 +201,7 @@ def _audits(arguments: argparse.Namespace) -> list[Audit]:
 
 
 def _misfits(arguments: argparse.Namespace) -> list[str]:
-    """Say which options do not go with what is audited."""
+    """Return which options do not apply to what is audited."""
     from faircil.model.saved import CONTENT
 
     if (arguments.file / CONTENT).is_file():
@@ -236,7 +236,7 @@ def _audit_predictions(arguments: argparse.Namespace, path: Path, engine: Engine
 
 
 def _run_attribute(path: Path) -> str:
-    """Return what the attribute of a run is called, if it is a run that says so."""
+    """Return the name of a run's attribute, if it is a run that states one."""
     from faircil.auditing.reading import RUN_ATTRIBUTE
     from faircil.results.run_files import read_names
 
@@ -246,7 +246,7 @@ def _run_attribute(path: Path) -> str:
 
 
 def _audit_model(arguments: argparse.Namespace, path: Path, engine: Engine) -> Audit:
-    """Let a model predict rows that it has not learned, and audit that."""
+    """Let a model predict rows that it has not learned, and audit the predictions."""
     from faircil.cli.progress import learning
     from faircil.model.card import audit_of
     from faircil.model.saved import changing, check_there, load_model, save_model
@@ -278,7 +278,7 @@ def _show(heading: str, tables: Sequence[Table], told: Sequence[str]) -> None:
 
 
 def _files(arguments: argparse.Namespace) -> dict[Path, str]:
-    """Return the files to write, and what is in them."""
+    """Return the files to write, with their contents."""
     from faircil.auditing.audit_files import KEPT, KEPT_PAGE
 
     files: dict[Path, str] = {}
@@ -303,7 +303,7 @@ def _write(
     files = _files(arguments)
     for path, kind in files.items():
         try:
-            if path.parent == arguments.out:  # kept; the others are pages for those who look on
+            if path.parent == arguments.out:  # stored; the others are pages for further readers
                 make_private(path.parent)
                 write_private(path, texts[kind])
             else:

@@ -60,7 +60,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add what becomes of rows without a class or a sensitive attribute."""
+    """Declare how rows without a class or a sensitive attribute are handled."""
     parser.add_argument(
         "--drop-missing",
         action="store_true",
@@ -76,10 +76,10 @@ def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup)
 
 
 def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
-    """Declare the options of a user's table; absent options are None.
+    """Declare the options of a user's table; missing options are None.
 
-    ``share`` is the option for the share of test rows. If it has a name of its own, it has no
-    default, and without tasks there is one.
+    ``share`` is the option for the fraction of test rows. If it has another name, it has no
+    default, and without tasks there is a single one.
     """
     of_run = share == "--test-share"
     parser.add_argument(
@@ -151,7 +151,7 @@ def add_measure_arguments(parser: argparse._ArgumentGroup) -> None:
 
 
 def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
-    """Declare the option that names the favoured classes."""
+    """Declare the option for the favoured classes."""
     parser.add_argument(
         "--favoured",
         nargs="+",
@@ -162,7 +162,7 @@ def add_favoured_argument(parser: argparse._ArgumentGroup) -> None:
 
 
 def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | None:
-    """Read the options; None without data. Append errors to ``mistakes``."""
+    """Read the options; return None without data. Append errors to ``mistakes``."""
     from faircil.data.own import OwnData
 
     roles = (
@@ -200,7 +200,7 @@ def own_data(arguments: argparse.Namespace, mistakes: list[str]) -> OwnData | No
 
 
 def _lines_of(path: Path) -> str:
-    """Read tasks from a file, one on each line; empty lines do not count."""
+    """Read tasks from a file, one per line; empty lines are ignored."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -209,7 +209,7 @@ def _lines_of(path: Path) -> str:
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Declare who shares the work on a table in parts."""
+    """Declare the workers that share a table in parts."""
     parser.add_argument(
         "--jobs",
         type=int,
@@ -227,7 +227,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGro
 
 
 def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
-    """Declare the cluster that makes runs."""
+    """Declare the cluster that executes runs."""
     group.add_argument(
         "--scheduler",
         metavar="ADDRESS",
@@ -237,13 +237,13 @@ def add_scheduler_argument(group: argparse._ArgumentGroup) -> None:
 
 
 def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) -> None:
-    """Import what a command needs, while the server of workers, if some are wanted, does as well.
+    """Import what a command needs, in parallel with the server of workers, if any are requested.
 
     Parameters
     ----------
     arguments : Namespace
     imports : sequence of str
-        Modules that this process needs, and its workers, see
+        Modules that this process and its workers need, see
         :func:`faircil.beginning.begin_server`.
     """
     from faircil.cluster import LOCAL
@@ -261,7 +261,7 @@ def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) 
 
 @contextmanager
 def workers(arguments: argparse.Namespace) -> Iterator[Engine]:
-    """Begin the workers that are wanted, those of torchrun among them, and end them."""
+    """Start the requested workers, including those of torchrun, and end them."""
     from faircil.engines import engine_for
     from faircil.runs.together import team_engine
 
@@ -274,7 +274,7 @@ def workers(arguments: argparse.Namespace) -> Iterator[Engine]:
 
 
 def check_workers(arguments: argparse.Namespace, mistakes: list[str]) -> None:
-    """Append what is wrong with the options, before anything is begun."""
+    """Append mistakes in the options, before anything is started."""
     from faircil.engines import check_engine
 
     with collecting(mistakes):
@@ -284,15 +284,15 @@ def check_workers(arguments: argparse.Namespace, mistakes: list[str]) -> None:
 def sharded_settings(arguments: argparse.Namespace, mistakes: list[str]) -> list[str]:
     """Return the settings of a command, with as many shards as there are processes.
 
-    A number of shards that the user gives stays. A method that cannot divide its steps gets none,
-    and a line says that one process runs it.
+    A number of shards given by the user is kept. A method that cannot divide its steps gets none,
+    and a message says that a single process runs it.
 
     Parameters
     ----------
     arguments : Namespace
-        With ``set`` and ``method``, and perhaps ``jobs``, ``device`` and ``quiet``.
+        With ``set`` and ``method``, and optionally ``jobs``, ``device`` and ``quiet``.
     mistakes : list of str
-        What does not go together is added here.
+        Receives contradictions.
     """
     from faircil.learners import ALIASES, LEARNERS
     from faircil.runs.settings import in_effect

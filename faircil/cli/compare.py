@@ -1,4 +1,4 @@
-"""``faircil compare`` and ``faircil report``: runs in a table, runs and audits as a page."""
+"""``faircil compare`` and ``faircil report``: runs as a table, runs and audits as a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faircil.results.record import RunSummary
 
 
-PAGES = (".html", ".htm")  # what a page may end in: nothing else is replaced by one
+PAGES = (".html", ".htm")  # allowed endings of a page, so that no other file is replaced
 
 
 def _add_table(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +26,13 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(arguments: argparse.Namespace) -> None:
-    """Print one table for all runs that can be compared."""
+    """Print one table for each set of comparable runs."""
     from faircil.report import as_markdown, compare, in_markdown, legend
     from faircil.results.folder import find_runs
 
     for found in compare(find_runs(arguments.runs)):
         if arguments.markdown:
-            # A line of its own in Markdown is a paragraph.
+            # In Markdown, a separate line is a paragraph.
             lines = map(in_markdown, legend(found).splitlines())
             explained = "".join(f"\n{line}\n" for line in lines)
             print(f"### {in_markdown(found.title)}\n\n{as_markdown(found)}{explained}")  # noqa: T201
@@ -59,7 +59,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    """Write the page, and say where it is."""
+    """Write the page, and report its path."""
     from faircil.auditing.audit_files import is_audit, read_audit
     from faircil.errors import DataError, raise_all
     from faircil.results.folder import find_runs
@@ -83,7 +83,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def say_report(path: Path, size: int) -> None:
-    """Say where a page is, and how large."""
+    """Report the path and size of a page."""
     say(f"report: {path} ({size / 1e6:.1f} MB); open it in a browser")
 
 
@@ -97,7 +97,7 @@ def write_report(
     runs : sequence of RunSummary
     out : Path
     typed : str
-        The command that the page is made by, to make it again.
+        The command that generates the page, to repeat it.
     audits : sequence of KeptAudit
     """
     from faircil.auditing.audit_page import audit_part
@@ -128,7 +128,7 @@ def write_report(
 
 
 def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
-    """Audit the final predictions of the first seed of every configuration that has them."""
+    """Audit the final predictions of the first seed of each configuration that has them."""
     from faircil.auditing.audit_page import audit_rows
     from faircil.auditing.reading import PREDICTIONS, audit_file
 
@@ -146,7 +146,7 @@ def _audits(runs: Sequence[RunSummary]) -> dict[str, list[AuditRow]]:
 
 
 def _attribute(run: RunSummary) -> str:
-    """Return what the attribute of a run is called; runs of earlier versions do not say it."""
+    """Return the name of a run's attribute; runs of earlier versions do not state it."""
     return (run.names.attribute if run.names else None) or "attribute"
 
 

@@ -18,32 +18,32 @@ from faircil.files import as_json
 if TYPE_CHECKING:
     from faircil.report import Cell, Table
 
-PLAIN_WIDTH = 220  # where no terminal sets the width, tables are not squeezed
+PLAIN_WIDTH = 220  # without a terminal that sets the width, tables are not squeezed
 EDGE, BETWEEN = 1, 3  # characters of a table's frame: at its left, and per column
 BEST = "*"
-# Control characters but line ends and tabs: a terminal obeys what they begin.
+# Control characters other than line ends and tabs, which a terminal would interpret.
 CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 class Console(RichConsole):
-    """A console on which names from files are text, whatever they hold."""
+    """A console that shows names from files as plain text, whatever they contain."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the parts of what is printed; controls are those of the console itself."""
+        """Yield the parts of the output; only the console's own control codes are kept."""
         for part in super().render(renderable, options):
             yield part if part.control else part._replace(text=part.text.translate(CONTROLS))
 
 
 class Messages:
-    """The stream of messages, stderr. What cannot be written there is dropped.
+    """The stream of messages, stderr; messages that cannot be written are dropped.
 
-    A full device, or a reader that has gone, must not cost a run.
+    A full device, or a reader that has ended, must not abort a run.
     """
 
     def write(self, text: str) -> int:
-        """Write, or go silent."""
+        """Write text; on failure, drop this and all further output."""
         try:
             return sys.stderr.write(text)
         except OSError:
@@ -51,7 +51,7 @@ class Messages:
             return len(text)
 
     def flush(self) -> None:
-        """Flush, or go silent."""
+        """Flush the stream; on failure, drop all further output."""
         try:
             sys.stderr.flush()
         except OSError:
@@ -62,7 +62,7 @@ class Messages:
 
 
 def silence(stream: TextIO) -> None:
-    """Send what is still written to a stream nowhere, so that Python does not stumble over it."""
+    """Redirect a stream to nowhere, so that Python does not fail when flushing it at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -77,12 +77,12 @@ def make_console(stderr: bool = False) -> Console:
 
 
 def say(message: str) -> None:
-    """Tell the user something on stderr."""
+    """Print a message on stderr."""
     make_console(stderr=True).print(Text(message), soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
-    """Write a duration as people say it.
+    """Write a duration in words.
 
     Examples
     --------
@@ -96,10 +96,10 @@ def duration(seconds: float) -> str:
 
 
 def show_table(table: Table) -> None:
-    """Print a table of results on stdout, and below it the meaning of its marks and its notes.
+    """Print a table of results on stdout, followed by the meaning of its marks and its notes.
 
-    The best of a column is bold and starred. A table that is wider than the terminal goes on
-    below, with its first column again.
+    The best of a column is bold and starred. A table wider than the terminal is continued below,
+    repeating its first column.
     """
     from faircil.report import legend
 
@@ -132,13 +132,13 @@ def show_columns(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, 
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print notes on stderr, each once."""
+    """Print notes on stderr, each of them once."""
     for note in dict.fromkeys(notes):
         say(f"note: {note}")
 
 
 def json_text(document: dict[str, Any]) -> str:
-    """Return a document as people and programs read it."""
+    """Return a document as JSON for both people and programs."""
     return as_json(document, indent=2)
 
 
@@ -152,7 +152,7 @@ def _text(cell: Cell) -> str:
 
 
 def _fitting(table: Table, width: int) -> Iterator[list[int]]:
-    """Yield columns, by position, that fit side by side; each time the first column leads."""
+    """Yield sets of columns, by index, that fit the width; each begins with the first column."""
     widths = [
         BETWEEN + max(len(name), *(len(_text(row[column])) for row in table.cells))
         for column, name in enumerate(table.header)

@@ -76,7 +76,7 @@ def command(arguments: argparse.Namespace) -> None:
     from faircil.runs.config import resolve
     from faircil.weighting.measures import find_measure
 
-    # The folder belongs to the demo: runs of an older version are replaced.
+    # The folder belongs to the demo, so runs of an older version are replaced.
     device = str(choose_device("auto"))
     options = RunOptions(arguments.typed, device, replace=True, quiet=arguments.quiet)
     every: list[RunSummary] = []
@@ -92,7 +92,7 @@ def command(arguments: argparse.Namespace) -> None:
         every = [*runs, *every]  # the real data first
         for table in compare(runs):
             show_table(table)
-        # Accuracy and worst group first: a model that has forgotten everything has no disparity.
+        # Accuracy and worst group first: a model that forgot everything has no disparity.
         shown = ("accuracy", "worst_group", find_measure(scene.measure).shown)
         figure = over_tasks(group_runs(runs), shown, scene.title, panels)
         files = save(figure, arguments.out / scene.dataset)
@@ -108,7 +108,7 @@ def command(arguments: argparse.Namespace) -> None:
 
 
 def panel_of(config: RunConfig, runs: Sequence[RunSummary]) -> Panel:
-    """Return who is predicted right after the last task: the samples of a plane, or the groups."""
+    """Return a panel of the final predictions: samples in the plane, or accuracy of groups."""
     from statistics import fmean
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""``faircil diagnose``: look at data before training, or forecast whom new rows would hurt."""
+"""``faircil diagnose``: inspect data before training, or forecast which groups are hurt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Without a model: counts of classes, groups and tasks, an attribute that is const
 from the inputs, a buffer that is too small, and the smallest gap that can be detected. With a model
 of a replay method: which groups would be hurt by learning the new rows. Nothing is changed.
 """
-# Options that a model knows the answer to.
+# Options that are determined by a model.
 OF_DATA = (
     *("dataset", "method", "label", "text", "sensitive", "tasks", "classes_per_task", "ignore"),
     *("use_sensitive", "test_column", "test_share", "set", "seed", "device"),
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Look at data, or make a forecast."""
+    """Inspect data, or make a forecast."""
     if arguments.model is not None:
         _forecast(arguments)
     else:

@@ -1,4 +1,4 @@
-"""``faircil predict``: predictions of a model, written as they come."""
+"""``faircil predict``: predictions of a model, written part by part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from faircil.engines import Engine
     from faircil.model.model import Model
 
-DIGITS = "%.6g"  # of probabilities in CSV; Parquet has them all
+DIGITS = "%.6g"  # for probabilities in CSV; Parquet has all digits
 EPILOG = """examples:
   faircil predict model --data rows.csv --keep id -o predictions.csv
   faircil predict model --data big/ --jobs 4 -o predictions.parquet
@@ -66,7 +66,7 @@ class Writer(Protocol):
 
 
 class CsvWriter:
-    """Writes CSV; the names of columns come first."""
+    """Writes CSV, with a header line."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_private(path, "w", newline="")
@@ -74,7 +74,7 @@ class CsvWriter:
 
     def write(self, table: pd.DataFrame) -> None:
         """Append rows."""
-        # Probabilities come last; kept columns, such as an id that is a number, keep all digits.
+        # Probabilities are last; kept columns, such as numeric ids, keep all digits.
         names = list(table.columns)
         last = names[names.index("prediction") + 1 :]
         short = {name: table[name].map(DIGITS.__mod__) for name in last}
@@ -82,12 +82,12 @@ class CsvWriter:
         self._begun = True
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         self.file.close()
 
 
 class ParquetWriter:
-    """Writes Parquet, a row group at a time; the first rows decide on the types of columns."""
+    """Writes Parquet, one row group at a time; the first rows determine the column types."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_private(path, "wb")
@@ -98,7 +98,7 @@ class ParquetWriter:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         if self._writer is None:
             found = arrow.Schema.from_pandas(table, preserve_index=False)
-            # A kept text may have no value in the first rows.
+            # A kept text column may have no value in the first rows.
             types = [arrow.string() if arrow.types.is_null(each) else each for each in found.types]
             schema = arrow.schema(list(zip(found.names, types, strict=True)))
             self._writer = parquet.ParquetWriter(self.file, schema)
@@ -106,7 +106,7 @@ class ParquetWriter:
         self._writer.write_table(rows)
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()
         self.file.close()
@@ -114,7 +114,7 @@ class ParquetWriter:
 
 @contextmanager
 def written(out: Path) -> Iterator[Writer]:
-    """Write a new file, which takes its place when it is whole; one process at a time."""
+    """Write a new file, which is moved into place when complete; one process at a time."""
     lock = out.with_name(f".{out.name}.lock")
     try:
         with locked(lock) as alone:
@@ -124,7 +124,7 @@ def written(out: Path) -> Iterator[Writer]:
                 )
             try:
                 clear_partials(out)
-                with replacing(out) as partial:  # a file that is there stays whole
+                with replacing(out) as partial:  # an existing file stays complete
                     writer = CsvWriter(partial) if out.suffix == ".csv" else ParquetWriter(partial)
                     try:
                         yield writer
@@ -162,7 +162,7 @@ def command(arguments: argparse.Namespace) -> None:
     counts: Counter[str] = Counter()
     with workers(arguments) as engine:
         parts = _predictions(arguments, model, engine)
-        rows, notes = next(parts)  # what is wrong is reported before a file is begun
+        rows, notes = next(parts)  # mistakes are reported before a file is created
         with written(out) as writer:
             while True:
                 writer.write(rows)
@@ -188,7 +188,7 @@ def command(arguments: argparse.Namespace) -> None:
 def _predictions(
     arguments: argparse.Namespace, model: Model, engine: Engine
 ) -> Iterator[tuple[pd.DataFrame, list[str]]]:
-    """Predict, and show progress."""
+    """Predict rows, and show progress."""
     from faircil.cli.progress import learning
     from faircil.model.table_models import predict_table
 

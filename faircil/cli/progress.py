@@ -31,7 +31,7 @@ PAUSE = 10.0  # seconds between two lines of the same run
 
 
 class EmbeddingLines:
-    """Prints lines on the progress of embedding at intervals, and at the end.
+    """Prints lines on the progress of embedding, at intervals and at the end.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class EmbeddingLines:
         self._tell, self._last_line = tell, 0.0  # elapsed seconds at the last line
 
     def __call__(self, progress: EmbeddingProgress) -> None:
-        """Take note of how many texts or images are embedded."""
+        """Receive the number of texts or images embedded so far."""
         if progress.rows == progress.total or progress.seconds - self._last_line > PAUSE:
             self._last_line = 0.0 if progress.rows == progress.total else progress.seconds
             self._tell(_embedded(progress))
@@ -55,7 +55,7 @@ def embedding_lines(quiet: bool) -> EmbeddingLines:
 
 
 class Lines:
-    """Prints one line per task, and lines for epochs at intervals."""
+    """Prints one line per task, and lines on epochs at intervals."""
 
     def __init__(self, console: Console, config: RunConfig) -> None:
         self._console, self._config = console, config
@@ -122,7 +122,7 @@ class Bars:
         self._progress.update(self._bar, total=total)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Show the progress below the bar, since it belongs to no epoch."""
+        """Show the progress below the bar, since it is not part of an epoch."""
         self._progress.update(self._bar, detail=_embedded(progress))
 
     def __call__(self, event: EpochRecord | TaskMetrics) -> None:
@@ -140,7 +140,7 @@ class Bars:
 
 @contextmanager
 def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Watcher]:
-    """Show progress of runs: bars on a terminal, lines elsewhere, nothing if quiet."""
+    """Show the progress of runs: bars on a terminal, lines elsewhere, nothing if quiet."""
     console = make_console(stderr=True)
     if quiet:
         yield Unwatched()
@@ -152,7 +152,7 @@ def reporting(config: RunConfig, runs: int, quiet: bool) -> Iterator[Watcher]:
 
 
 class LessonBar:
-    """A bar over the candidates of a choice, then one over the epochs of lessons."""
+    """A bar over the candidates of a choice, then a bar over the epochs of lessons."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -161,7 +161,7 @@ class LessonBar:
         self._lessons = self._first = 0
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Show how many texts or images are embedded."""
+        """Show the number of texts or images embedded so far."""
         self._progress.update(
             self._bar,
             description="embedding",
@@ -171,7 +171,7 @@ class LessonBar:
         )
 
     def trying(self, name: str, number: int, total: int) -> None:
-        """Show the candidate that is tried."""
+        """Show the current candidate."""
         self._progress.update(
             self._bar,
             description="choosing the method",
@@ -190,7 +190,7 @@ class LessonBar:
         )
 
     def rows(self, done: int, total: int) -> None:
-        """Show how many rows of a table in parts are done."""
+        """Show the number of processed rows of a table in parts."""
         self._progress.update(
             self._bar,
             description="rows",
@@ -200,7 +200,7 @@ class LessonBar:
         )
 
     def __call__(self, epoch: EpochRecord) -> None:
-        """Advance the bar; of a method that learns in one pass, only that counts."""
+        """Advance the bar; for a one-pass method, only the pass counts."""
         assert self._config is not None  # lessons have begun
         self._first = self._first or epoch.task
         where = f"{self._config.label} lesson {epoch.task - self._first + 1}/{self._lessons}"
@@ -212,7 +212,7 @@ class LessonBar:
 
 
 class LessonLines(UnwatchedLessons):
-    """Prints lines on texts or images that are embedded, and nothing else."""
+    """Prints lines on the embedding of texts or images, and nothing else."""
 
     def __init__(self, console: Console) -> None:
         self._lines = EmbeddingLines(lambda line: console.print(Text(line), soft_wrap=True))
@@ -224,7 +224,7 @@ class LessonLines(UnwatchedLessons):
 
 @contextmanager
 def learning(name: str, quiet: bool, verb: str = "learning") -> Iterator[LessonWatcher]:
-    """Show progress of a model that learns: a bar on a terminal, a line elsewhere, or nothing."""
+    """Show the progress of a learning model: a bar on a terminal, a line elsewhere, or nothing."""
     console = make_console(stderr=True)
     if quiet:
         yield UNWATCHED
@@ -272,9 +272,9 @@ def _embedded(progress: EmbeddingProgress) -> str:
 
 
 def first_metrics(config: RunConfig) -> tuple[str, ...]:
-    """Return the names of the metrics that are shown where there is room for few.
+    """Return the names of the metrics to show if there is room for only a few.
 
-    The worst group is among them: a low disparity alone may be levelling down.
+    They include the worst group, since a low disparity alone may be due to levelling down.
     """
     return tuple(dict.fromkeys(("accuracy", find_measure(config.measure).shown, "worst_group")))
 

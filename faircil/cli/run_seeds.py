@@ -25,34 +25,34 @@ from faircil.sweep.work import NO_MODEL, Both, Outcome, Work
 from faircil.tracking import Tracker, tracking
 from faircil.weighting.measures import find_measure
 
-MOST_NOTES, MOST_MODELS = 10, 5  # that are named
+MOST_NOTES, MOST_MODELS = 10, 5  # listed in messages
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run, and what to do with what the folder holds.
+    """How to run, and how to handle existing files in the folder.
 
     Parameters
     ----------
     typed : str
-        What the user typed, to run it again.
+        The user's command line, to repeat the run.
     device : str
     jobs : int
-        Seeds at a time.
+        Number of seeds run at a time.
     again : bool
         Whether to run finished seeds again.
     replace : bool
-        Whether runs of another configuration are replaced; else they are an error.
+        Whether runs of another configuration are replaced; otherwise they are an error.
     quiet : bool
         Whether to show neither progress nor notes.
     keep : bool
-        Whether the final model of every seed that is run is kept.
+        Whether the final models of executed seeds are stored.
     trackers : sequence of Tracker
-        That follow the runs, if there is one job.
+        Trackers of the runs, if there is one job.
     notes : bool
-        Whether to show notes, if not quiet.
+        Whether to show notes, unless quiet.
     scheduler : str or None
-        Dask cluster that runs the seeds instead of this process and its ``jobs``.
+        Dask cluster that runs the seeds, instead of this process and its ``jobs``.
     """
 
     typed: str
@@ -70,7 +70,7 @@ class RunOptions:
 def run_seeds(
     config: RunConfig, seeds: Sequence[int], folder: Path, options: RunOptions
 ) -> list[RunSummary]:
-    """Run a configuration for each seed, or take a finished run of it from the folder."""
+    """Run a configuration for each seed, or reuse its finished runs in the folder."""
     works = [Work(config, seed) for seed in seeds]
     sweep = SweepOptions(
         folder=folder,
@@ -102,7 +102,7 @@ def run_seeds(
 def _standing(
     config: RunConfig, folder: Path, done: Iterable[int], begun: Iterable[int], *, again: bool
 ) -> Iterator[str]:
-    """Say what stands after runs were stopped, and how to go on; seeds are by number."""
+    """Describe what is finished after a stop, and how to resume; seeds are listed by number."""
     if not {*done, *begun}:
         nothing = "nothing was kept" + " but embeddings" * (config.medium is not None)
         yield f"no seed was finished, {nothing}; the same command starts again"
@@ -122,15 +122,15 @@ def baseline_mistakes(name: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Beside:
-    """A method that runs beside another, so that people see what the other one changes.
+    """A second method that is run for comparison with the first one.
 
     Parameters
     ----------
     config : RunConfig
     folder : Path
-        Where its runs are.
+        Folder of its runs.
     optional : bool
-        Whether nobody asked for it: then that it cannot be run is a note, and not an error.
+        Whether it was not requested: if it cannot be run, this is then a note and not an error.
     """
 
     config: RunConfig
@@ -146,18 +146,18 @@ class Beside:
         out: Path | None,
         seeds: Sequence[int],
     ) -> Beside | None:
-        """Return what runs beside a configuration; None for nothing, or for the same again.
+        """Return the method to run for comparison; None if there is none, or if it is the same.
 
         Parameters
         ----------
         config : RunConfig
         name : str or None
-            The method, or ``none``. By default plain replay beside runs on own data; not beside
+            The method, or ``none``. By default, plain replay for runs on own data, but not for
             trials on validation data.
         given : sequence of str
-            ``name=value`` settings of the user; those that the method makes use of are shared.
+            ``name=value`` settings of the user; those that the method uses are shared.
         out : Path or None
-            The folder that the user has named: it is in ``baseline`` there.
+            The folder given by the user; the runs are in its subfolder ``baseline``.
         seeds : sequence of int
         """
         if name is None and (config.own is None or config.evaluate_on != "test"):
@@ -179,8 +179,8 @@ class Beside:
         return None if base == config else cls(base, folder, optional=name is None)
 
     def run(self, seeds: Sequence[int], options: RunOptions) -> list[RunSummary]:
-        """Run it for each seed; empty if it cannot be run and nobody asked for it."""
-        # Notes are about the data, and have been shown.
+        """Run it for each seed; return an empty list if it fails and was not requested."""
+        # Notes concern the data, and have already been shown.
         mine = replace(options, keep=False, notes=False)
         try:
             return run_seeds(self.config, seeds, self.folder, mine)
@@ -200,7 +200,7 @@ def against_baseline(runs: Sequence[RunSummary]) -> list[str]:
 
 
 class SeedsRun:
-    """Runs of one configuration, and what became of each."""
+    """Runs of one configuration, and the outcome of each."""
 
     def __init__(
         self, config: RunConfig, folder: Path, options: RunOptions, found: Sequence[Outcome]
@@ -210,17 +210,17 @@ class SeedsRun:
         self._diverged: dict[int, Outcome] = {}
         for outcome in found:
             self._add(outcome)
-        self._others = options.replace  # whether runs of another configuration may be there
+        self._others = options.replace  # whether runs of another configuration may exist
 
     def make(self, todo: Sequence[Work], sweep: SweepOptions) -> None:
-        """Make these runs: one with its epochs shown, or several at a time."""
+        """Execute these runs: one with its epochs shown, or several at a time."""
         quiet = self._options.quiet or not todo
         jobs = min(self._options.jobs, len(todo))
         if jobs > 1 or self._options.scheduler is not None:
             with tallying(todo, quiet) as tally:
 
                 def take(outcome: Outcome) -> None:
-                    self._take(outcome)  # first: an interrupt now must not lose it
+                    self._take(outcome)  # first, so that an interrupt does not lose it
                     tally.ended(outcome)
 
                 several = replace(sweep, jobs=max(1, jobs), scheduler=self._options.scheduler)
@@ -248,7 +248,7 @@ class SeedsRun:
                 )
 
     def results(self, seeds: Sequence[int]) -> list[RunSummary]:
-        """Return the runs by seed; an error names those whose training diverged."""
+        """Return the runs by seed; raise an error that lists diverged ones."""
         if self._diverged and self.done and not self._options.quiet:
             say(f"finished: {_seeds(self.done)} in {self._folder}")
         several = len(seeds) > 1
@@ -262,7 +262,7 @@ class SeedsRun:
         return [self.done[seed] for seed in seeds]
 
     def _add(self, outcome: Outcome) -> None:
-        """Take note of a run that is there, maybe made by another process since we looked."""
+        """Record an existing run, which another process may have finished in the meantime."""
         if outcome.run is not None:
             self.done[outcome.work.seed] = outcome.run
         else:
@@ -288,7 +288,7 @@ class SeedsRun:
 
 
 def _check(folder: Path, work: Work, options: RunOptions) -> None:
-    """Raise if the folder cannot be used, before anything is run."""
+    """Raise an error if the folder cannot be used, before anything is run."""
     check_place(folder)
     if options.replace:
         check_others(folder, work)
@@ -314,13 +314,13 @@ def _say_notes(runs: Sequence[RunSummary]) -> None:
 
 
 def kept_at(run: RunSummary) -> str | None:
-    """Return the folder of a run's model, if there is one."""
+    """Return the folder of a run's model, or None."""
     folder = model_folder(Path(run.dir))
     return str(folder) if folder.is_dir() else None
 
 
 def say_models(runs: Sequence[RunSummary]) -> None:
-    """Say where the final models are, and how large."""
+    """Report the paths and sizes of the final models."""
     for run in runs[:MOST_MODELS]:
         if (folder := kept_at(run)) is not None:
             say(f"model of seed {run.seed}: {size_of(Path(folder)) / 1e6:.1f} MB in {folder}")

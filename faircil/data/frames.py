@@ -1,8 +1,8 @@
-"""Data frames of Dask as tables in parts: a partition is a part, read on the worker that has it.
+"""Dask data frames as tables in parts: a partition is a part, read on the worker that has it.
 
-The order of partitions is the order of parts, so sums over them are the same to the bit wherever
-they are computed. No row comes to the process that asks but those of samples, and a worker holds
-few partitions at a time: work on several of them is a chain of tasks.
+The order of partitions is the order of parts, so sums over them are bit-identical wherever they are
+computed. Only samples of rows are sent to the calling process, and a worker holds few partitions at
+a time: work on several of them is a chain of tasks.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Lent:
-    """What a task has at hand.
+    """The context of a task.
 
     Parameters
     ----------
     frame : DataFrame
-        The partition that it is about.
+        The partition of the task.
     before : bytes or None
-        The answer of the task before it in a chain.
+        The answer of the previous task in its chain.
     """
 
     frame: pd.DataFrame
@@ -48,15 +48,15 @@ _LENT: ContextVar[Lent] = ContextVar("lent")
 
 @dataclass(frozen=True)
 class FrameTable(PartedTable):
-    """A table whose parts are partitions of a data frame of Dask.
+    """A table whose parts are partitions of a Dask data frame.
 
-    They can be read in tasks of :class:`DaskFrames` alone.
+    They can only be read in tasks of :class:`DaskFrames`.
     """
 
     def batches(
         self, part: TablePart, columns: list[str], labels: list[str]
     ) -> Iterator[pd.DataFrame]:
-        """Read columns of the partition that the task is about."""
+        """Read columns of the task's partition."""
         lent, most = _LENT.get(None), parts_.BATCH_ROWS
         if lent is None:
             raise UsageError(
@@ -74,7 +74,7 @@ class FrameTable(PartedTable):
 
 
 def _array(column: pd.Series, part: TablePart, coded: bool) -> Any:
-    """Return a column of pandas as one of Arrow; words that are labels as numbers of words."""
+    """Return a pandas column as an Arrow array; labels are dictionary-encoded."""
     arrow = arrow_package("pyarrow")
     try:
         found = arrow.array(column, from_pandas=True)
@@ -89,18 +89,18 @@ def _array(column: pd.Series, part: TablePart, coded: bool) -> Any:
 
 
 class DaskFrames(Dask):
-    """Computes tasks on the workers of a Dask cluster that have the partitions of a data frame.
+    """Computes tasks on the workers of a Dask cluster that have a data frame's partitions.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
     client : distributed.Client, optional
-        By default the one that is there.
+        By default the current one.
 
     Raises
     ------
     UsageError
-        If there is no client, or this is no data frame of Dask.
+        If there is no client, or ``frame`` is not a Dask data frame.
     """
 
     def __init__(self, frame: Any, client: Any = None) -> None:
@@ -117,7 +117,7 @@ class DaskFrames(Dask):
         self._frame = frame
 
     def table(self) -> FrameTable:
-        """Return the data frame as a table in parts; partitions without rows are left out."""
+        """Return the data frame as a table in parts, without empty partitions."""
         names = tuple(map(str, self._frame.columns))
         parts = [TablePart(f"partition {n}", (n,), 0, 0) for n in range(self._frame.npartitions)]
         found, first = [], 0
@@ -130,7 +130,7 @@ class DaskFrames(Dask):
         return FrameTable("the data frame", names, tuple(found))
 
     def map(self, work: Callable[[Any], Result], tasks: Sequence[Any]) -> Iterator[Result]:
-        """Yield the results of all tasks, in their order.
+        """Yield the results of all tasks, in order.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class DaskFrames(Dask):
         assert isinstance(work, PartWork)
         chains = [deque(parts) for parts in tasks]
         order = self.order(Step(work))
-        last: dict[int, Any] = {}  # by chain: its last task
+        last: dict[int, Any] = {}  # the last task of each chain
         done = 0
         try:
             while done < len(chains):
@@ -175,8 +175,8 @@ class DaskFrames(Dask):
     def _begin_at(
         self, order: Any, reads: Sequence[str], part: TablePart, before: Any = None
     ) -> Any:
-        """Begin a task where its partition is, after another one."""
-        # One partition at a time: Dask reads several small ones as one, if few columns are wanted.
+        """Start a task on the worker of its partition, after another task."""
+        # One partition at a time: Dask combines small ones if few columns are requested.
         (number,) = part.pieces
         wanted = self._frame.partitions[number][list(dict.fromkeys(reads))]
         with self._present():
@@ -191,24 +191,24 @@ class CountLength:
     """Counts the rows of a partition."""
 
     def __call__(self, _: TablePart) -> int:
-        """Return how many there are."""
+        """Return the number of rows."""
         return len(_LENT.get().frame)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One link of a chain: work on one more part."""
+    """A link of a chain: work on one part."""
 
     work: PartWork[Any]
 
     def __call__(self, part: TablePart) -> Any:
-        """Return what is found with this part and those before."""
-        before = _LENT.get().before  # or the error of that task
+        """Return the result for this part and those before it."""
+        before = _LENT.get().before  # or the error of the previous task
         return self.work.add(self.work.nothing() if before is None else unpacked(before), part)
 
 
 def _carry_out_lent(order: Order, task: bytes, frame: pd.DataFrame, before: bytes | None) -> bytes:
-    """Do work with a partition at hand."""
+    """Carry out work with access to a partition."""
     token = _LENT.set(Lent(frame, before))
     try:
         return carry_out_alone(order, task)
@@ -217,7 +217,7 @@ def _carry_out_lent(order: Order, task: bytes, frame: pd.DataFrame, before: byte
 
 
 def _frame_mistakes(frame: Any) -> list[str]:
-    """Say why something cannot be read as a data frame of Dask."""
+    """Return why an object cannot be read as a Dask data frame."""
     if not (hasattr(frame, "partitions") and hasattr(frame, "columns")):
         return [
             f"a {type(frame).__name__} is given, expected a data frame of Dask, as "

@@ -1,7 +1,7 @@
 """Numeric datasets: MNIST, Fashion-MNIST, Biased MNIST, DRUG, scikit-learn's digits, the toy.
 
 Every class has its own colour. A sample gets it with probability r (.95 in training, .5 in test),
-any other colour with the rest. The attribute is whether the colour is another class's.
+otherwise a random other colour. The attribute is whether the colour is another class's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PALETTE = np.array(
     ],
     dtype=np.float32,
 )
-# Per channel; closed-form moments used by the method's authors, not the empirical ones.
+# Per channel: closed-form moments as used by the method's authors, not the empirical ones.
 MEAN = np.array([0.6069, 0.5912, 0.3976], dtype=np.float32)
 STD = np.array([0.4016, 0.4076, 0.4056], dtype=np.float32)
 VALUES = ("own colour", "other colour")

@@ -1,8 +1,9 @@
-"""Rows of a table in parts as samples whose inputs lie in a file, mapped into memory.
+"""Rows of a table in parts as samples with inputs in a memory-mapped file.
 
 A net passes over its rows many times and in any order. Inputs are encoded once and written to a
-file of float32; the system keeps in memory what fits and reads the rest as it is needed. The file
-is for its owner alone, has no name that others could open, and is gone with the samples.
+float32 file; the system keeps in memory what fits and reads the rest on demand. The file is
+readable by its owner only, has no name by which others could open it, and is deleted with the
+samples.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from faircil.errors import StorageError, raise_all, shortened
 from faircil.samples import Samples
 
 FLOAT = 4  # bytes
-MARGIN = 2**26  # bytes that stay free
+MARGIN = 2**26  # bytes to leave free
 
 
 def mapped_samples(
@@ -39,31 +40,32 @@ def mapped_samples(
     *,
     held_out: bool = False,
 ) -> tuple[list[Samples], list[str]]:
-    """Encode the rows of a table, and map them into memory.
+    """Encode the rows of a table and map them into memory.
 
     Parameters
     ----------
     reader : RowReader
-        With an encoder, and names.
+        Has an encoder, and the names.
     sizes : sequence of int
-        Rows of each task.
+        Number of rows of each task.
     task_of : Tensor of int64, shape (classes,), optional
-        Task of each class, −1 if it is in none; by default there is one task.
+        Task of each class, −1 if it is in none; by default there is a single task.
     held_out : bool
-        Whether to read the rows that are held out instead of the others.
+        Whether to read the held-out rows instead of the others.
 
     Returns
     -------
     samples : list of Samples
-        Of each task. Inputs are a view of the file; classes and attribute values are in memory.
+        Samples of each task. Inputs are a view of the file; classes and attribute values are in
+        memory.
     notes : list of str
 
     Raises
     ------
     StorageError
-        If the folder of temporary files has no room for the inputs.
+        If the temporary folder has no room for the inputs.
     DataError
-        If rows were counted, and others are read now.
+        If other rows are read than were counted.
     """
     assert reader.encoder is not None
     rows, width = sum(sizes), reader.encoder.width
@@ -78,14 +80,14 @@ def mapped_samples(
             for number in range(len(sizes)):
                 chosen = samples if task_of is None else samples.take(task == number)
                 own = slice(place[number], place[number] + len(chosen))
-                if own.stop > ends[number]:  # into the rows of the next task
+                if own.stop > ends[number]:  # beyond the rows of the task
                     raise part.changed()
                 x[own], y[own] = chosen.x.numpy(), chosen.y
                 if chosen.z is not None:
                     z[own] = chosen.z
                 place[number] = own.stop
             found.update(new)
-    if place != ends:  # the others would be what was in memory before
+    if place != ends:  # the remaining rows would be uninitialised
         raise changed_table(reader.table.path)
     whole = Samples(torch.from_numpy(x), y, z if reader.spec.sensitive else None)
     starts = [0, *ends[:-1]]
@@ -94,7 +96,7 @@ def mapped_samples(
 
 
 def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.float32]]:
-    """Return an array (rows, width) in a file that is gone with it."""
+    """Return an array (rows, width) in a file that is deleted along with it."""
     place = Path(tempfile.gettempdir())
     needed, free = FLOAT * rows * width, shutil.disk_usage(place).free
     if needed + MARGIN > free:
@@ -105,10 +107,10 @@ def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.flo
         )
     try:
         with tempfile.TemporaryFile(dir=place) as file:
-            if hasattr(os, "posix_fallocate"):  # fails here on a full disk, not by a signal later
+            if hasattr(os, "posix_fallocate"):  # a full disk then fails here, not by a later signal
                 os.posix_fallocate(file.fileno(), 0, max(needed, FLOAT))
             return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
-    except OSError as error:  # filled meanwhile by others, or beyond a quota
+    except OSError as error:  # filled in the meantime by others, or beyond a quota
         raise StorageError(
             f"the inputs of {rows:,} rows take {needed / 2**30:.3g} GiB, which {place} cannot "
             f"hold ({error.strerror or error}); free space, or name another folder in the variable "
@@ -117,7 +119,7 @@ def _mapped(rows: int, width: int) -> np.memmap[tuple[int, int], np.dtype[np.flo
 
 
 def load_table(spec: OwnData, seed: int) -> TaskStream:
-    """Read, check, split and encode a user's data; a table of very many rows is mapped.
+    """Read, validate, split and encode a user's data; a table with very many rows is mapped.
 
     Parameters
     ----------
@@ -129,8 +131,8 @@ def load_table(spec: OwnData, seed: int) -> TaskStream:
     Returns
     -------
     TaskStream
-        See :func:`faircil.data.own.load_own`. Of a table that is mapped, test rows are drawn by
-        their number alone, not from each group, and columns are decided on by a sample.
+        See :func:`faircil.data.own.load_own`. In a mapped table, test rows are drawn by row number
+        rather than from each group, and columns are fitted on a sample.
     """
     table = None if spec.items is not None else parted_table(Path(spec.path))
     if table is None or table.rows < IN_PARTS:
@@ -148,7 +150,7 @@ def _mapped_stream(table: PartedTable, spec: OwnData, seed: int) -> TaskStream:
     counts.refuse_untested(names)
     left_out = [label for label in counts.labels if label not in names]
     reader, (sample, *_) = decided(reader, HERE, tasks[0])
-    # Classes in no task have the number after the last.
+    # Classes in no task get the number after the last one.
     labels, values = (*names, *left_out), tuple(counts.attribute_values)
     reader = RowReader(table, spec, reader.held_out, reader.encoder, labels, values)
     task_of = torch.full((len(labels),), -1)

@@ -1,9 +1,9 @@
-"""Files that are tables in parts: which they are, how they are cut, and how a part is read.
+"""Files that are tables in parts: which they are, how they are divided, and how parts are read.
 
 | table | a part |
 |---|---|
-| a ``.parquet`` file, or a folder of such | some row groups of one file |
-| an ``.arrow`` or ``.feather`` file, or a folder of such, as Hugging Face datasets save themselves | some record batches of one file |
+| a ``.parquet`` file, or a folder of them | some row groups of one file |
+| an ``.arrow`` or ``.feather`` file, or a folder of them, as saved by Hugging Face datasets | some record batches of one file |
 | a folder of ``.npy`` files, one for each column, (n,), or several, (n, d) | some rows |
 """  # noqa: E501
 
@@ -34,7 +34,7 @@ from faircil.errors import DataError, raise_all, shortened
 from faircil.files import TABLES_IN_FOLDERS, named_in_text
 
 ARROW = (".arrow", ".feather")
-EMPTY = "null"  # type of a column without a value in a whole file, as pandas writes it
+EMPTY = "null"  # type of a column without any value in a file, as written by pandas
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ArrowTable(PartedTable):
     path, names, parts
         See :class:`~faircil.data.parts.PartedTable`.
     kinds : tuple of str
-        Of the columns.
+        Kinds of the columns.
     """
 
     kinds: tuple[str, ...]
@@ -60,7 +60,7 @@ class ArrowTable(PartedTable):
             part.check_size()
             if is_parquet(file):
                 parquet = package("pyarrow.parquet")
-                # Read once: of a file with thousands of row groups, it takes as long as a batch.
+                # Read once: for a file with thousands of row groups, this takes as long as a batch.
                 about = parquet.read_metadata(file)
                 schema = about.schema.to_arrow_schema()
                 if max(part.pieces) >= about.num_row_groups or not set(columns) <= set(
@@ -112,7 +112,7 @@ class ArrayTable(PartedTable):
             read = [frames_of_arrays(file, rows) for file in files]
             raise_all([mistake for _, problem in read for mistake in problem], DataError)
             frames = [frame for frame, _ in read if frame is not None]
-            # Beside longer ones, a shorter column would be filled up with missing values.
+            # Next to longer columns, a shorter one would be padded with missing values.
             if not frames or any(len(frame) != stop - start for frame in frames):
                 raise part.changed()
             table = pd.concat(frames, axis=1)
@@ -126,12 +126,12 @@ class ArrayTable(PartedTable):
 
 
 def parted_table(path: Path) -> PartedTable | None:
-    """Return a table that can be read in parts; None if it cannot, or is no table.
+    """Return a table that can be read in parts, or None.
 
     Raises
     ------
     DataError
-        If a file cannot be read, or those of a folder do not fit together: all of them at once.
+        If a file cannot be read, or files of a folder are inconsistent; all are listed.
     """
     if path.is_dir():
         files = table_files(path)
@@ -147,14 +147,14 @@ def parted_table(path: Path) -> PartedTable | None:
 
 
 def table_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are a table together, sorted by path; maybe none.
+    """Return the files of a folder that form a table, sorted by path; possibly none.
 
-    Hidden files, and those that begin with ``_`` as other systems mark theirs, are left out.
+    Hidden files, and files starting with ``_``, which other systems use as markers, are omitted.
 
     Raises
     ------
     DataError
-        If they are of several kinds, or their folders stand for columns.
+        If they are of several kinds, or their folders represent columns.
     """
     found = sorted(
         path
@@ -185,9 +185,9 @@ def table_files(folder: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield all files in a folder and in folders in it, of whatever name."""
+    """Yield all files in a folder and its subfolders."""
 
-    def fail(error: OSError) -> None:  # else its files would be missing without a word
+    def fail(error: OSError) -> None:  # otherwise files would be omitted silently
         raise DataError(
             f"{error.filename or folder} cannot be read: {error.strerror or error}; check your "
             "permissions there"
@@ -231,7 +231,7 @@ def _arrow_table(path: Path, files: Sequence[Path]) -> PartedTable:
 
 
 def _sizes_of(file: Path) -> tuple[Any, list[int]]:
-    """Return the schema of a file, and the rows of its row groups or record batches."""
+    """Return the schema of a file, and the sizes of its row groups or record batches."""
     if is_parquet(file):
         meta = package("pyarrow.parquet").ParquetFile(file)
         number = meta.metadata.num_row_groups
@@ -241,19 +241,19 @@ def _sizes_of(file: Path) -> tuple[Any, list[int]]:
 
 
 def _record_batches(file: Path, pieces: Sequence[int] | None = None) -> tuple[Any, list[Any]]:
-    """Return the schema and record batches of an Arrow file or stream, mapped into memory.
+    """Return the schema and record batches of a memory-mapped Arrow file or stream.
 
     Parameters
     ----------
     file : Path
     pieces : sequence of int, optional
-        Which batches, in rising order; those that the file does not have are left out. All of them
-        otherwise.
+        Indices of batches, ascending; those that the file does not have are skipped. By default
+        all of them.
 
     Returns
     -------
     schema : pyarrow.Schema
-        A file without rows may have no batch; then only this has its columns.
+        A file without rows may have no batch; then only the schema has its columns.
     batches : list of pyarrow.RecordBatch
     """
     arrow = package("pyarrow")
@@ -265,7 +265,7 @@ def _record_batches(file: Path, pieces: Sequence[int] | None = None) -> tuple[An
         opened = package("pyarrow.ipc").open_stream(source)
         if pieces is None:
             return opened.schema, list(opened)
-        wanted = {*pieces}  # a stream has no list of its batches: those before have to be passed
+        wanted = {*pieces}  # a stream has no index, so earlier batches must be read as well
         batches = enumerate(islice(opened, max(wanted, default=-1) + 1))
         return opened.schema, [batch for number, batch in batches if number in wanted]
     there = range(opened.num_record_batches)
@@ -274,7 +274,7 @@ def _record_batches(file: Path, pieces: Sequence[int] | None = None) -> tuple[An
 
 
 def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield neighbouring pieces that are a part together, and their rows."""
+    """Yield consecutive pieces that form a part, and their number of rows."""
     pieces: list[int] = []
     rows = 0
     for piece, size in enumerate(sizes):
@@ -286,7 +286,7 @@ def _gathered(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def _kind(type_: Any, arrow: Any) -> str:
-    """Return what a column is to faircil: files of one table may differ in its width."""
+    """Return the kind of a column, ignoring its width, in which files of a table may differ."""
     is_ = arrow.types
     if is_.is_dictionary(type_):
         type_ = type_.value_type
@@ -299,7 +299,7 @@ def _kind(type_: Any, arrow: Any) -> str:
 
 
 def _of_kind(column: Any, kind: str, arrow: Any) -> Any:
-    """Return a column; one without a value in its file is of the kind that it is in others."""
+    """Return a column; one without values in its file gets its kind in the other files."""
     if _kind(column.type, arrow) != EMPTY:
         return column
     types = {"booleans": arrow.bool_(), "numbers": arrow.float64(), EMPTY: arrow.float64()}
@@ -307,12 +307,12 @@ def _of_kind(column: Any, kind: str, arrow: Any) -> Any:
 
 
 def _is_text(type_: Any) -> bool:
-    """Tell a type of words: files of one table may be written by different programs."""
+    """Return whether a type is text; programs write it as different types."""
     return str(type_) in ("string", "large_string", "string_view")
 
 
 def _unlike(kinds: dict[str, str], known: dict[str, str]) -> list[str]:
-    """Return the columns of a file that are of another kind; one without a value is of any."""
+    """Return the columns of a file with another kind; one without values matches any kind."""
     return [
         name
         for name in known
@@ -322,7 +322,7 @@ def _unlike(kinds: dict[str, str], known: dict[str, str]) -> list[str]:
 
 
 def _difference(file: Path, first: Path, kinds: dict[str, str], known: dict[str, str]) -> str:
-    """Say how the columns of a file differ from those of the first one."""
+    """Describe how the columns of a file differ from those of the first one."""
     said = []
     if absent := [name for name in known if name not in kinds]:
         said.append(f"lacks {shortened(absent)}")
@@ -336,10 +336,10 @@ def _difference(file: Path, first: Path, kinds: dict[str, str], known: dict[str,
 
 
 def _even(batches: Iterable[Any], arrow: Any) -> Iterator[Any]:
-    """Yield the rows of batches as tables of equal size; the last has what is left.
+    """Yield the rows of batches as tables of equal size, except for the last one.
 
-    Arrow ends a batch where a row group ends if words are numbered, since every row group has
-    numbers of its own. Sums must not depend on that.
+    Arrow ends a batch at the end of a row group if texts are dictionary-encoded, as every row group
+    has its own dictionary. Sums must not depend on that.
     """
     held: list[Any] = []
     rows = 0
@@ -356,7 +356,7 @@ def _even(batches: Iterable[Any], arrow: Any) -> Iterator[Any]:
 
 
 def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
-    """Return the table of arrays on disk, one file for each column or several columns."""
+    """Return the table of arrays on disk, with one or several columns per file."""
     mistakes: list[str] = []
     lengths: dict[str, int] = {}
     names: list[str] = []
@@ -382,5 +382,5 @@ def _arrays(folder: Path, files: Sequence[Path]) -> PartedTable:
 
 
 def _runs(rows: int, most: int) -> list[tuple[int, int]]:
-    """Return the first row of every run of neighbours, and the one after its last."""
+    """Return the first row of each run of consecutive rows, and the row after its last."""
     return [(start, min(start + most, rows)) for start in range(0, rows, most)]

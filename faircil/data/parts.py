@@ -1,11 +1,11 @@
 """Tables larger than memory: read in parts that are the same on every machine.
 
-A *part* is a piece of a table that can be read on its own: row groups of a Parquet file, record
-batches of an Arrow file, rows of memory-mapped arrays. Parts follow from the files alone, never
-from the number of workers, so that sums over parts, added in their order, are the same to the bit
-wherever they are computed.
+A *part* is a piece of a table that can be read separately: row groups of a Parquet file, record
+batches of an Arrow file, rows of memory-mapped arrays. Parts depend only on the files, never on the
+number of workers, so that sums over parts, added in order, are bit-identical wherever they are
+computed.
 
-Which files can be read so, and how, is in :mod:`faircil.data.part_files`.
+:mod:`faircil.data.part_files` defines which files can be read in parts, and how.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from faircil.engines import HERE, Engine
 from faircil.errors import DataError, UsageError, raise_all
 
 Found = TypeVar("Found")
-IN_PARTS = 1_000_000  # rows from which on a table is not read into memory, if it can be avoided
-PART_ROWS = 262_144  # rows of a part, at least, if its file has as many
+IN_PARTS = 1_000_000  # rows from which a table is not read into memory, if avoidable
+PART_ROWS = 262_144  # minimum number of rows of a part, if its file has as many
 BATCH_ROWS = 65_536  # rows that are read at a time
-COUNTED_TOGETHER = 64  # pieces of work that a count is cut into, at most
-SAMPLED = 32  # parts that a sample is from, at most
+COUNTED_TOGETHER = 64  # tasks into which a count is divided, at most
+SAMPLED = 32  # parts from which a sample is taken, at most
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class TablePart:
     Parameters
     ----------
     path : str
-        Its file; of arrays their folder.
+        Its file; for arrays, their folder.
     pieces : tuple of int
-        Row groups or record batches of the file; of arrays the first row and the one after the
+        Row groups or record batches of the file; for arrays, the first row and the one after the
         last.
     first : int
-        Rows of the whole table that come before it.
+        Number of rows of the whole table before it.
     rows : int
     size : int
-        Bytes of the file, or of all arrays; another size reveals that the file was replaced.
+        Size in bytes of the file, or of all arrays; another size reveals a replaced file.
     """
 
     path: str
@@ -56,7 +56,7 @@ class TablePart:
     size: int = 0
 
     def check_size(self) -> None:
-        """Raise if the file has another size than when it was cut into parts."""
+        """Raise an error if the file's size has changed since it was divided into parts."""
         try:
             size = Path(self.path).stat().st_size
         except OSError:
@@ -65,7 +65,7 @@ class TablePart:
             raise self.changed()
 
     def changed(self) -> DataError:
-        """Return the error for a file that is not the one that parts were cut from."""
+        """Return the error for a file that was replaced since it was divided into parts."""
         return changed_table(self.path)
 
 
@@ -76,11 +76,11 @@ class PartedTable(ABC):
     Parameters
     ----------
     path : str
-        Of the file or folder.
+        Path of the file or folder.
     names : tuple of str
-        Of its columns.
+        Names of its columns.
     parts : tuple of TablePart
-        In order; together they are the table.
+        In order; together they form the table.
     """
 
     path: str
@@ -102,8 +102,8 @@ class PartedTable(ABC):
         part : TablePart
         columns : sequence of str
         labels : sequence of str
-            Those among them whose few distinct values are wanted as such: columns of text are
-            categorical then.
+            Columns of labels, that is, with few distinct values; text among them is returned as
+            categorical.
 
         Yields
         ------
@@ -113,7 +113,7 @@ class PartedTable(ABC):
         Raises
         ------
         DataError
-            If the part cannot be read, or is not what it was when the table was cut into parts.
+            If the part cannot be read, or has changed since the table was divided into parts.
         """
         first = part.first
         for frame in self.batches(part, list(columns), list(labels)):
@@ -136,10 +136,11 @@ class PartedTable(ABC):
         return pd.concat(frames)
 
     def sample(self, columns: Sequence[str], rows: int, engine: Engine = HERE) -> pd.DataFrame:
-        """Read about so many rows, or all if there are fewer, from parts spread over the table.
+        """Read about ``rows`` rows, or all if there are fewer, from parts spread over the table.
 
-        Rows of a part are often alike, as tables are often sorted. So they come from up to
-        :data:`SAMPLED` parts at even distances, and from each batch of these at even distances.
+        Tables are often sorted, so rows of a part are often similar. The rows are therefore taken
+        from up to :data:`SAMPLED` evenly spaced parts, and from each of their batches at even
+        spacing.
         """
         spread = min(len(self.parts), SAMPLED)
         places = sorted({int(place) for place in np.linspace(0, len(self.parts) - 1, spread)})
@@ -151,23 +152,23 @@ class PartedTable(ABC):
 
 
 class PartWork(ABC, Generic[Found]):
-    """Work on some parts of a table, one after the other, so that one is in memory at a time."""
+    """Work on some parts of a table, one by one, so that only one is in memory at a time."""
 
     @property
     @abstractmethod
     def reads(self) -> Sequence[str]:
-        """Columns that it reads."""
+        """Columns to read."""
 
     @abstractmethod
     def nothing(self) -> Found:
-        """Return what is found in no part."""
+        """Return the result for no parts."""
 
     @abstractmethod
     def add(self, found: Found, part: TablePart) -> Found:
-        """Return what is found with one more part; it may be the same object."""
+        """Return the result with one more part; it may be the same object."""
 
     def __call__(self, parts: Sequence[TablePart]) -> Found:
-        """Return what is found in parts."""
+        """Return the result for some parts."""
         found = self.nothing()
         for part in parts:
             found = self.add(found, part)
@@ -176,7 +177,7 @@ class PartWork(ABC, Generic[Found]):
 
 @dataclass(frozen=True)
 class SampleParts(PartWork[list[pd.DataFrame]]):
-    """Reads a share of the rows of parts, at even distances."""
+    """Reads a fraction of the rows of parts, evenly spaced."""
 
     table: PartedTable
     columns: tuple[str, ...]
@@ -184,7 +185,7 @@ class SampleParts(PartWork[list[pd.DataFrame]]):
 
     @property
     def reads(self) -> Sequence[str]:
-        """Columns that it reads."""
+        """Columns to read."""
         return self.columns
 
     def nothing(self) -> list[pd.DataFrame]:
@@ -192,7 +193,7 @@ class SampleParts(PartWork[list[pd.DataFrame]]):
         return []
 
     def add(self, found: list[pd.DataFrame], part: TablePart) -> list[pd.DataFrame]:
-        """Return rows with some of one more part."""
+        """Return the rows with some of one more part."""
         for frame in self.table.read(part, self.columns):
             wanted = min(max(1, round(len(frame) * self.share)), len(frame))
             chosen = np.linspace(0, len(frame) - 1, wanted).astype(int)
@@ -201,7 +202,7 @@ class SampleParts(PartWork[list[pd.DataFrame]]):
 
 
 def changed_table(path: str) -> DataError:
-    """Return the error for a file or folder that is not what it was when it was read first."""
+    """Return the error for a file or folder that has changed since it was first read."""
     return DataError(
         f"{path} changed while it was being read; start again, and do not change the files of a "
         "table until the end"
@@ -209,21 +210,21 @@ def changed_table(path: str) -> DataError:
 
 
 def gathered(parts: Sequence[TablePart], most: int) -> list[tuple[TablePart, ...]]:
-    """Cut parts into at most ``most`` runs of neighbours with about as many rows each.
+    """Group parts into at most ``most`` runs of consecutive parts with about as many rows each.
 
-    The cuts follow from the parts alone.
+    The groups depend only on the parts.
     """
     if len(parts) <= most:
         return [(part,) for part in parts]
     rows = np.array([part.rows for part in parts])
-    middle = np.cumsum(rows) - rows // 2  # of each part, which decides where it goes
+    middle = np.cumsum(rows) - rows // 2  # of each part, which determines its group
     place = np.minimum(middle * most // rows.sum(), most - 1)
     runs = [tuple(parts[i] for i in np.flatnonzero(place == one).tolist()) for one in range(most)]
     return [run for run in runs if run]
 
 
 def refuse_sharing(path: Path, engine: Engine) -> None:
-    """Raise if several workers are to share a table that cannot be read in parts."""
+    """Raise an error if several workers are to share a table that cannot be read in parts."""
     if engine.asked:
         raise UsageError(
             f"{path} cannot be read in parts, so several workers cannot share it; save the table "

@@ -1,8 +1,8 @@
-"""Rows of a table that is read in parts, with their classes and attribute values by number.
+"""Rows of a table that is read in parts, with numbered classes and attribute values.
 
 Before rows are learned, one pass over the columns of classes and attributes counts them
-(:func:`count_rows`). It is cheap, since files in parts are stored by columns; it gives names their
-numbers, and finds what is wrong with these columns before anything is computed.
+(:func:`count_rows`). It is cheap, as files in parts are stored by column. It numbers the names, and
+finds mistakes in these columns before anything is computed.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ Mask = NDArray[np.bool_]
 Floats32 = NDArray[np.float32]
 Name = str | None
 
-SAMPLE = 200_000  # rows that decide on columns and features
-MOST_COMBINATIONS = 100_000  # of classes and attribute values: more are identifiers
+SAMPLE = 200_000  # rows to which columns and features are fitted
+MOST_COMBINATIONS = 100_000  # of classes and attribute values: columns with more are identifiers
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which rows are not learned, but measured on.
+    """The selection of rows that are not learned, but used for measurements.
 
     Parameters
     ----------
     column : str or None
-        That marks them.
+        Column that marks them.
     share : float
-        Without a column: share of the rows that are drawn, by their number in the table alone.
+        Without a column: fraction of rows, drawn by their row number only.
     seed : int
     """
 
@@ -69,7 +69,7 @@ class HeldOut:
             return marked_test(frame[self.column])
         if self.share in (0, 1):
             return np.full(len(frame), self.share == 1)
-        # SplitMix64: every row number has a random number of its own, whatever batch it is in.
+        # SplitMix64: each row number has its own random number, in whatever batch it is.
         with np.errstate(over="ignore"):
             z = frame.index.to_numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
             z += np.uint64((self.seed * 0xD1B54A32D192ED03 + 1) % 2**64)
@@ -81,16 +81,16 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """What one pass over the columns of classes and attributes finds.
+    """The result of a pass over the columns of classes and attributes.
 
     Parameters
     ----------
     learned, held_out : Counter
-        Rows by (class, attribute value), both by name; the value is None where it is unknown.
+        Rows by (class, attribute value), both as names; the value is None if unknown.
     values : dict
-        Distinct values of each of the columns, as they are in the files.
+        Distinct values of each column, as in the files.
     gaps : dict
-        Of each column: number of rows without a value, and the first of them.
+        For each column, the number of rows without a value, and the first of them.
     """
 
     learned: Counter[tuple[str, Name]] = field(default_factory=Counter)
@@ -99,7 +99,7 @@ class RowCounts:
     gaps: dict[str, tuple[int, list[int]]] = field(default_factory=dict)
 
     def add(self, other: RowCounts) -> None:
-        """Take in what was found of later rows."""
+        """Add the counts of later rows."""
         self.learned.update(other.learned)
         self.held_out.update(other.held_out)
         for name, found in other.values.items():
@@ -110,16 +110,16 @@ class RowCounts:
 
     @property
     def labels(self) -> list[str]:
-        """Classes that are learned."""
+        """Classes in the learned rows."""
         return sorted({label for label, _ in self.learned})
 
     @property
     def attribute_values(self) -> list[str]:
-        """Attribute values that are learned."""
+        """Attribute values in the learned rows."""
         return sorted({value for _, value in self.learned if value is not None})
 
     def refuse_untested(self, labels: Iterable[str]) -> None:
-        """Raise if none of the rows of one of these classes is held out."""
+        """Raise an error if no row of one of these classes is held out."""
         untested = sorted(set(labels) - {label for label, _ in self.held_out})
         if untested:
             raise DataError(
@@ -136,12 +136,12 @@ class RowReader:
     ----------
     table : PartedTable
     spec : OwnData
-        Roles of its columns, and what becomes of gaps.
+        Roles of its columns, and how missing values are handled.
     held_out : HeldOut
     encoder : TableEncoder or None
-        How columns become inputs; None before that is decided.
+        Converts columns to inputs; None until it is fitted.
     labels, values : tuple of str
-        Names of classes and attribute values by number.
+        Names of the numbered classes and attribute values.
     """
 
     table: PartedTable
@@ -173,7 +173,7 @@ class RowReader:
         return list(dict.fromkeys([*self.roles, *self.features]))
 
     def usable(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Coded, Coded | None]:
-        """Return the rows of a batch that are used, their classes and attribute values."""
+        """Return the rows of a batch that are used, with their classes and attribute values."""
         y = code_values(frame[self.spec.label])
         attributes = [code_values(frame[name]) for name in self.spec.sensitive]
         there = y.codes >= 0
@@ -187,13 +187,13 @@ class RowReader:
     def batches(
         self, part: TablePart, *, held_out: bool = False
     ) -> Iterator[tuple[Samples, NewValues]]:
-        """Read the rows of a part that are learned, or held out, and count their new values.
+        """Read the learned, or held-out, rows of a part, and count their new values.
 
         Raises
         ------
         DataError
-            If values are not of the kind of their column; with the part of the table. If rows have
-            names that none had when they were counted: then the file has changed since.
+            If values are not of their column's kind; the message states the part. Also if rows have
+            names that did not occur when they were counted: the file has then changed.
         """
         assert self.encoder is not None
         labels = [self.spec.label, *self.spec.sensitive]
@@ -211,7 +211,7 @@ class RowReader:
                 raise DataError(*(f"{part.path}: {one}" for one in error.args)) from None
             numbers = _renumbered(y, self.labels)
             attribute = None if z is None else _renumbered(z, self.values)
-            # A model is measured on people of values that it has not learned, too.
+            # A model is also measured on people with attribute values that it has not learned.
             fresh = attribute is not None and z is not None and (attribute < 0) & (z.codes >= 0)
             if (numbers < 0).any() or (np.any(fresh) and not held_out):
                 raise part.changed()
@@ -220,7 +220,7 @@ class RowReader:
             yield Samples(x, torch.from_numpy(numbers), own), new
 
     def sample(self, rows: int, engine: Engine) -> tuple[pd.DataFrame, Coded, Coded | None]:
-        """Return about ``rows`` rows that are learned, spread over the table, with their names."""
+        """Return about ``rows`` learned rows, spread over the table, with their names."""
         frame = self.table.sample(self.reads, rows, engine)
         return self.usable(frame[~self.held_out.rows_of(frame)])
 
@@ -228,19 +228,19 @@ class RowReader:
 def decided(
     reader: RowReader, engine: Engine, first: Collection[str] | None = None
 ) -> tuple[RowReader, tuple[Floats32, list[str], list[str | None] | None]]:
-    """Decide how columns become inputs, by a sample of rows that is spread over the table.
+    """Decide how columns become inputs, on a sample of rows that is spread over the table.
 
     Parameters
     ----------
     reader : RowReader
     engine : Engine
     first : collection of str, optional
-        Classes whose rows numbers are standardised by; by default all.
+        Classes whose rows are used to standardise numbers; by default all.
 
     Returns
     -------
     reader : RowReader
-        With an encoder.
+        With a fitted encoder.
     rows : tuple
         Inputs (n, width), classes and attribute values of the sample.
     """
@@ -258,7 +258,7 @@ def decided(
 
 
 def _renumbered(coded: Coded, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return codes, (n,), by the place of their names among others; −1 for those that are not."""
+    """Return codes, (n,), as indices into other names; −1 for names that are not among them."""
     place = {name: number for number, name in enumerate(names)}
     found = np.array([*(place.get(name, -1) for name in coded.names), -1], dtype=np.int64)
     return found[coded.codes]
@@ -272,15 +272,15 @@ class CountParts(PartWork[RowCounts]):
 
     @property
     def reads(self) -> Sequence[str]:
-        """Columns that it reads."""
+        """Columns to read."""
         return self.reader.roles
 
     def nothing(self) -> RowCounts:
-        """Return what is found in no part."""
+        """Return empty counts."""
         return RowCounts()
 
     def add(self, found: RowCounts, part: TablePart) -> RowCounts:
-        """Return what is found with one more part."""
+        """Return the counts with one more part."""
         for frame in self.reader.table.read(part, self.reader.roles, self.reader.roles):
             found.add(self._counted(frame))
         return found
@@ -323,16 +323,16 @@ def count_rows(
     reader : RowReader
     engine : Engine
     new_rows : bool
-        Whether they are for a model that has learned others.
+        Whether the rows are for a model that has learned others.
     learned : bool
-        Whether those that are not held out are to be learned.
+        Whether rows that are not held out will be learned.
 
     Raises
     ------
     UsageError
         If the roles do not match the columns.
     DataError
-        If classes, attributes or marks are invalid: all mistakes at once.
+        If classes, attributes or marks are invalid; all mistakes are listed.
     """
     raise_all(usage_mistakes(reader.spec, reader.table.names))
     found = RowCounts()
@@ -343,7 +343,7 @@ def count_rows(
 
 
 def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool, learned: bool) -> list[str]:
-    """Return what is wrong with classes, attributes and marks."""
+    """Return the mistakes in classes, attributes and marks."""
     spec, mistakes = reader.spec, list[str]()
     for name in reader.roles:
         number, rows = found.gaps.get(name, (0, []))
@@ -353,7 +353,7 @@ def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool, learned: b
         if number and not excused:
             remedy = OR_UNKNOWN if name in spec.sensitive else OR_DROP
             mistakes.append(gap_sentence(name, number, rows, remedy))
-    # Each label as often as matters, so that the checks of whole columns apply.
+    # Repeat each label as often as relevant, so that the checks of whole columns apply.
     counts = found.learned + found.held_out
     times = Counter[str]()
     for (label, _), number in counts.items():
@@ -377,7 +377,7 @@ def _mistakes(reader: RowReader, found: RowCounts, *, new_rows: bool, learned: b
 
 
 def gap_notes(spec: OwnData, found: RowCounts) -> list[str]:
-    """Say which rows were left out, or are of an unknown group."""
+    """Report rows that were omitted, or are of an unknown group."""
     notes = []
     columns = [spec.label, *(() if spec.unknown_group else spec.sensitive)]
     gaps = {name: found.gaps[name] for name in columns if name in found.gaps}

@@ -1,8 +1,8 @@
 """Dataset files: where they come from, where they are stored, and whether they are intact.
 
-Members are read into memory, by their base name, and never written under the name or with the
-rights that the archive gives them: a hostile path or link has nothing to act on. One that stands
-in place of a wanted file is refused all the same, since the archive is then not what it should be.
+Archive members are read into memory by their base name, and are never written with the names or
+permissions of the archive, so malicious paths or links have no effect. A member that replaces a
+wanted file in this way is rejected all the same, since the archive is not the expected one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Source:
     name : str
         Also the name of the folder that holds the files.
     files : tuple of DataFile
-        All of them are needed.
+        Files of the dataset, all of which are needed.
     about : str
         Citation and licence.
     mirrors : tuple of str
@@ -107,7 +107,7 @@ class ManualFiles:
     about : str
         Citation and licence.
     check : callable
-        Returns the state of each file; the message of a missing or invalid one says what to do.
+        Returns the state of each file; messages on missing or invalid files say what to do.
     """
 
     folder: str

@@ -14,16 +14,16 @@ from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 from faircil.weighting.groups import find_groups
 
 SHARE = 0.1
-MOST_NAMED = 12  # small groups
+MOST_NAMED = 12  # small groups in a note
 SMALLEST_PART = 4  # at most every fourth sample of a group is held out
 
 
 def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> TaskStream:
-    """Hold out part of each group's training data as validation data in place of the test data.
+    """Replace the test data by validation data: a held-out part of each group's training data.
 
-    If training samples are copies of an original, whole originals are held out, a share of each
-    class: a copy in training would leak into the validation data. Rows of a class that come in
-    another task than the one that brings or renews it are all trained on.
+    If training samples are copies of an original, whole originals are held out, a fraction of each
+    class, because a copy in training would leak into the validation data. Rows of a class that come
+    in another task than the one that introduces or renews it are all used for training.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def validation_stream(stream: TaskStream, seed: int, share: float = SHARE) -> Ta
     seed : int
         Seed of the split.
     share : float
-        Share of each group, between 0 and 1; a group of one sample stays in training.
+        Fraction of each group, between 0 and 1; a group of one sample stays in training.
     """
 
     def parted(task: Task) -> Task:
@@ -94,8 +94,8 @@ def small_groups(stream: TaskStream, quota: int) -> list[str]:
 def hold_out(train: Samples, per_group: int, seed: int) -> tuple[Samples, Samples | None]:
     """Split a task's training data into training and held-out samples.
 
-    A net is overconfident on samples that it was trained on, most of all on the buffer. A rule
-    fitted on their probabilities does not transfer to new samples.
+    A net is overconfident on its training samples, most of all on the buffer. A rule fitted on
+    their probabilities does not transfer to new samples.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def hold_out(train: Samples, per_group: int, seed: int) -> tuple[Samples, Sample
     per_group : int
         Number of samples of each group (y, z) to hold out, fewer if the group is small; 0: none.
     seed : int
-        Seed of the split, which is the same for the same task, also in a resumed run.
+        Seed of the split; the same task gets the same split, also in a resumed run.
     """
     if per_group == 0:
         return train, None

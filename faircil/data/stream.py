@@ -26,22 +26,22 @@ Inputs = Callable[[Integers], NDArray[np.float32] | Integers]
 
 
 class RowEncoder(Protocol):
-    """Turns rows of a table into inputs, for a model: its columns, texts or images."""
+    """Turns rows of a table (columns, texts or images) into inputs of a model."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that it reads."""
+        """Names of the columns that are read."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided about them, for people."""
+        """Decisions about the columns, as notes for the user."""
 
     @property
     def width(self) -> int:
         """Number of inputs of a row."""
 
     def check(self, table: pd.DataFrame) -> list[str]:
-        """Return notes on a table; a DataError names all columns that are missing or do not fit."""
+        """Return notes on a table; raise a DataError listing missing and unsuitable columns."""
 
     def inputs(self, table: pd.DataFrame) -> NDArray[np.float32]:
         """Return the inputs of all rows, (n, width)."""
@@ -59,8 +59,8 @@ class Part:
         Attribute values, numbered from 0.
     inputs : callable
         ``inputs(rows)`` returns the float32 inputs (len(rows), d) of these rows, or for texts
-        their int64 indices (len(rows),) among all texts. It is a function and not an array, so
-        that large inputs are created once per task and never held in memory twice.
+        their int64 indices (len(rows),) among all texts. It is a function so that large inputs
+        are created once per task and never held in memory twice.
     """
 
     y: Integers
@@ -84,14 +84,14 @@ class Task:
     Parameters
     ----------
     classes : tuple of int
-        The classes that it brings; none if all of its rows are of classes seen before.
+        Classes introduced by the task; empty if all its rows are of classes seen before.
     train : Samples
-        Usually of these classes alone. Rows of others may come early or again.
+        Usually of these classes only; rows of other classes may come early or again.
     test : Samples
-        Of the classes that it brings, and of those that are ``renewed``.
+        Samples of the new classes and of the ``renewed`` ones.
     renewed : tuple of int
-        Classes of earlier tasks that come back with other data: from now on they are tested on
-        the samples here, and no longer on earlier ones.
+        Classes of earlier tasks that return with different data. From this task on, they are
+        tested on these samples instead of the earlier ones.
     """
 
     classes: tuple[int, ...]
@@ -109,7 +109,7 @@ class TaskStream:
     name : str
         Name of the dataset.
     tasks : tuple of Task
-        No class is new in two of them.
+        No class is new in more than one of them.
     class_names : tuple of str
         Name of class 0, 1, ….
     attribute : str or None
@@ -119,17 +119,17 @@ class TaskStream:
     notes : tuple of str
         Notes for the user on how the data was read.
     texts : tuple of str or None
-        If inputs are texts that are not encoded yet: all texts; a sample's ``x`` is the index of
+        If inputs are texts that are not yet encoded: all texts; a sample's ``x`` is the index of
         its text.
     files : tuple of str or None
-        If inputs are images that are not read yet: the paths of all files; ``x`` likewise.
+        If inputs are images that are not yet read: the paths of all files; ``x`` is an index.
     copies : int
-        Number of consecutive training samples that are copies of one original; 1: no copies. A
-        split keeps copies together.
+        Number of consecutive training samples that are copies of one original; 1: no copies.
+        Splits keep copies together.
     image : tuple of int or None
-        Channels, height and width, if inputs are images; they are flat in that order.
+        Channels, height and width, if inputs are images, flattened in that order.
     encoder : RowEncoder or None
-        How rows of a table became inputs; None: inputs are not from a table.
+        How table rows become inputs; None: the inputs are not from a table.
     """
 
     name: str
@@ -221,14 +221,13 @@ class TaskStream:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes over all tasks, the number of outputs."""
+        """Number of classes over all tasks, which is the number of outputs."""
         return len(self.class_names)
 
     def tests_after(self, number: int) -> list[Samples]:
-        """Return the test samples after ``number`` tasks, by the task that brought their class.
+        """Return the test samples after ``number`` tasks, by the task that introduced their class.
 
-        A class that was renewed is tested on its last samples. Tasks that brought no class have no
-        entry.
+        A renewed class is tested on its latest samples. Tasks without new classes have no entry.
         """
         tests: list[Samples] = []
         for task in self.tasks[:number]:
@@ -242,7 +241,7 @@ class TaskStream:
 
 
 def _renewed(test: Samples, new: Samples) -> Samples:
-    """Put new samples in the place of those of the same classes."""
+    """Replace the samples of the classes in ``new``."""
     replaced = torch.isin(test.y, new.y)
     if not replaced.any():
         return test
@@ -274,10 +273,10 @@ BARE_BARS = re.compile(r'\|(?=(?:[^"]*"[^"]*")*[^"]*$)')  # outside of quotation
 def named_tasks(
     text: str | None, classes: Sequence[str], per_task: int = 2
 ) -> list[tuple[str, ...]]:
-    """Return the names of each task's classes; without ``text``, so many of ``classes`` per task.
+    """Return the names of each task's classes; without ``text``, ``per_task`` classes per task.
 
-    Tasks are lines, or separated by ``|``; classes by commas. A name that has commas, quotation
-    marks or bars itself stands in quotation marks, as in CSV.
+    Tasks are lines, or separated by ``|``; classes are separated by commas. As in CSV, a name
+    that contains commas, quotation marks or bars is quoted.
 
     Examples
     --------
@@ -300,7 +299,7 @@ def named_tasks(
 
 
 def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
-    """Return the mistakes of the tasks in ``text`` for data with ``classes``."""
+    """Return the mistakes in a ``text`` of tasks for data with ``classes``."""
     tasks = named_tasks(text, classes)
     times = Counter(chain.from_iterable(tasks))
     mistakes = [
@@ -326,7 +325,7 @@ def task_mistakes(text: str, classes: Sequence[str]) -> list[str]:
 
 
 def shuffled_classes(n_classes: int, seed: int) -> list[int]:
-    """Return the classes in an order drawn from ``seed``."""
+    """Return the classes in a random order determined by ``seed``."""
     return [int(c) for c in np.random.default_rng([seed, 11]).permutation(n_classes)]
 
 
@@ -348,9 +347,9 @@ def cut_into_tasks(train: Part, test: Part, tasks: Sequence[tuple[int, ...]]) ->
 
 @dataclass(frozen=True)
 class Parts:
-    """Training and test part with the names of classes and attribute values.
+    """Training and test part, with the names of classes and attribute values.
 
-    ``notes`` and what follows are those of :class:`faircil.data.stream.TaskStream`.
+    ``notes`` and the fields after it are those of :class:`faircil.data.stream.TaskStream`.
     """
 
     train: Part

@@ -1,4 +1,4 @@
-"""Columns of tables: names and gaps; classes, attributes, test rows, features, and mistakes."""
+"""Columns of tables: names, missing values, classes, attributes, test rows, features, mistakes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from faircil.counts import Integers
 from faircil.errors import MOST_NAMES, DataError, shortened
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
-# An archive that claims a password, or what this Python has not, is a RuntimeError.
+# Archives with a password or an unsupported compression raise a RuntimeError.
 DAMAGE = (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile)
 
 
 def same_names(names: Sequence[str]) -> list[str]:
-    """Return the names that several columns of a table have, as mistakes."""
+    """Return error messages for names shared by several columns of a table."""
     return [
         f"{times} columns named '{name}'; give each its own name"
         for name, times in Counter(names).items()
@@ -36,7 +36,7 @@ def same_names(names: Sequence[str]) -> list[str]:
 def name_mistakes(
     path: Path, names: Sequence[str], wanted: Sequence[str] | None = None
 ) -> list[str]:
-    """Return what is wrong with the names of a table's columns, and those it lacks."""
+    """Return mistakes in the column names of a table, including missing columns."""
     mistakes = [f"{path} has {mistake}" for mistake in same_names(names)]
     # A column without a name is usually a saved row index, which can leak the class.
     nameless = [str(number) for number, name in enumerate(names, start=1) if not name]
@@ -50,15 +50,15 @@ def name_mistakes(
 
 
 def without_missing_words(column: pd.Series) -> pd.Series:
-    """Return a column, (n,), in which words for a missing value are missing values."""
+    """Return a column, (n,), in which words for missing values are replaced by missing values."""
     if is_numeric_dtype(column):
         return column
     missing = column.isin(MISSING)
-    return column.mask(missing) if missing.any() else column  # a copy only if needed
+    return column.mask(missing) if missing.any() else column  # copied only if needed
 
 
 def frames_of_arrays(path: Path, rows: slice) -> tuple[pd.DataFrame | None, list[str]]:
-    """Read some rows of an ``.npy`` file as columns; the second are mistakes.
+    """Read some rows of an ``.npy`` file as columns; also return mistakes.
 
     An array (n,) is a column with the name of the file; numbers (n, d) are d columns.
     """
@@ -72,7 +72,7 @@ def frames_of_arrays(path: Path, rows: slice) -> tuple[pd.DataFrame | None, list
 
 
 def array_columns(array: NDArray[Any], name: str) -> pd.DataFrame:
-    """Return an array as a column of that name, (n,), or as several, (n, d), that are numbered."""
+    """Return an array as a column of that name, (n,), or as several numbered columns, (n, d)."""
     if not isinstance(array, np.ndarray):
         raise DataError("is not an array; write the file with numpy.savez")
     if array.dtype.kind == "S":
@@ -92,12 +92,12 @@ def array_columns(array: NDArray[Any], name: str) -> pd.DataFrame:
 TEST_MARKS = ("1", "true", "test")
 TRAINING_MARKS = ("0", "false", "train")
 MISSING_NAME = "unknown"
-CROSSED = " × "  # between the values of several attributes
+CROSSED = " × "  # separates the values of several attributes
 MAX_NUMERIC_ATTRIBUTE_VALUES = 20
 MAX_CATEGORIES = 500  # of a feature; more are hashed
-LONGEST_NAME = 1000  # characters; files of results have the names of classes and groups in them
-LONG_TEXT = 40  # mean length of a value, of a column of texts rather than categories
-NO_FEATURES = "mc"  # kinds of numpy's types that are none: time spans, complex numbers
+LONGEST_NAME = 1000  # characters; result files contain the names of classes and groups
+LONG_TEXT = 40  # mean length of values from which a column has texts rather than categories
+NO_FEATURES = "mc"  # kinds of unsupported numpy types: time spans, complex numbers
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ class Coded:
 
     @property
     def values(self) -> list[str | None]:
-        """Name of each row's value, (n,); None where it is missing."""
+        """Name of each row's value, (n,); None where missing."""
         names = np.array([*self.names, None], dtype=object)
         found: list[str | None] = names[self.codes].tolist()
         return found
 
     @property
     def with_missing(self) -> Coded:
-        """The same with a code for missing values, the last, if there are any."""
+        """The same coding with a last code for missing values, if there are any."""
         missing = self.codes < 0
         if not missing.any():
             return self
@@ -134,8 +134,8 @@ class Coded:
 def code_values(column: pd.Series) -> Coded:
     """Encode the distinct values of ``column`` (n,) in sorted order.
 
-    Blanks around a text are not part of it, and a text of blanks alone is missing. Values of kinds
-    that have no order, such as numbers and dates, are sorted as texts.
+    Leading and trailing blanks are removed, and a text of blanks only is missing. Values without an
+    order, such as numbers mixed with dates, are sorted as texts.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def code_values(column: pd.Series) -> Coded:
 
 
 def name_of(value: object) -> str:
-    """Return a value as text; whole numbers have no decimal point, whatever their type."""
+    """Return a value as text; whole numbers have no decimal point, for any type."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
@@ -166,7 +166,8 @@ def name_of(value: object) -> str:
 def distinct_words(values: pd.Series) -> tuple[Integers, pd.Index[str]]:
     """Return the code of each value (n,), -1 if it is missing, and the texts of the codes.
 
-    A text has no blanks around it. What differs in blanks alone has two codes with one text.
+    Texts have no leading or trailing blanks, so values that differ only in these have several codes
+    with the same text.
     """
     codes, distinct = pd.factorize(values)
     return codes, pd.Index([name_of(value).strip() for value in distinct], dtype=object)
@@ -196,12 +197,12 @@ def cross(first: Coded, second: Coded) -> Coded:
 
 
 def cross_all(attributes: Sequence[Coded]) -> Coded:
-    """Encode the combinations of the values of one attribute or several.
+    """Encode the combinations of the values of one or several attributes.
 
     Raises
     ------
     DataError
-        If a value has the sign between values in it: two combinations could have one name.
+        If a value contains the separator: two combinations could have the same name.
     """
     odd = [repr(name) for one in attributes for name in one.names if CROSSED in name]
     if odd and len(attributes) > 1:
@@ -236,7 +237,7 @@ def draw_test(groups: Integers, share: float, seed: int) -> NDArray[np.bool_]:
     3
     """
     sizes = np.bincount(groups)
-    # For size 1 the bounds cross, and clip returns the upper one, 0.
+    # For groups of size 1 the bounds cross, and clip returns the upper one, 0.
     wanted = np.clip(np.rint(share * sizes), 1, sizes - 1)
     order = np.random.default_rng([seed, 12]).permutation(len(groups))
     order = order[np.argsort(groups[order], kind="stable")]
@@ -296,7 +297,7 @@ def _another_type(column: pd.Series, kind: str) -> str:
 
 
 def infinite_mistakes(column: pd.Series) -> list[str]:
-    """Return numbers of ``column`` (n,) that are too large, as mistakes."""
+    """Return error messages for numbers of ``column`` (n,) that are too large."""
     if not is_numeric_dtype(column):
         return []
     # Inputs are float32, so larger values would become infinite.
@@ -359,7 +360,7 @@ def attribute_mistakes(
 
 
 def _long_names(column: pd.Series, role: str) -> list[str]:
-    """Return a mistake if values (n,) are too long for names of classes or groups."""
+    """Return a mistake if values (n,) are too long as names of classes or groups."""
     if is_numeric_dtype(column):
         return []
     longest = max(map(len, distinct_words(column)[1]), default=0)
@@ -394,7 +395,7 @@ def same_text_mistakes(column: pd.Series) -> list[str]:
 
 
 def mark_mistakes(column: pd.Series, *, new_rows: bool = False) -> list[str]:
-    """Return the mistakes of ``column`` (n,) as the indicator of test rows; new ones may be all."""
+    """Return the mistakes of ``column`` (n,) as a test mark; new rows may all be test rows."""
     mistakes = gap_mistakes(column)
     marks = [name.lower() for name in code_values(column).names]
     unknown = [mark for mark in marks if mark not in TEST_MARKS + TRAINING_MARKS]
@@ -416,18 +417,18 @@ OR_UNKNOWN = f"{OR_DROP}, or keep them as people of an unknown group with `unkno
 
 
 def gap_mistakes(column: pd.Series, remedy: str = "") -> list[str]:
-    """Return rows of ``column`` (n,) without a value, as mistakes; its index numbers the rows."""
+    """Return error messages for missing values of ``column`` (n,); its index numbers the rows."""
     missing = column.index[column.isna()]
     if missing.empty:
         return []
     return [gap_sentence(str(column.name), len(missing), missing[:GAPS].tolist(), remedy)]
 
 
-GAPS = 5  # rows without a value that a sentence names
+GAPS = 5  # rows with missing values that are listed in a sentence
 
 
 def gap_sentence(name: str, number: int, rows: Sequence[int], remedy: str = "") -> str:
-    """Say that a column has so many missing values, in which rows, of which the first are given."""
+    """Describe the missing values of a column: their number, and the first rows."""
     listed = ", ".join(str(row + 1) for row in rows[:GAPS])
     listed += f" and {number - GAPS} more" if number > GAPS else ""
     return (

@@ -77,7 +77,7 @@ class Method:
     def divisible(self) -> bool:
         """Whether its step can be divided among processes.
 
-        The class itself says so: a subclass with a loss of its own inherits no promise about it.
+        The class itself declares this: a subclass with its own loss does not inherit it.
         """
         return bool(vars(self.learner).get("divisible", False))
 
@@ -95,7 +95,7 @@ def as_method(piece: Any) -> Method:
     """Build a registry row from a learner's class, its class attributes and its docstring.
 
     Attributes that the class does not define are inherited from the method whose class it extends.
-    It keeps a buffer if it overrides ``remember``.
+    The method replays a buffer if the class overrides ``remember``.
     """
     if isinstance(piece, Method):
         return piece
@@ -260,14 +260,14 @@ _BUILT_IN = {
     ),
 }
 LEARNERS: Registry[Method] = Registry("method", "faircil.learners", as_method, _BUILT_IN)
-# Short names for a learner with a weighting.
+# Aliases: short names for a learner with a weighting.
 ALIASES: dict[str, tuple[str, str]] = {"fsw": ("er", "fsw")}
 
 
 def learner_named(name: str) -> type | None:
-    """Return the class of a learner, or of its settings, by its full name; None if unknown.
+    """Return the class of a learner or of its settings, by full name; None if unknown.
 
-    For files that name it.
+    Used to read files that refer to classes by name.
     """
     kinds = (kind for row in LEARNERS.values() for kind in (implementation(row), row.options))
     return next((kind for kind in kinds if name_of(kind) == name), None)

@@ -1,6 +1,6 @@
-"""Replay with changed logits in training: ER-ACE leaves classes out, logit adjustment adds to them.
+"""Replay with changed logits in training: ER-ACE omits classes, logit adjustment adds a prior.
 
-Both counter the pull of many current samples on a few replayed ones.
+Both counteract the effect of many current samples on a few replayed ones.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class LogitAdjustment(Replay):
         self.log_prior = torch.zeros((), device=device)  # (classes,) from the first task on
 
     def grow(self, classes: int) -> None:
-        """Make room; new classes have no frequency before their task begins."""
+        """Add outputs; new classes have no frequency before their task begins."""
         super().grow(classes)
         if self.log_prior.ndim:
             self.log_prior = pad(self.log_prior, (0, classes - len(self.log_prior)))
@@ -137,5 +137,5 @@ class LogitAdjustment(Replay):
 
 
 def _frequency(labels: Tensor, classes: int) -> Tensor:
-    """Return the share of each class among labels, (classes,)."""
+    """Return the relative frequency of each class among labels, (classes,)."""
     return torch.bincount(labels, minlength=classes).double() / len(labels)

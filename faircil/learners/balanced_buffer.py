@@ -1,4 +1,4 @@
-"""Training on the balanced buffer: GDumb, a new net on it alone; BGS, the last layer again."""
+"""Training on the balanced buffer: GDumb trains a new net, BGS retrains the last layer."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class DumbOptions(Options):
 
 
 class Dumb(SelectsAtTaskStart):
-    """Train a new net on the buffer, the current task's part included.
+    """Train a new net on the buffer, including samples of the current task.
 
-    It ignores all other samples of a task, so it is the baseline that shows their value. The first
-    task starts from the initial weights of all methods.
+    All other samples of a task are ignored, so this baseline shows their value. The first task
+    starts from the initial weights shared by all methods.
     """
 
     options = DumbOptions
@@ -112,19 +112,19 @@ class BalancedReplayOptions(ReplayOptions):
 class BalancedReplay(Replay):
     """Replay; after each task the last layer is trained on the balanced buffer, nothing else.
 
-    A net trained on biased data still has features that tell the classes in every group; its last
-    layer puts weight on those that go with the attribute. So all other layers are kept, and the
-    last one is trained further, from where it is, by the cross-entropy of samples in which all
-    pairs of class and attribute value are equally frequent.
+    A net trained on biased data still has features that separate the classes within every group;
+    its last layer puts weight on features that correlate with the attribute. So all other layers
+    are kept, and the last one is trained further by the cross-entropy of samples in which all pairs
+    of class and attribute value are equally frequent.
 
     The original does this once, after the last task. Here every task is evaluated as if it were
-    the last: the next one goes on from the last layer as it was before.
+    the last, and the next one continues from the last layer as it was before.
 
-    The original's buffer has a total size. A new pair of class and value takes its share of it,
-    one random sample after another, each in place of a sample of the pair that then has the most.
-    Here every method keeps ``buffer_size`` samples of each pair that was seen, which is balanced
-    as well; ``quota=total`` is the original's rule with the size that all pairs have in the end, so
-    early tasks keep more than other methods may.
+    The original's buffer has a total size. A new pair of class and value obtains its share one
+    random sample at a time, each replacing a sample of the pair that currently has the most. Here
+    every method keeps ``buffer_size`` samples of each pair seen, which is balanced as well.
+    ``quota=total`` is the original's rule with the final size of all pairs, so early tasks keep
+    more than other methods may.
     """
 
     options = BalancedReplayOptions
@@ -135,10 +135,10 @@ class BalancedReplay(Replay):
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         super().__init__(net, settings, generators)
         self.classes = last_linear(net).out_features
-        self.unbalanced: dict[str, Tensor] | None = None  # last layer before it is trained again
+        self.unbalanced: dict[str, Tensor] | None = None  # last layer before it is retrained
 
     def grow(self, classes: int) -> None:
-        """Make room, in the last layer as it was before it was trained again, too."""
+        """Add outputs, also to the stored last layer."""
         super().grow(classes)
         self.classes = classes
         if self.unbalanced is not None:
@@ -149,7 +149,7 @@ class BalancedReplay(Replay):
             }
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Go on from the last layer as the task before has left it."""
+        """Restore the last layer as it was before it was retrained."""
         if self.unbalanced is not None:
             find_head(self.net, train.x).load_state_dict(self.unbalanced)
             self.unbalanced = None
@@ -158,7 +158,7 @@ class BalancedReplay(Replay):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Add samples of each group; with a total size, remove some of the largest ones."""
+        """Add samples of each group; with a total size, remove some of the largest groups."""
         if self.settings.quota == "group":
             return super().remember(train, weights, buffer)
         parts = [train] if buffer.samples is None else [buffer.samples, train]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-# With the classes below, what the file of a learner needs, from one place.
+# Everything that the module of a learner needs can be imported from here.
 from faircil.buffer import ReplayBuffer as ReplayBuffer
 from faircil.compute import CHUNK, Generators as Generators, chunk_size, map_chunks, thread_safe
 from faircil.moments import PassRecord as PassRecord
@@ -39,7 +39,7 @@ from faircil.weighting.measures import MEASURES, Measure
 
 @dataclass(frozen=True)
 class Material:
-    """The data that batches of a task are drawn from.
+    """The data from which the batches of a task are drawn.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ class Material:
 
 @dataclass(frozen=True)
 class Whole:
-    """The batch that a part is of, where a step is divided.
+    """Describes the whole batch when a step is divided into parts.
 
     Parameters
     ----------
     current, memory : int
-        Its numbers of samples, b and k.
+        Its numbers of current and replayed samples, b and k.
     y : Tensor of int64, shape (b,)
         Classes of its current samples.
     """
@@ -89,8 +89,8 @@ class Batch:
     noise : Tensor or None
         Random numbers drawn for the step, see ``Learner.prepared``.
     whole : Whole or None
-        The batch that this is a part of; None: it is all of it. Means are sums over the part,
-        divided by the number of the whole: added up over parts, they are the means of the whole.
+        The batch of which this is a part; None: this is the whole batch. Means are sums over the
+        part divided by the size of the whole, so those of all parts add up to the whole's means.
     """
 
     current: Samples
@@ -149,7 +149,7 @@ class Batch:
 
 
 class Learner:
-    """Trains on the current task alone; most methods override :meth:`loss` and nothing else.
+    """Trains on the current task only; most methods override just :meth:`loss`.
 
     A run calls :meth:`begin_task` for every task, :meth:`begin_epoch` for every epoch, :meth:`step`
     for every batch, and :meth:`remember`, :meth:`end_task` and :meth:`predict` at the end of the
@@ -168,23 +168,23 @@ class Learner:
 
     options: ClassVar[type[Options]] = Options
     graphable: ClassVar[bool] = True  # a step runs the same kernels for every batch of a shape
-    # Measures supported by a method with its own fairness criterion; None: it has none, and only
-    # a weighting uses the measure of the run.
+    # Measures supported by a method with its own fairness criterion; None: it has no criterion,
+    # and only a weighting uses the run's measure.
     follows: ClassVar[Collection[str] | None] = None
     # Whether a task is learned in one pass, by `learn`, instead of or after epochs of steps.
     one_pass: ClassVar[bool] = False
-    # Rows per forward pass on a CPU, so few that their activations stay in cache.
+    # Rows per forward pass on a CPU, few enough for their activations to stay in cache.
     chunk: ClassVar[int] = CHUNK
     # Whether samples with an unknown attribute value can be learned.
     takes_unknown: ClassVar[bool] = False
-    # Whether a step can be divided: the loss of a batch is the sum of those of its parts, if means
-    # are taken by the batch, and inputs of a task are asked for by `Samples.take` and `mapped`
-    # alone. A subclass that is divisible, too, says so itself.
+    # Whether a step can be divided: the loss of a batch is the sum of the losses of its parts. For
+    # this, means must be those of the batch, and a task's inputs may be accessed only by
+    # `Samples.take` and `mapped`. Subclasses do not inherit this: each declares it itself.
     divisible: ClassVar[bool] = False
-    # Whether it keeps inputs of finished tasks itself, beside the buffer.
+    # Whether it stores inputs of finished tasks itself, in addition to the buffer.
     keeps_inputs: ClassVar[bool] = False
-    # Set by the run: its fairness measure, the weight of the loss beside the disparity, and if
-    # inputs are images, their channels, height and width.
+    # Set by the run: its fairness measure, the weight of the mean loss against the disparity, and
+    # for images their channels, height and width.
     measure: Measure = MEASURES["eo"]
     lam: float = 0.5
     image: tuple[int, int, int] | None = None
@@ -196,21 +196,21 @@ class Learner:
         self.settings = settings
         self.generators = generators
         if not self.one_pass:
-            self.new_optimizer()  # torch imports a lot with the first: that is no part of training
+            self.new_optimizer()  # the first one imports much of torch: not part of training
         self.old: tuple[int, ...] = ()  # classes of earlier tasks
         self.new: tuple[int, ...] = ()  # classes of the current task that did not occur before
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer of the task, made when it is needed: learning in one pass needs none."""
+        """The optimizer of the task, created on first use: one-pass learning needs none."""
         return self.new_optimizer()
 
     @classmethod
     def why_unused(cls, settings: Options, name: str) -> str | None:
-        """Say why a setting of the run has no effect with these own settings; None if it has one.
+        """Return why a setting has no effect under the learner's ``settings``; None if it has one.
 
-        Asked for settings of the learner, of training and of the weighting, by name. A user who
-        gives one without effect is told so.
+        Called with names of settings of the learner, of training and of the weighting. Users who
+        set one without effect are told the reason.
         """
         del settings, name
         return None
@@ -225,12 +225,12 @@ class Learner:
         )
 
     def grow(self, classes: int) -> None:
-        """Make room for further classes, between two tasks; what is known stays as it is.
+        """Add outputs for further classes between two tasks; existing outputs are unchanged.
 
         Parameters
         ----------
         classes : int
-            Number of classes, at least as many as there are.
+            New number of classes, at least the current one.
         """
         seed = int(torch.randint(2**62, (), generator=self.generators.method))
         grow_outputs(self.net, classes, seed)
@@ -251,12 +251,12 @@ class Learner:
         return Material(train, buffer.samples)
 
     def admitted(self, train: Samples) -> tuple[Samples, tuple[str, ...]]:
-        """Return what is learned of the rows of a task, before anything counts them, and notes."""
+        """Return the rows of a task to learn, filtered before they are counted, and notes."""
         return train, ()
 
     @property
     def takes_host_rows(self) -> bool:
-        """Whether :meth:`learn` takes rows in the host's memory, too, if the net is on a GPU."""
+        """Whether :meth:`learn` also takes rows in host memory if the net is on a GPU."""
         return False
 
     @property
@@ -269,14 +269,14 @@ class Learner:
         raise NotImplementedError
 
     def training_epochs(self, epochs: int) -> int:
-        """Return how many epochs of steps the current task takes if ``epochs`` are set.
+        """Return the number of training epochs of the current task if ``epochs`` are set.
 
-        A method with ``one_pass`` takes none; if it trains something first, the pass comes last.
+        0 for a method with ``one_pass``, unless it trains something before its pass.
         """
         return 0 if self.one_pass else epochs
 
     def review(self, last: PassRecord) -> PassRecord:
-        """Return the record of the last task with what is computed only once, at the end."""
+        """Complete the record of the last task with results computed only at the end."""
         return last
 
     def begin_epoch(self, epoch: int, epochs: int) -> Tensor | None:
@@ -286,7 +286,7 @@ class Learner:
         -------
         Tensor of int64, or None
             Rows of the material's current samples in training order, if the method chooses them;
-            None: all of them, shuffled.
+            None: all rows, shuffled.
         """
         del epoch, epochs
         return None
@@ -297,7 +297,7 @@ class Learner:
         return batch.weighted_mean(losses)
 
     def prepared(self, batch: Batch) -> Batch:
-        """Return the batch with the random numbers that its step needs, drawn on the host.
+        """Return the batch with the random numbers for its step, drawn on the host.
 
         A step recorded as a CUDA graph must not draw: replays would repeat the draws.
         """
@@ -320,13 +320,13 @@ class Learner:
         self.update()
 
     def update(self) -> None:
-        """Change the net by the gradient that its parameters have."""
+        """Update the net by the gradients of its parameters."""
         self.optimizer.step()
 
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Return the buffer with samples of the finished task added, if the method keeps any.
+        """Return the buffer with samples of the finished task added, if the method keeps a buffer.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class Learner:
         return buffer
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Finish the task before evaluation; the buffer already contains its samples."""
+        """Finish the task before evaluation; the buffer already contains samples of the task."""
 
     def logits(self, x: Tensor) -> Tensor:
         """Return scores, (n, classes), for one chunk of inputs, (n, ...).

@@ -38,11 +38,11 @@ class Conflicts:
     new : Tensor of int64, shape (a,)
         Classes of the current task.
     old : Tensor of int64, shape (q,)
-        Conflict classes, the one with the highest score first.
+        Conflict classes, by decreasing score.
     in_conflict : Tensor, shape (m,)
         1 for samples of conflict classes in the memory, 0 for others.
     centre : Tensor, shape (d,)
-        Mean feature of these samples.
+        Mean feature of the samples in conflict.
     prototypes : Tensor, shape (q, d)
         Mean feature of each conflict class.
     """
@@ -71,7 +71,7 @@ def find_conflicts(
     train, memory : Samples
         The task, n samples, and the buffer, m samples.
     share : float
-        Share of the old classes to return, rounded down; at least one.
+        Fraction of the old classes to return, rounded down; at least one class.
     """
     new, known = torch.unique(train.y), torch.unique(memory.y)
     candidates = known[torch.isin(known, new, invert=True)]
@@ -150,7 +150,7 @@ class Clad(Replay):
 def batch_similarity(
     current: Tensor, replayed: Tensor, in_conflict: Tensor, centre: Tensor
 ) -> Tensor:
-    """Return ``1 + cos(u, v) + 1 + cos(u, c)``, without ``1 + cos(u, v)`` if there is no conflict.
+    """Return ``1 + cos(u, v) + 1 + cos(u, c)``, without ``1 + cos(u, v)`` if v does not exist.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class DarkReplay(Replay):
         self.targets: Tensor | None = None  # (m, classes), one row per buffer sample
 
     def grow(self, classes: int) -> None:
-        """Make room; stored logits of classes that were unknown then are 0."""
+        """Add outputs; stored logits of classes that were unknown then are 0."""
         super().grow(classes)
         if self.targets is not None:
             self.targets = pad(self.targets, (0, classes - self.targets.shape[1]))
@@ -76,7 +76,7 @@ class DarkReplay(Replay):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Add samples of each group; stored logits need all old ones to stay where they are."""
+        """Add samples of each group; with stored logits, check that old samples are unchanged."""
         after, old = super().remember(train, weights, buffer), buffer.samples
         assert after.samples is not None
         if self.settings.logits == "task-end" or old is None:

@@ -1,7 +1,7 @@
 """Knowledge distillation: cross-entropy plus the previous net's soft targets for old classes.
 
-The old net does not change during a task, so its outputs are computed once, in one pass, and looked
-up by row afterwards: no step passes a second net.
+The old net does not change during a task, so its outputs are computed once, in one pass, and then
+looked up by row; no step evaluates a second net.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Teacher:
     Parameters
     ----------
     current : Tensor, shape (n, classes)
-        For the current samples.
+        Logits of the current samples.
     memory : Tensor, shape (m, classes), or None
-        For the memory.
+        Logits of the memory.
     """
 
     current: Tensor
@@ -68,11 +68,11 @@ class DistillationOptions(BufferOptions):
 class Distilling(Buffered):
     """Minimise ``mean((1 − λ) · w · CE + λ · KD)`` over the current and the memory batch together.
 
-    λ is the share of old classes among those seen. KD is the cross-entropy between softmax(logits
-    of the old classes / temperature) of the net at the start of the task and of the current net,
-    without the factor temperature² that other methods have. There is one mean over both batches, so
-    only the size of the memory batch sets the weight of replay. Weights w apply to the
-    cross-entropy of current samples.
+    λ is the fraction of old classes among those seen. KD is the cross-entropy between
+    softmax(logits of the old classes / temperature) of the net at the start of the task and of the
+    current net, without the factor temperature² that other methods have. There is one mean over
+    both batches, so only the size of the memory batch sets the weight of replay. Weights w apply to
+    the cross-entropy of current samples.
     """
 
     options = DistillationOptions
@@ -86,7 +86,7 @@ class Distilling(Buffered):
 
     @property
     def distilled(self) -> float:
-        """λ, the share of old classes among those seen."""
+        """λ, the fraction of old classes among those seen."""
         return len(self.old) / (len(self.old) + len(self.new))
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:

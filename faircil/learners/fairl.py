@@ -4,15 +4,16 @@ The rate of features ``Z``, one row per sample, n rows of width d, is
 
     R(Z) = ½ log det(I + d/(n ε²) ZᵀZ),        ε² = ½.
 
-It is large where the features fill many directions. The rate given groups, ``R_c``, is the mean of
-the groups' own rates, weighted by their sizes; ``ΔR = R − R_c`` is large where every group lies
-tight and all of them together lie wide.
+It is large if the features span many directions. The rate given groups, ``R_c``, is the mean of the
+groups' own rates, weighted by their sizes; ``ΔR = R − R_c`` is large if every group is compact and
+all of them together spread out.
 
 Two identities make this cheap. First, ``det(I + ZᵀZ) = det(I + ZZᵀ)``: a batch has fewer samples
-than features, so the n × n matrix is the smaller one. Second, set the entries of ``ZZᵀ`` between
-samples of different groups to zero, and the matrix has one block per group, up to the order of the
-rows. Then its Cholesky factor has the same blocks, and ``Σ log L_ii`` over the rows of a group is
-the group's ½ log det. So one factorisation gives the rates of all groups, however many there are.
+than features, so the n × n matrix is the smaller one. Second, if the entries of ``ZZᵀ`` between
+samples of different groups are set to zero, the matrix has one block per group, up to the order of
+rows. Its Cholesky factor then has the same blocks, and ``Σ log L_ii`` over the rows of a group is
+the group's ½ log det. So one factorisation gives the rates of all groups, regardless of their
+number.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def with_projector(net: nn.Module, kind: str, generator: torch.Generator) -> tup
     kind : str
         ``linear``, or ``mlp`` for one hidden layer.
     generator : torch.Generator
-        For the initial weights.
+        Draws the initial weights.
     """
     head = last_linear(net)
     width = head.in_features

@@ -2,15 +2,15 @@
 
 GSS and OCS select samples by them.
 
-In a linear layer the gradient of sample i is an outer product, ``δ_i h̃_iᵀ`` with ``h̃ = [1; h]``, so
-``⟨g_i, g_j⟩ = Σ_layers (δ_i·δ_j)(h_i·h_j + 1)``: one forward and backward pass over all samples and
-a few small products, and no gradient is ever written out. Nets with other layers go through
-``torch.func``; a written-out gradient is an outer product, too, with an h̃ that is just the 1.
+In a linear layer, the gradient of sample i is an outer product, ``δ_i h̃_iᵀ`` with ``h̃ = [1; h]``,
+so ``⟨g_i, g_j⟩ = Σ_layers (δ_i·δ_j)(h_i·h_j + 1)``: it takes one forward and backward pass over all
+samples and a few small products, and no gradient is materialised. Nets with other layers go through
+``torch.func``; a materialised gradient is an outer product, too, with an h̃ of just the 1.
 
-Of a pre-trained encoder every sample's gradient is as large as the encoder, and takes a backward
-pass of its own. That of the last layer is ``δ_i h̃_iᵀ``, with δ the gradient at the logits and ``h̃``
-the features and a 1: one pass without gradients gives those of all samples. FSW takes the same
-part of the gradient in place of the whole.
+For a pre-trained encoder, each sample's gradient is as large as the encoder and takes a separate
+backward pass. The gradient of the last layer is ``δ_i h̃_iᵀ``, with δ the gradient at the logits
+and ``h̃`` the features and a 1: one pass without gradients gives those of all samples. FSW uses the
+same part of the gradient in place of the whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Replay whose group shares follow the losses: group-DRO weighs groups, FairBatch draws them.
+"""Replay whose group shares follow the losses: group-DRO weights groups, FairBatch samples them.
 
-In both, a group with a large loss counts more in the next steps.
+In both, groups with a large loss count more in the following steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GroupDroOptions(BufferOptions):
 class GroupDro(Buffered):
     """Minimise ``Σ_G q_G ℓ_G`` over the net and maximise it over the q, which sum to 1.
 
-    The maximum is the largest loss of a group, measure ``worst``.
+    The maximum is the largest loss of a group, as in the measure ``worst``.
     A group is a class with an attribute value, or a class if there is no attribute or the measure
     of the run compares classes, as ``eer`` does. All groups seen so far are included. ℓ_G is the
     mean loss of the group in the current and the memory batch. Before each step

@@ -1,10 +1,10 @@
 """GSS-greedy: a buffer of samples with diverse gradients, selected during training.
 
-After each step every sample of the batch is compared with mini-batches of the pool, the samples
-of the task kept so far. Its score is the maximum cosine of its gradient with theirs. While the pool
-has room, samples enter. Once it is full, and if the batch gradient has a negative cosine with all
-mini-batches, samples of the batch may replace others, preferably those with a large score.
-Gradients are those of all layers; of the last layer if a text encoder is trained.
+After each step, every sample of the batch is compared with mini-batches of the pool, which holds
+the samples of the task kept so far. Its score is the maximum cosine of its gradient with theirs.
+Samples enter while the pool has room. Once it is full, and if the batch gradient has a negative
+cosine with all mini-batches, samples of the batch may replace others, preferably those with a large
+score. Gradients are those of all layers; if a text encoder is trained, those of the last layer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from faircil.weighting.groups import find_groups
 MARGIN = 0.01  # keeps probabilities below 1, and defined if all scores are equal
 LAST = 2.0  # larger than any random number
 FIRST_SCORE = 0.1  # of samples that enter an empty pool
-GLANCE = 2  # mini-batches compared first: one with a nonnegative cosine is enough
+GLANCE = 2  # mini-batches compared first, since one with a nonnegative cosine is decisive
 
 
 class Pool:
@@ -79,7 +79,7 @@ class Pool:
         return self._row[torch.argsort(torch.where(self.filled, noise, LAST))]
 
     def candidates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which of the samples, (b,), get a free slot, and which have to compete.
+        """Return which samples, (b,), get a free slot, and which compete for an occupied one.
 
         Returns
         -------
@@ -101,8 +101,8 @@ class Pool:
         """Replace samples of the same group at random.
 
         Each sample draws a slot, without replacement, with probability proportional to the score
-        there minus the smallest of the group. The larger that score is relative to its own, the
-        more likely it takes the slot.
+        there minus the smallest score of the group. The larger the score there is relative to its
+        own, the more likely it takes the slot.
 
         Parameters
         ----------
@@ -194,8 +194,8 @@ class Gss(Learner):
         order, chances = batch.noise[: len(self.pool)], batch.noise[len(self.pool) :]
         enters, competes = self.pool.candidates(batch.rows)
         parts = self._mini_batches(len(batch.current), order)
-        # Samples compete only if the cosines with all mini-batches are negative, so one other is
-        # enough to stop. On a GPU this early exit would make the host wait.
+        # Samples compete only if the cosines with all mini-batches are negative, so a single other
+        # cosine is decisive. On a GPU, this early exit would make the host wait.
         if not (batch.noise.is_cuda or enters.any()):
             _, whole = self._scores(batch, competes, parts[:GLANCE])
             if whole >= 0:

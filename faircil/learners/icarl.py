@@ -29,9 +29,9 @@ from faircil.nets import features_of, find_head, with_features
 def herd(features: Tensor, count: int) -> Tensor:
     """Choose samples one by one so that their mean stays close to the mean of all samples.
 
-    With the mean μ of all features and the sum s of the k − 1 chosen before, the k-th is the one
-    with the least ``‖μ − (s + φ_j)/k‖``. Times k and squared, this is ``‖kμ − s‖² − 2 φ_j·(kμ − s)
-    + ‖φ_j‖²``: the products ``φ_j·μ`` are needed once, the products ``φ_j·s`` grow by one product
+    Let μ be the mean of all features and s the sum of the k − 1 chosen before. The k-th minimises
+    ``‖μ − (s + φ_j)/k‖``. Multiplied by k and squared, this is ``‖kμ − s‖² − 2 φ_j·(kμ − s) +
+    ‖φ_j‖²``: the products ``φ_j·μ`` are computed once, and the products ``φ_j·s`` need one product
     of the features with a vector for each sample chosen.
 
     Parameters
@@ -73,7 +73,7 @@ def herd_each(features: Tensor, keys: Tensor, count: int) -> Tensor:
 
 
 def first_of_each_class(samples: Samples, count: int) -> Samples:
-    """Keep the first ``count`` samples of each class, in their order."""
+    """Keep the first ``count`` samples of each class, in order."""
     classes, index = unique_rows(samples.keys(by_attribute=False))
     kept = [rows[:count] for rows in rows_of_groups(index, len(classes))]
     return samples.take(torch.cat(kept).sort().values)
@@ -118,7 +118,7 @@ class Icarl(Learner):
         super().__init__(net, settings, generators)
         self.targets: Teacher | None = None  # targets of the outputs in the current task
         self.is_old = torch.zeros(0)  # (classes,), 1 or 0
-        self.means: Tensor | None = None  # (classes, d), NaN where a class has no exemplar
+        self.means: Tensor | None = None  # (classes, d), NaN for classes without exemplars
         self.full_means: Tensor | None = None  # the same over the task's training data
         self.attribute_values: set[tuple[int, ...]] = set()
 
@@ -156,7 +156,7 @@ class Icarl(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Herd exemplars of each group, or of each class and truncate the other lists."""
+        """Herd exemplars of each group; or of each class, truncating the other lists."""
         del weights
         features = normalize(train.mapped(partial(features_of, self.net)))
         if self.settings.prototypes == "all":
@@ -181,12 +181,12 @@ class Icarl(Learner):
             self.means = torch.where(self.full_means.isnan(), self.means, self.full_means)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return negative squared distances from the means; −inf for a class without a mean."""
+        """Return negative squared distances from the means; −inf for classes without a mean."""
         if self.means is None:
             return super().logits(x)
         _, features = with_features(self.net, find_head(self.net, x), x)
         features = normalize(features)
-        # −‖φ − μ‖²; a mean of no exemplars is NaN.
+        # −‖φ − μ‖²; the mean of no exemplars is NaN.
         lengths = features.square().sum(dim=1, keepdim=True) + self.means.square().sum(dim=1)
         return (2 * features @ self.means.T - lengths).nan_to_num(nan=-torch.inf)
 

@@ -1,9 +1,9 @@
-"""LwS (learning without shortcuts): clusters stand in for an attribute that is not known.
+"""LwS (learning without shortcuts): clusters replace an attribute that is unknown.
 
-A shortcut shows in the losses: samples that it serves are learned early, the others late. Samples
-of a class that look alike form a cluster, and a cluster with a large loss gets a large weight. For
-the buffer, samples are chosen from all levels of loss, so that not only those with the shortcut are
-replayed. Training never looks at the attribute.
+A shortcut shows in the losses: samples that it fits are learned early, the others late. Similar
+samples of a class form a cluster, and a cluster with a large loss gets a large weight. The buffer
+is filled from all levels of loss, so that not only samples with the shortcut are replayed. Training
+never uses the attribute.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from faircil.learners.base import (
 from faircil.learners.replay import in_turn
 from faircil.nets import build_mlp, features_of, find_head, with_features
 
-ROUNDS = 100  # of k-means at most
+ROUNDS = 100  # of k-means, at most
 NO_CLUSTER = -1
-LEAST = 1e-12  # of a sum of losses
+LEAST = 1e-12  # smallest sum of losses
 
 
 class ClusterReplayOptions(TauOptions):
@@ -64,26 +64,26 @@ class ClusterReplayOptions(TauOptions):
 class ClusterReplay(Learner):
     """Minimise ``mean(v · CE) + γ · mean(CE_c)`` plus terms of the memory batch.
 
-    At the start of a task each class is divided into clusters by k-means, with the cosines of the
+    At the start of a task, each class is divided into clusters by k-means, using cosines of the
     features of the initial net. CE_c is the cross-entropy of a linear layer on the features that
-    tells the clusters of a sample's class; every class of every task has such a layer. A memory
-    batch adds ``τ · mean(CE) + replay_clusters · mean(CE_c) + distill · mean((c(x) − stored)²)``,
-    the last over cluster logits that were stored when the samples entered the buffer.
+    predicts the cluster within a sample's class; every class of every task has such a layer. A
+    memory batch adds ``τ · mean(CE) + replay_clusters · mean(CE_c) + distill · mean((c(x) −
+    stored)²)``, the last over cluster logits stored when the samples entered the buffer.
 
-    v is the weight of a sample's cluster: 1 in the first epoch, then moving to
-    ``N ℓ_c / (n_c Σ_c ℓ_c)`` for the n_c of N samples of the task in cluster c, and the mean ℓ_c of
-    ``CE + γ CE_c`` over them in the last epoch: with it the mean of v is 1, and clusters with the
-    same loss count the same, whatever their size.
+    v is the weight of a sample's cluster: 1 in the first epoch, then moving towards ``N ℓ_c / (n_c
+    Σ_c ℓ_c)``. Here n_c of the task's N samples are in cluster c, and ℓ_c is the mean of ``CE + γ
+    CE_c`` over them in the last epoch. With these weights, the mean of v is 1, and clusters with
+    the same loss count equally, regardless of size.
 
-    For the buffer, losses are measured early, when the shortcut is learned and not much else. The
+    For the buffer, losses are measured early, when little but the shortcut has been learned. The
     samples of a class are divided into ``loss_bins`` of equal width between their smallest and
-    largest loss; bins give their samples in turn until the quota is reached.
+    largest loss; samples are taken from the bins in turn until the quota is reached.
 
-    Differences from the original: it has binary tasks with a sigmoid each, here there is one
-    softmax over all classes. Its initial net is pre-trained, ours is whatever the run starts from.
-    It updates the weight of a sample after every step with it, here of a cluster after every epoch.
-    It fills the buffer during the task and draws a memory batch for each of two terms. And our
-    quota is per group, as for all methods, unless ``quota=class``.
+    Differences from the original: it has binary tasks with a sigmoid each, whereas here there is
+    one softmax over all classes. Its initial net is pre-trained; ours is the initial net of the
+    run. It updates the weight of a sample after every step with it; here, that of a cluster is
+    updated after every epoch. It fills the buffer during the task, and draws a memory batch for
+    each of two terms. Finally, our quota is per group, as for all methods, unless ``quota=class``.
     """
 
     options = ClusterReplayOptions
@@ -94,11 +94,11 @@ class ClusterReplay(Learner):
 
     def __init__(self, net: nn.Module, settings: Options, generators: Generators) -> None:
         self.initial = deepcopy(net)
-        self.cluster_heads = nn.ModuleList()  # of each task; (classes · clusters) outputs
+        self.cluster_heads = nn.ModuleList()  # one per task, with (classes · clusters) outputs
         super().__init__(net, settings, generators)
         nothing = torch.zeros(0, device=next(net.parameters()).device)
-        # A cluster's number is its class's place among the classes of all tasks, times k, plus its
-        # place within the class.
+        # A cluster's number is the index of its class among the classes of all tasks, times k,
+        # plus its index within the class.
         self.first = 0  # number of the task's first cluster
         self.cluster = nothing.long()  # of the current samples, (n,)
         self.weight = nothing  # v of the task's clusters
@@ -108,14 +108,14 @@ class ClusterReplay(Learner):
         self.memory_logits = nothing[:, None].expand(-1, self.settings.clusters_per_class)
 
     def new_optimizer(self) -> torch.optim.Optimizer:
-        """Create the optimizer of the net and of the layers that tell clusters."""
+        """Create the optimizer of the net and of the cluster layers."""
         optimizer = super().new_optimizer()
         if len(self.cluster_heads):
             optimizer.add_param_group({"params": list(self.cluster_heads.parameters())})
         return optimizer
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Find the clusters, and add the layer that tells them."""
+        """Find the clusters, and add a layer that predicts them."""
         k, generator = self.settings.clusters_per_class, self.generators.method
         self.first += len(self.weight)
         self.train, self.head = train, find_head(self.net, train.x)
@@ -128,14 +128,14 @@ class ClusterReplay(Learner):
         self.cluster_heads.append(added.to(self.head.weight.device))
         self.weight = torch.ones(count, device=train.y.device)
         self.losses, self.early_losses = torch.zeros(len(train), device=train.y.device), None
-        # Samples that others have put into the buffer have no cluster.
+        # Buffer samples that were added from outside have no cluster.
         missing = (0 if buffer.samples is None else len(buffer.samples)) - len(self.memory_cluster)
         self.memory_cluster = pad(self.memory_cluster, (0, missing), value=NO_CLUSTER)
         self.memory_logits = pad(self.memory_logits, (0, 0, 0, missing))
         return super().begin_task(train, buffer)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Move the weights of the clusters; measure the losses for the buffer when it is time."""
+        """Update the cluster weights; measure the losses for the buffer in the given epoch."""
         if epoch > 1:
             suited = suited_weights(self.cluster - self.first, self.losses, len(self.weight))
             step = 1.0 if epoch == 2 else self.settings.weight_step
@@ -172,13 +172,13 @@ class ClusterReplay(Learner):
         )
 
     def told(self, features: Tensor, cluster: Tensor) -> Tensor:
-        """Return the logits of the clusters of each sample's class.
+        """Return the logits of the clusters within each sample's class.
 
         Parameters
         ----------
         features : Tensor, shape (n, d)
         cluster : Tensor of int64, shape (n,)
-            Numbers of their clusters.
+            Clusters of the samples.
 
         Returns
         -------
@@ -192,7 +192,7 @@ class ClusterReplay(Learner):
     def remember(
         self, train: Samples, weights: Tensor | None, buffer: ReplayBuffer
     ) -> ReplayBuffer:
-        """Add samples of all levels of loss, and store their cluster logits."""
+        """Add samples from all levels of loss, and store their cluster logits."""
         del weights
         losses = self._current_losses() if self.early_losses is None else self.early_losses
         _, group = unique_rows(train.keys(self.settings.quota == "group"))
@@ -227,7 +227,7 @@ def clusters_within(y: Tensor, features: Tensor, k: int, generator: torch.Genera
     Returns
     -------
     Tensor of int64, shape (n,)
-        k times the place of the sample's class among the classes, plus the cluster's place in it.
+        k times the index of the sample's class among the classes, plus its cluster's index in it.
     """
     place: Tensor
     _, place = torch.unique(y, return_inverse=True)
@@ -237,7 +237,7 @@ def clusters_within(y: Tensor, features: Tensor, k: int, generator: torch.Genera
         centres = x[torch.randperm(len(x), generator=generator)[:k].to(x.device)]
         owner = (x @ centres.T).argmax(dim=1)
         for _ in range(ROUNDS):
-            # A matrix product instead of a scatter: it is deterministic on a GPU as well.
+            # A matrix product rather than a scatter, as it is deterministic on a GPU as well.
             member = owner == torch.arange(len(centres), device=x.device)[:, None]
             sums = member.to(x.dtype) @ x
             centres = torch.where(member.any(dim=1, keepdim=True), normalize(sums), centres)
@@ -254,10 +254,10 @@ def suited_weights(cluster: Tensor, losses: Tensor, clusters: int) -> Tensor:
     Parameters
     ----------
     cluster : Tensor of int64, shape (N,)
-        Of each sample.
+        Cluster of each sample.
     losses : Tensor, shape (N,)
     clusters : int
-        Number of clusters; one without samples has weight 0.
+        Number of clusters; empty ones have weight 0.
     """
     member = cluster == torch.arange(clusters, device=cluster.device)[:, None]
     size = member.sum(dim=1).clamp(min=1)

@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from faircil.learners.base import Count, NonNegative, Options, Positive, Share
 
-BY_MEANS = ("nearest-mean", "lda")  # classifiers by class means, which weigh no groups
-PROTECTING = ("min_cell", "noise_epsilon")  # settings that hide people
+BY_MEANS = ("nearest-mean", "lda")  # classifiers by class means, without group weights
+PROTECTING = ("min_cell", "noise_epsilon")  # privacy settings
 
 
 class MomentsOptions(Options):
@@ -65,14 +65,14 @@ class MomentsOptions(Options):
 
     @property
     def protects(self) -> bool:
-        """Whether people are to be hidden from whoever reads the sums."""
+        """Whether single people are protected from anyone who reads the sums."""
         fields = type(self).model_fields
         return any(getattr(self, name) != fields[name].default for name in PROTECTING)
 
     @field_validator("ridge", "group_weights", "evened", "certainty")
     @classmethod
     def _has_effect(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what a classifier by class means does not use."""
+        """Reject settings that a classifier by class means does not use."""
         kind, name = info.data.get("classifier", "auto"), str(info.field_name)
         usual = cls.model_fields[name].default
         used = kind not in BY_MEANS or (kind == "lda" and name == "ridge")

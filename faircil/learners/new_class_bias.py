@@ -1,4 +1,4 @@
-"""Distillation, and a correction of the bias towards new classes: weight aligning, and BiC.
+"""Distillation with a correction of the bias towards new classes: weight aligning and BiC.
 
 Weight aligning rescales the weights of the new classes to the norm of the old ones; BiC fits a
 scale and an offset of their logits.
@@ -118,7 +118,7 @@ class BiasCorrection(Distilling):
         self.correction: tuple[Tensor, Tensor] | None = None  # scale and offset, (classes,) each
 
     def grow(self, classes: int) -> None:
-        """Make room; logits of classes to come are as they are."""
+        """Add outputs; logits of future classes are not corrected."""
         super().grow(classes)
         if self.correction is not None:
             scale, offset = self.correction

@@ -1,10 +1,10 @@
 """OCS: each step trains on a coreset of its batch, selected by gradient similarity.
 
 With g_i the gradient of sample i, ḡ their mean and r that of the whole buffer, a sample scores
-``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: representative of the batch,
-diverse, and aligned with earlier tasks. The gradient of the step is assembled from the factors of
-the compared gradients, without another pass. If a text encoder is trained, only last-layer
-gradients are compared, and the step needs a separate pass.
+``cos(g_i, ḡ) − mean_j cos(g_i, g_j) + affinity · cos(g_i, r)``: high if it is representative of the
+batch, diverse, and aligned with earlier tasks. The gradient of the step is assembled from the
+factors of the compared gradients, without another pass. If a text encoder is trained, only
+last-layer gradients are compared, and the step needs a separate pass.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Ocs(Learner):
         return self.picked[: min(int(self.count), CANDIDATES)]
 
     def draws_for(self, batch: Batch) -> int | None:
-        """Return the size of the batch, for a random order of it."""
+        """Return the batch size, as the batch is ordered at random."""
         return len(batch.current)
 
     def step(self, batch: Batch) -> None:

@@ -73,7 +73,7 @@ class Replay(Buffered):
     """Minimise ``mean(w · loss of the current batch) + τ · mean(loss of a memory batch)``.
 
     With ``predictor=moments``, a ridge head on the buffer's last activations predicts from the end
-    of a task until training changes the net; the net's own head is trained as ever.
+    of a task until training changes the net; the net's own head is trained as usual.
     """
 
     options = ReplayOptions
@@ -83,17 +83,17 @@ class Replay(Buffered):
     fitted: Moments | None = None
 
     def begin_task(self, train: Samples, buffer: ReplayBuffer) -> Material:
-        """Start a task, with the scores of the net."""
+        """Start a task, predicting with the head of the net."""
         self.fitted = None
         return super().begin_task(train, buffer)
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """Fit the head that predicts, if it is not that of the net."""
+        """Fit the predicting head, unless it is the net's own."""
         if self.settings.predictor == "moments" and buffer.samples is not None:
             self.fitted = Moments.on_activations(self, buffer.samples)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return scores of the head that predicts."""
+        """Return the scores of the predicting head."""
         return super().logits(x) if self.fitted is None else self.fitted.logits(x)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -117,10 +117,10 @@ def replay_loss(logits: Tensor, batch: Batch, tau: float) -> Tensor:
 
 
 class SelectsAtTaskStart(Learner):
-    """Selects the task's buffer samples when the task begins instead of when it ends.
+    """Selects a task's buffer samples when the task begins instead of when it ends.
 
-    The selection equals the random one that replay makes at the end of the task.
-    It cannot depend on the weights of the last epoch, so there is no buffer rule to set.
+    The selection equals the random one that replay makes at the end of the task. It cannot depend
+    on weights of the last epoch, so there is no buffer rule to set.
     """
 
     kept: ReplayBuffer  # including the samples of the current task
@@ -262,10 +262,10 @@ def fit_classifier(
 
 
 def in_turn(group: Tensor, generator: torch.Generator) -> Tensor:
-    """Return rows in random order such that groups take turns; a group that is used up passes.
+    """Return rows in random order such that groups take turns, skipping exhausted groups.
 
-    The first m rows are what remains of all of them if, until m are left, a random row of the
-    largest group goes.
+    The first m rows equal those that remain if random rows of the largest group are removed until m
+    are left.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def in_turn(group: Tensor, generator: torch.Generator) -> Tensor:
     Tensor of int64, shape (n,)
     """
     order = torch.randperm(len(group), generator=generator).to(group.device)
-    # Number the rows of each group in this order; then all first rows come first, and so on.
+    # Number the rows of each group in this order; rows numbered 0 come first, and so on.
     by_group = order[torch.argsort(group[order], stable=True)]
     count = torch.bincount(group)
     number = torch.empty_like(group)

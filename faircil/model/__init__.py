@@ -1,1 +1,1 @@
-"""Models: what is left of training for people to use, to go on with, and to keep."""
+"""Trained models: for prediction, further learning and storage."""

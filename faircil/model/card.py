@@ -1,9 +1,9 @@
-"""Model cards: what a model is, what it learned, and how fair it was, for people who get it.
+"""Model cards: what a model is, what it learned, and how fair it was, for its recipients.
 
-A card is written beside every saved model, as a document and as a page. How fair it was is an audit
-of the rows that it was last measured on, with intervals. See Mitchell et al., "Model Cards for
-Model Reporting" (2019), for what a card should say; what a model is meant for, and by whom, only
-its makers know.
+A card is written next to every saved model, as a document and as a page. Its fairness section is an
+audit of the rows on which the model was last measured, with intervals. See Mitchell et al., "Model
+Cards for Model Reporting" (2019), for the content of cards; the intended use and users of a model
+must be added by its makers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from faircil.model.history import GroupRows, Lesson, Measured
 from faircil.model.model import Model
 from faircil.report import Cell, Table, as_markdown, in_markdown
 
-DRAWS = 500  # a card is written whenever its model is: a quarter of those of an audit
-ATTRIBUTE = "attribute"  # of a model of arrays, which have no names
+DRAWS = 500  # a quarter of an audit's, since a card is written each time a model is saved
+ATTRIBUTE = "attribute"  # of a model trained on arrays, which have no names
 
 
 def summary_of(model: Model) -> dict[str, Any]:
-    """Return what people want to know of a model without loading it, as JSON."""
+    """Return an overview of a model as JSON, to be read without loading the model."""
     return {
         "method": model.config.label,
         "measure": model.config.measure,
@@ -45,7 +45,7 @@ def summary_of(model: Model) -> dict[str, Any]:
 
 
 def lesson_document(lesson: Lesson) -> dict[str, Any]:
-    """Return what was learned, or forgotten, at once, as JSON."""
+    """Return a JSON document of rows learned, or forgotten, at once."""
     return {
         "at": lesson.at,
         "rows": lesson.rows,
@@ -55,9 +55,9 @@ def lesson_document(lesson: Lesson) -> dict[str, Any]:
 
 
 def audit_of(model: Model, measured: Measured, draws: int = DRAWS, seed: int = 0) -> Audit:
-    """Return the audit of the rows that a model was measured on.
+    """Return the audit of the rows on which a model was measured.
 
-    Where the model has several attributes, each is audited, and their intersection.
+    If the model has several attributes, each of them and their intersection are audited.
     """
     own = model.config.own
     names = list(own.sensitive) if own is not None else [ATTRIBUTE] * model.has_attribute
@@ -76,18 +76,18 @@ def audit_of(model: Model, measured: Measured, draws: int = DRAWS, seed: int = 0
 
 
 def _parts(value: str | None, attributes: int) -> list[str | None]:
-    """Return the value of each attribute, of one of their intersection; None: unknown."""
+    """Split a value of an intersection into values of the attributes; None: unknown."""
     parts = [] if value is None else value.split(CROSSED) if attributes > 1 else [value]
     return [*parts] if len(parts) == attributes else [None] * attributes
 
 
 def last_measured(model: Model) -> Measured | None:
-    """Return how a model did on rows that it had not learned, last."""
+    """Return the model's last measurement on rows that it had not learned."""
     return next((one for one in reversed(model.measured) if one.predicted), None)
 
 
 def unmeasured(model: Model) -> list[str]:
-    """Say what no measurement is about, and how to measure it."""
+    """Describe what was not measured, and how to measure it."""
     how = "`faircil audit --remember` measures it on rows that it has not learned"
     last = last_measured(model)
     if last is None:
@@ -98,12 +98,12 @@ def unmeasured(model: Model) -> list[str]:
 
 
 def card_of(model: Model) -> dict[str, Any]:
-    """Return the card of a model, as JSON."""
+    """Return the card of a model as JSON."""
     measured, report, why_not = last_measured(model), None, ""
     if measured is not None:
         try:
             report = audit_of(model, measured).report()
-        except FaircilError as error:  # such as rows of one group only
+        except FaircilError as error:  # for example, rows of a single group
             why_not = str(error)
     return {
         "faircil": __version__,
@@ -118,7 +118,7 @@ def card_of(model: Model) -> dict[str, Any]:
 
 
 def _handed_on(model: Model) -> dict[str, Any]:
-    """Return the summary without data about single people: cards are meant to be shared."""
+    """Return the summary without data about single people, since cards are shared."""
     summary = summary_of(model)
     large, small = _by_size(model.seen)
     return summary | {
@@ -132,13 +132,13 @@ def _handed_on(model: Model) -> dict[str, Any]:
 
 
 def _by_size(groups: Sequence[GroupRows]) -> tuple[list[GroupRows], list[GroupRows]]:
-    """Return the groups with enough rows to name them, and the others."""
+    """Return the groups with enough rows to be listed, and the others."""
     large = [one for one in groups if one.rows >= ENOUGH]
     return large, [one for one in groups if 0 < one.rows < ENOUGH]
 
 
 def privacy(model: Model) -> list[str]:
-    """Say what a model holds of people."""
+    """Describe the personal data that a model contains."""
     smallest = min((one.rows for one in model.seen if one.rows), default=0)
     told = [f"stored rows of data: {model.rows_kept:,}"]
     if isinstance(model.learner, Moments) and (noise := model.learner.noise) is not None:
@@ -156,7 +156,7 @@ def privacy(model: Model) -> list[str]:
 
 
 def _page(model: Model, measured: Measured | None, report: Report | None, why_not: str) -> str:
-    """Return the card in Markdown."""
+    """Return the card as Markdown."""
     own, config = model.config.own, model.config
     what = f"`{in_markdown(own.label)}`" if own is not None else "a class"
     large, small = _by_size(model.seen)
@@ -205,7 +205,7 @@ def _listed(sentences: Iterable[str]) -> str:
 
 
 def _flat(document: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """Return the values of nested documents, each with the path to it."""
+    """Return the values of nested documents, each with its path."""
     rows: list[tuple[str, str]] = []
     for name, value in document.items():
         if isinstance(value, dict):

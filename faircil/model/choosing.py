@@ -1,4 +1,4 @@
-"""The method of a model, chosen on held-out rows of what it learns first."""
+"""Choosing a model's method, on held-out rows of the first rows that it learns."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from faircil.samples import unique_rows
 from faircil.tuning import auto
 from faircil.tuning.request import SEED
 
-FEWEST = 500  # rows: with fewer, held-out rows tell methods apart by chance alone
-MOST = 6_000  # rows to choose by, drawn from each group alike: a choice needs no more
-WHOLE = 20  # rows up to which a group is not drawn from, but taken whole
+FEWEST = 500  # rows below which held-out rows cannot distinguish methods
+MOST = 6_000  # rows that suffice for the choice, drawn at the same rate from each group
+WHOLE = 20  # rows up to which a group is used as a whole
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user wants of a model, besides its data.
+    """The user's request for a model, apart from its data.
 
     Parameters
     ----------
     method : str
-        ``auto``: chosen as ``faircil run`` does, on a stream of two classes a task. With few rows
-        it is ``moments``.
+        ``auto`` chooses as ``faircil run`` does, on a stream with two classes per task. With few
+        rows it is ``moments``.
     weighting, measure : str or None
     favoured : tuple of str
     overrides : tuple of str
@@ -71,13 +71,13 @@ class Wish:
         return config
 
     def media(self, own: OwnData) -> MediaOptions | None:
-        """Return how texts or images become inputs, whatever the method; None without."""
+        """Return how texts or images become inputs, for any method; None for other inputs."""
         if own.items is None:
             return None
         return self.config(own, auto.MOMENTS if self.method == auto.AUTO else None).settings.media
 
     def check(self, own: OwnData) -> None:
-        """Raise with all that is wrong, before anything is learned; with ``auto``, for each."""
+        """Raise an error with all mistakes before learning; ``auto`` checks each candidate."""
         if self.method != auto.AUTO:
             self.config(own)
             return
@@ -94,15 +94,15 @@ class Wish:
 
 @dataclass(frozen=True)
 class Settled:
-    """What a model begins with.
+    """The starting point of a model.
 
     Parameters
     ----------
     config : RunConfig
     notes : list of str
-        Why it was chosen, if it was.
+        Why it was chosen, if ``auto``.
     measured : list of Measured
-        How the chosen method did on held-out rows.
+        Results of the chosen method on held-out rows.
     """
 
     config: RunConfig
@@ -120,7 +120,7 @@ def choose_config(
     trying: auto.Trying = lambda *_: None,
     image: tuple[int, int, int] | None = None,
 ) -> Settled:
-    """Return the configuration of a model, and why it was chosen.
+    """Return the configuration of a model, and the reasons for it.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def choose_config(
     own : OwnData
         Roles of columns.
     x, labels, values
-        Rows, as of :meth:`faircil.model.model.Model.learn`.
+        Rows, as for :meth:`faircil.model.model.Model.learn`.
     device : str
     trying : callable
         Called before each run of a candidate.
@@ -179,10 +179,10 @@ def _stream(
     labels: Sequence[Hashable],
     values: Sequence[str | None] | None,
 ) -> tuple[TaskStream | None, list[str]]:
-    """Return rows as a stream of two classes a task, and notes on it.
+    """Return rows as a stream with two classes per task, and notes on it.
 
-    Test rows are those of training. Classes of which no row can be held out are left out; with
-    fewer than two others, there is no stream.
+    Test rows are drawn from the training rows. Classes without a row to hold out are omitted; if
+    fewer than two others remain, there is no stream.
     """
     names = Model(config).with_names(labels, values)
     samples = names.samples_of(x, labels, values)
@@ -192,7 +192,7 @@ def _stream(
         drawn = torch.from_numpy(draw_test(group.numpy(), MOST / len(samples), SEED))
         rows = drawn | (size <= WHOLE)
         samples, size = samples.take(rows), size[rows]
-    # Of a group with a single row none is held out, see `draw_test`.
+    # A group with a single row has none held out, see `draw_test`.
     told_apart = torch.unique(samples.y[size > 1]).tolist()
     alone = [name for place, name in enumerate(names.names) if place not in told_apart]
     if len(told_apart) < 2:

@@ -1,4 +1,4 @@
-"""Data frames of Dask for the classifier: their rows stay on the workers that have them."""
+"""Dask data frames for the classifier: their rows stay on the workers that have them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from faircil.model.sklearn_inputs import as_fitted, as_value_error
 
 
 class DaskLearning:
-    """Lets a classifier learn data frames of Dask, as one map-reduce over their partitions.
+    """Lets a classifier learn Dask data frames, as one map-reduce over their partitions.
 
-    The order of partitions fixes the order in which sums are added. So workers that die, or come,
-    change no bit of the result.
+    The order of partitions determines the order in which sums are added. So the result is the same,
+    bit for bit, even if workers die or join.
     """
 
     model_: Model
@@ -39,26 +39,26 @@ class DaskLearning:
         ignore: Sequence[str] = (),
         client: Any = None,
     ) -> Self:
-        """Learn the rows of a data frame of Dask, from nothing.
+        """Fit from scratch on the rows of a Dask data frame.
 
-        Only method ``moments`` can do that; it is the one that ``auto`` takes here. Columns are
-        decided on, and features fitted, by a sample of rows, which is all that leaves the workers
-        besides sums. A data frame that is not persisted is computed three times: for its length,
-        its classes and its sums, each time only the columns that are needed.
+        Only the method ``moments`` supports this, so ``auto`` chooses it here. Columns and features
+        are fitted on a sample of rows; apart from sums, only this sample leaves the workers. A data
+        frame that is not persisted is computed three times: for its length, its classes and its
+        sums, each time with only the columns that are needed.
 
         Parameters
         ----------
         frame : dask.dataframe.DataFrame
-            Its partitions should fit into the memory of a worker several times.
+            Each partition should fit several times into the memory of a worker.
         label : str
-            Column of the class. Classes are texts from here on, as :meth:`predict` returns them.
+            Column of the class. Classes become strings, which :meth:`predict` returns.
         sensitive_features : sequence of str
-            Columns of sensitive attributes, which are combined. Missing values are people of an
+            Columns of sensitive attributes, which are combined. Rows with missing values form an
             unknown group.
         ignore : sequence of str
-            Columns that are left out.
+            Columns to leave out.
         client : distributed.Client, optional
-            By default the one that is there.
+            By default the current one.
         """
         wish, seed = self._wished(MOMENTS)
         with as_value_error():
@@ -81,7 +81,7 @@ class DaskLearning:
         sensitive_features: Sequence[str] = (),
         client: Any = None,
     ) -> Self:
-        """Learn the rows of another data frame of Dask as one task; classes may be new.
+        """Learn the rows of another Dask data frame as one task; classes may be new.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class DaskLearning:
         return self
 
     def __dask_tokenize__(self) -> object:
-        """Return a token by which Dask recognises classifiers with the same predictions."""
+        """Return a token that Dask uses to identify classifiers with the same predictions."""
         if not hasattr(self, "model_"):
             return type(self).__name__, repr(self)
         model = self.model_

@@ -1,11 +1,11 @@
-"""Which groups a model would hurt by learning further rows: a forecast, and a rehearsal.
+"""Which groups a model would hurt by learning further rows: a forecast and a rehearsal.
 
 The forecasts of :mod:`faircil.weighting.forecast` need one pass. A *rehearsal* costs two epochs: a
-copy of the model learns the new rows for one epoch with half of its buffer, and the probability
-that it gives to the own class is measured on the other half, which it does not replay; then the
-halves change places. Rows that are replayed are remembered whatever happens to their group, so they
-tell nothing. A group has few rows in a buffer, and a probability is bounded: of losses, a single
-row could decide the mean. More epochs, or more than two parts, rank no better.
+copy of the model learns the new rows for one epoch with half of its buffer. On the other half,
+which is not replayed, the probability of the true class is measured. Then the halves are swapped.
+Replayed rows are remembered whatever happens to their group, so they are not informative. A group
+has few rows in a buffer, and a single row could dominate a mean of losses, whereas probabilities
+are bounded. More epochs, or more than two parts, do not improve the ranking.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from faircil.weighting.groups import Groups
 
 @dataclass(frozen=True)
 class GroupForecast:
-    """What new rows would do to a group that a model knows.
+    """The predicted effect of new rows on a group that a model knows.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ class GroupForecast:
     value : str or None
         Attribute value.
     rows : int
-        In the buffer; for a method that keeps none, rows learned.
+        Rows in the buffer; for a method without a buffer, rows learned.
     loss : float
-        Their mean loss now.
+        Their current mean loss.
     probability : float or None
-        That the model gives to their class, on average, now.
+        Current mean probability of their class.
     fall : float or None
-        Of this probability in the rehearsal, on rows that were not replayed.
+        Decrease of this probability in the rehearsal, on rows that were not replayed.
     crowding, slope : float or None
         See :class:`faircil.weighting.forecast.Forecast`.
     """
@@ -66,20 +66,20 @@ class GroupForecast:
 
 @dataclass(frozen=True)
 class ModelForecast:
-    """What new rows would do to the groups of a model.
+    """The predicted effect of new rows on the groups of a model.
 
     Parameters
     ----------
     method : str
     forgets : bool
-        Whether its method can forget; else there is nothing to forecast.
+        Whether its method can forget; otherwise there is nothing to forecast.
     rows : int
-        New rows.
+        Number of new rows.
     new_classes : tuple of str
     groups : tuple of GroupForecast
-        The group that is hurt most first.
+        Groups, starting with the one that is hurt most.
     findings : tuple of str
-        What follows, in plain words.
+        Conclusions, in plain language.
     notes : tuple of str
         How the rows were read.
     """
@@ -96,7 +96,7 @@ class ModelForecast:
 def forecast_table(
     model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: LessonWatcher = UNWATCHED
 ) -> ModelForecast:
-    """Forecast what learning the rows of a table would do; the model is left as it was."""
+    """Forecast the effect of learning the rows of a table; the model is unchanged."""
     _, learned, test, notes = rows_for(model, path, gaps, watcher)
     x, labels, values = learned.take(~test)
     if not len(labels):
@@ -113,7 +113,7 @@ def forecast_table(
         )
     current = known.samples_of(x, labels, values)
     state = deepcopy(known.state)
-    assert state is not None  # it has learned, else its rows could not be read
+    assert state is not None  # the model has learned rows, or the table could not be read
     state.learner.grow(len(known.labels))
     memory = state.buffer.samples
     if memory is None:
@@ -148,24 +148,24 @@ def forecast_table(
 def rehearse(
     config: RunConfig, state: RunState, current: Samples, memory: Samples | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the probabilities of old rows' own classes, and their falls by one epoch, (m,) each.
+    """Return the probabilities of old rows' classes, and their decrease in one epoch, (m,) each.
 
     Parameters
     ----------
     config : RunConfig
     state : RunState
-        Between two tasks, with outputs for all classes of the task. It is left as it was.
+        State between two tasks, with outputs for all classes of the task; unchanged.
     current : Samples
         Training data of the task, on the device of the learner.
     memory : Samples, optional
         m old rows that are not replayed; by default those of the buffer, of which each half is
-        replayed while the other is measured.
+        replayed while the other one is measured.
     """
     training = config.settings.training.model_copy(update={"epochs": 1})
     short = config.settings.model_copy(update={"training": training})
     brief = config.model_copy(update={"settings": short})
     rows = state.buffer.samples if memory is None else memory
-    assert rows is not None  # the caller's
+    assert rows is not None  # ensured by the caller
     now = _probabilities(state, rows)
     fall = torch.empty_like(now)
     for measured in (
@@ -181,7 +181,7 @@ def rehearse(
 
 
 def _halves(samples: Samples) -> list[Tensor]:
-    """Split rows into two halves of each group, as masks, (m,); a group of one is in the second."""
+    """Split the rows of each group in half, as masks, (m,); single rows are in the second half."""
     keys, index = unique_rows(samples.keys())
     first = torch.zeros_like(samples.y, dtype=torch.bool)
     for rows in rows_of_groups(index, len(keys)):
@@ -190,7 +190,7 @@ def _halves(samples: Samples) -> list[Tensor]:
 
 
 def _probabilities(state: RunState, samples: Samples) -> Tensor:
-    """Return the probability that the learner gives to the class of each sample, (n,)."""
+    """Return the learner's probability of the class of each sample, (n,)."""
     probabilities = state.learner.scores(samples.x).double().softmax(dim=1)
     return probabilities.gather(1, samples.y[:, None])[:, 0]
 
@@ -220,7 +220,7 @@ def _said(group: GroupForecast | GroupRows) -> str:
 
 
 def _sentences(groups: list[GroupForecast]) -> list[str]:
-    """Say who is hurt, and how far to trust that."""
+    """Describe which groups are hurt, and how reliable this is."""
     hurt = [one for one in groups if (one.fall or 0.0) > 0]
     sentences = [
         f"of {len(groups)} known groups, {len(hurt)} are hurt by these rows in the rehearsal"
@@ -237,7 +237,7 @@ def _sentences(groups: list[GroupForecast]) -> list[str]:
 
 
 def _unforgetting(model: Model, rows: int, new: tuple[str, ...], notes: list[str]) -> ModelForecast:
-    """Say what is known of a model that does not forget."""
+    """Return the forecast for a model that does not forget."""
     passed = model.lessons[-1].passed
     groups = [
         GroupForecast(*_names(model, (one.label, *one.attribute)), one.samples, one.after)

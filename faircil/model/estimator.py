@@ -1,4 +1,4 @@
-"""A scikit-learn classifier that learns new classes fairly, whenever they come."""
+"""A scikit-learn classifier that learns new classes fairly at any time."""
 
 from __future__ import annotations
 
@@ -48,25 +48,26 @@ logger = logging.getLogger(__name__)
 
 
 class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that keeps learning: new classes at any time, without unfair forgetting.
+    """A classifier that keeps learning new classes at any time, without unfair forgetting.
 
     Parameters
     ----------
     method : str
-        ``auto``: chosen on held-out rows of the first call of ``fit`` or ``partial_fit``, as
-        ``faircil run`` does; or a learner by name, such as ``moments``, ``er`` or ``fsw``.
+        ``auto`` chooses the method on held-out rows of the first call of ``fit`` or
+        ``partial_fit``, as ``faircil run`` does; otherwise the name of a learner, such as
+        ``moments``, ``er`` or ``fsw``.
     measure : str, optional
         Fairness measure; by default ``eo`` with sensitive features, else ``eer``.
     favoured : sequence, optional
-        Classes whose outcome people want, for the measure ``eopp`` alone.
+        Classes with a favourable outcome, for the measure ``eopp`` only.
     lam : float, optional
-        Weight of the mean loss against the disparity; by default that of the method.
+        Weight of the mean loss against the disparity; by default the method's own.
     settings : mapping, optional
         Further settings by name, such as ``{"width": 1000}``; see ``faircil list settings``.
     weighting : str, optional
         Sample weighting of a replay method, such as ``fsw``.
     random_state : int, RandomState or None
-        Seed, or what draws one, for everything that is drawn.
+        Seed, or the generator that draws one, for all random numbers.
     device : str
         Device of the learner: ``cpu`` or ``cuda``.
 
@@ -75,8 +76,8 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
     classes_ : ndarray
         Classes seen so far, sorted.
     model_ : Model
-        What was learned: ``model_.config.method`` is the chosen method, ``model_.notes`` say why
-        and how columns were handled, ``model_.lessons`` what was learned when.
+        The fitted model: ``model_.config.method`` is the chosen method, ``model_.notes`` explain
+        the choice and how columns were handled, and ``model_.lessons`` list what was learned when.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If the rows were a data frame.
@@ -116,7 +117,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         y : array-like, shape (n,)
             Classes.
         sensitive_features : array-like or data frame, shape (n,) or (n, attributes), optional
-            Several attributes are combined. Missing values are people of an unknown group.
+            Several attributes are combined. Rows with missing values form an unknown group.
         """
         self._forget()
         return self._learn(X, y, sensitive_features, first=True)
@@ -129,9 +130,10 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         *,
         sensitive_features: Any = None,
     ) -> Self:
-        """Learn further rows, one task of class-incremental learning; classes may be new.
+        """Learn more rows as one task of class-incremental learning; classes may be new.
 
-        Parameters of the estimator count at the first call: to change one, call :meth:`fit`.
+        Parameters of the estimator take effect at the first call only: to change one, call
+        :meth:`fit`.
 
         Parameters
         ----------
@@ -150,35 +152,35 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         """Fit from scratch, batch by batch; weights are chosen once, after the last batch.
 
         For data that does not fit in memory: batches of a loader, of a Hugging Face dataset or of
-        mapped arrays. One pass, and no batch is kept. Only method ``moments`` can do that; here
-        ``auto`` chooses it.
+        memory-mapped arrays. The data is read once, and no batch is kept. Only the method
+        ``moments`` supports this, so ``auto`` chooses it here.
 
         Parameters
         ----------
         batches : iterable
-            Of ``(X, y)`` or ``(X, y, sensitive_features)``, as for :meth:`fit`. The first batch
-            determines columns and features: it should have several thousand rows of two classes
-            or more, drawn at random. Later ones may bring new classes.
+            Batches ``(X, y)`` or ``(X, y, sensitive_features)``, as for :meth:`fit`. The first
+            batch determines columns and features: it should have several thousand rows of at least
+            two classes, drawn at random. Later batches may bring new classes.
         """
         self._forget()
         return self._learn_batches(batches, first=True)
 
     def partial_fit_batches(self, batches: Iterable[Any]) -> Self:
-        """Learn further rows, batch by batch, as one task; see :meth:`fit_batches`."""
+        """Learn more rows, batch by batch, as one task; see :meth:`fit_batches`."""
         return self._learn_batches(batches, first=not hasattr(self, "model_"))
 
     def _learn_batches(self, batches: Iterable[Any], *, first: bool) -> Self:
         try:
             self._gather(batches, first=first)
         except BaseException:
-            if first:  # it is as if it had not begun, and not a model without classes
+            if first:  # unfitted again, instead of a fitted model without classes
                 self._forget()
             raise
         self._take(self.model_)
         return self
 
     def _gather(self, batches: Iterable[Any], *, first: bool) -> None:
-        """Learn batches; the model has what it has learned at the end only."""
+        """Learn batches; the model is updated only after the last one."""
         gathering: Gathering | None = None
         known: list[Hashable] = [] if first else self.classes_.tolist()
         for number, batch in enumerate(batches, start=1):
@@ -227,9 +229,9 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return found[:, order]
 
     def forget(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:  # noqa: N803
-        """Remove rows that were learned: the model is then the one that never saw them.
+        """Remove rows that were learned, as if the model had never seen them.
 
-        Only method ``moments`` can do that. Rows must be given as they were learned.
+        Only the method ``moments`` supports this. Rows must be given as they were learned.
         """
         check_is_fitted(self, "model_")
         labels = labels_of(y, self.classes_.tolist())
@@ -239,9 +241,10 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write what was learned to a folder, without pickle; :meth:`load` reads it.
+        """Save the fitted model to a folder, without pickle; :meth:`load` reads it.
 
-        Only you can read its files. A warning is logged if they hold sums of very few people.
+        The files are readable only by you. A warning is logged if they contain sums over very few
+        people.
         """
         check_is_fitted(self, "model_")
         save_model(self.model_, Path(path))
@@ -251,7 +254,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> Self:
-        """Read what :meth:`save` or ``faircil fit`` wrote."""
+        """Load a model written by :meth:`save` or ``faircil fit``."""
         model = load_model(Path(path), choose_device(device))
         config = model.config
         found = cls(
@@ -301,7 +304,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         device: str,
         instead_of_auto: str = AUTO,
     ) -> Model:
-        """Return a model that has learned nothing, with the method chosen if that is wanted."""
+        """Return an untrained model, with its method chosen if ``auto``."""
         names = () if sensitive is None else tuple(map(str, attribute_table(sensitive)))
         own = OwnData(path="", label="class", sensitive=names)
         wish, seed = self._wished(instead_of_auto)
@@ -315,7 +318,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         )
 
     def _wished(self, instead_of_auto: str) -> tuple[Wish, int]:
-        """Return the model that the parameters are for, and its seed."""
+        """Return the request that the parameters describe, and its seed."""
         method = instead_of_auto if self.method == AUTO else self.method
         settings = {**(self.settings or {}), **({} if self.lam is None else {"lam": self.lam})}
         given = tuple(f"{name}={_written(value)}" for name, value in settings.items())
@@ -324,7 +327,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return Wish(method, self.weighting, self.measure, favoured, given), seed
 
     def _fitted_inputs(self, X: Any) -> Floats32:  # noqa: N803
-        """Decide how columns become inputs, and return those of the rows."""
+        """Decide how columns become inputs; return the inputs of the rows."""
         table = as_table(X)
         if table is None:
             table = numbered(self._numbers(X, reset=True))
@@ -338,10 +341,10 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return self.encoder_.inputs(table)
 
     def _inputs(self, X: Any) -> Floats32:  # noqa: N803
-        """Return the inputs of rows, by what was decided when the first ones came."""
+        """Return the inputs of rows, encoded as decided at the first fit."""
         table = as_table(X)
         encoder = self.model_.encoder
-        if encoder is None:  # of a run on arrays
+        if encoder is None:  # the model is from a run on arrays
             return self._numbers(X if table is None else table.to_numpy(), reset=False)
         if table is None:
             table = numbered(self._numbers(X, reset=False)).set_axis(encoder.names, axis=1)
@@ -350,7 +353,7 @@ class FairIncrementalClassifier(DaskLearning, ClassifierMixin, BaseEstimator):  
         return encoder.inputs(table)
 
     def _values(self, sensitive: Any, rows: int, *, first: bool) -> list[str | None] | None:
-        """Return attribute values as texts, several combined, None where one is missing."""
+        """Return attribute values as strings, several combined; None where one is missing."""
         if sensitive is None:
             return None
         table = attribute_table(sensitive)
@@ -385,7 +388,7 @@ def _written(value: Any) -> str:
 
 
 def _changed_settings(config: RunConfig) -> dict[str, Any] | None:
-    """Return the settings of a model that are not those of its method by default."""
+    """Return the settings that differ from the defaults of the model's method."""
     names = (UNNAMED.format(0),) if has_attribute(config.dataset, config.own) else ()
     usual = resolve(
         own=OwnData(path="", label="class", sensitive=names),

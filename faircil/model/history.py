@@ -1,4 +1,4 @@
-"""What a model remembers: what it learned, when and from whom, and how it was measured."""
+"""The history of a model: what it learned, when and from whom, and how it was measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faircil.results.record import GroupResult
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Rows of a class with one attribute value; the value is None where it is unknown."""
+    """Rows of a class with one attribute value; the value is None if it is unknown."""
 
     label: str
     value: str | None
@@ -20,24 +20,24 @@ class GroupRows:
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a model learned, or forgot, at once.
+    """Rows that a model learned, or forgot, at once.
 
     Parameters
     ----------
     at : str
-        When, in UTC.
+        Time in UTC.
     rows : int
-        Negative if they were forgotten.
+        Negative if the rows were forgotten.
     new_classes : tuple of str
     groups : tuple of GroupRows
-        What the rows were.
+        Rows by group.
     seconds : float
     notes : tuple of str
     passed : PassRecord or None
-        Weights and losses of all groups afterwards, of a method that learns in one pass.
+        For one-pass methods: weights and losses of all groups afterwards.
     digest : str
-        Of the rows, to tell whether the same come again; empty once they are forgotten, and where
-        noise hides rows.
+        Hash of the rows, to detect that the same rows are learned again; empty once they are
+        forgotten, and if noise hides rows.
     """
 
     at: str
@@ -52,7 +52,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class PredictedRows:
-    """Rows of a group that a model gave one class; the value is None where it is unknown."""
+    """Rows of a group for which a model predicted one class; the value is None if unknown."""
 
     label: str
     value: str | None
@@ -62,24 +62,24 @@ class PredictedRows:
 
 @dataclass(frozen=True)
 class Measured:
-    """How a model did on rows that it had not learned.
+    """Results of a model on rows that it had not learned.
 
     Parameters
     ----------
     at : str
-        When, in UTC.
+        Time in UTC.
     on : str
-        Which rows, in plain words.
+        Description of the rows, in plain language.
     rows : int
     lessons : int
-        Those that the model had had; what it learned later is not measured. 0: the rows are those
-        that its method was chosen by, with models of it that learned a part of the others.
+        Number of lessons that the model had learned; later ones are not measured. 0: the rows are
+        those on which its method was chosen, by models trained on a part of the others.
     metrics : dict
-        All of :data:`faircil.metrics.METRICS`; None where one is undefined.
+        All of :data:`faircil.metrics.METRICS`; None where undefined.
     groups : tuple of GroupResult
         Accuracy of each group; empty with 0 lessons.
     predicted : tuple of PredictedRows
-        All rows, counted: what an audit needs; empty with 0 lessons.
+        Counts of all rows, as needed for an audit; empty with 0 lessons.
     """
 
     at: str
@@ -92,5 +92,5 @@ class Measured:
 
 
 def now() -> str:
-    """Return the time in UTC, to the second."""
+    """Return the time in UTC, in seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,13 +1,13 @@
 """Models of tables larger than memory: every pass over the rows is in parts.
 
-A model of ``moments`` is made of sums, so no row has to stay. Parts of a table are gathered into
-*shards*, neighbours of which follow from the table and the size of the sums alone. Wherever a shard
-is summed, and by however many workers, the sums of all shards are added in their order: the model
-is the same to the bit.
+A model of ``moments`` consists of sums, so no rows need to be kept. Parts of a table are grouped
+into *shards* of neighbouring parts, which depend only on the table and the size of the sums. The
+sums of all shards are added in order, wherever and by however many workers they are computed, so
+the model is the same bit for bit.
 
-Columns are decided on, and features fitted, by a sample of rows that is spread over the table. What
-is fitted on all rows of a table in memory, here is fitted on the sample: which categories there
-are, medians, means and deviations.
+Columns and features are fitted on a sample of rows that is spread over the table. This applies to
+everything that is fitted on all rows of a table in memory: categories, medians, means and
+deviations.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from faircil.results.record import EpochRecord
 from faircil.samples import Samples
 
 MOST_SHARDS, LEAST_SHARDS = 1024, 8
-ROOM = 4 * 2**30  # bytes of the sums of all shards, which travel to one place
-Progress = Callable[[int, int], None]  # rows that are done, of how many
+ROOM = 4 * 2**30  # bytes of the sums of all shards, which are sent to one process
+Progress = Callable[[int, int], None]  # number of processed rows, and their total
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class SumShard(PartWork[RowSums]):
     reader : RowReader
     features : FeatureMap
     empty : GroupMoments
-        Moments of no rows.
+        Moments without rows.
     """
 
     reader: RowReader
@@ -79,15 +79,15 @@ class SumShard(PartWork[RowSums]):
 
     @property
     def reads(self) -> Sequence[str]:
-        """Columns that it reads."""
+        """Columns to read."""
         return self.reader.reads
 
     def nothing(self) -> RowSums:
-        """Return the sums over no row."""
+        """Return empty sums."""
         return RowSums(deepcopy(self.empty))
 
     def add(self, found: RowSums, part: TablePart) -> RowSums:
-        """Return the sums with the rows of one more part."""
+        """Return the sums with the rows of one part added."""
         for samples, new in self.reader.batches(part):
             found.add(samples, self.features)
             found.new.update(new)
@@ -95,13 +95,13 @@ class SumShard(PartWork[RowSums]):
 
 
 def shards_of(table: PartedTable, size: int) -> list[tuple[TablePart, ...]]:
-    """Cut a table into shards.
+    """Divide a table into shards.
 
     Parameters
     ----------
     table : PartedTable
     size : int
-        Bytes of the sums of one.
+        Size of the sums of one shard in bytes.
     """
     fitting = min(max(ROOM // max(size, 1), LEAST_SHARDS), MOST_SHARDS)
     return gathered(table.parts, fitting)
@@ -120,26 +120,26 @@ def fit_parts(
     progress: Progress = lambda *_: None,
     listener: Callable[[EpochRecord], None] = lambda _: None,
 ) -> Model:
-    """Make a model of a table that is read in parts.
+    """Fit a model to a table that is read in parts.
 
     Parameters
     ----------
     table : PartedTable
     spec : OwnData
-        Roles of its columns. Rows that its test column marks are not learned; the model is measured
-        on them.
+        Roles of its columns. Rows marked by its test column are not learned; the model is
+        measured on them.
     wish : Wish
     engine : Engine
     hold_out : float
-        Share of the rows that are held out instead, where there is no test column.
+        Fraction of rows to hold out if there is no test column.
     seed : int
     device : str
     solve : bool
-        Whether the weights of groups are chosen; else the model has sums alone.
+        Whether the group weights are chosen; otherwise the model has only sums.
     progress : callable
         Called after every shard.
     listener : callable
-        Called after every epoch, of a method that trains a net.
+        Called after every epoch of a method that trains a net.
     """
     reader = RowReader(table, spec, HeldOut(spec.test_column, hold_out, seed))
     counts = count_rows(reader, engine)
@@ -185,14 +185,14 @@ def fit_parts(
 
 
 def table_in_parts(spec: OwnData, engine: Engine) -> PartedTable | None:
-    """Return the table of a file or folder if it is to be learned in parts; None if in memory.
+    """Return the table of a file or folder if it is to be learned in parts, else None.
 
-    A table that is read in parts is, from :data:`IN_PARTS` rows on, or where workers share it.
+    A table that can be read in parts is, from :data:`IN_PARTS` rows on, or if workers share it.
 
     Raises
     ------
     UsageError
-        If workers are to share a table that cannot be read in parts.
+        If workers are requested for a table that cannot be read in parts.
     """
     path = Path(spec.path)
     table = None if spec.items is not None else parted_table(path)
@@ -203,7 +203,7 @@ def table_in_parts(spec: OwnData, engine: Engine) -> PartedTable | None:
 
 
 def refuse_in_parts(spec: OwnData, *, task_by_task: bool = False) -> None:
-    """Refuse to learn a table in parts task by task."""
+    """Raise an error if a table is to be learned both in parts and task by task."""
     if spec.tasks is not None or task_by_task:
         raise UsageError(
             f"`tasks` are given, and a table of {IN_PARTS:,} rows or more, or of several workers, "
@@ -219,7 +219,7 @@ def learn_mapped(
     device: str = "cpu",
     listener: Callable[[EpochRecord], None] = lambda _: None,
 ) -> Lesson:
-    """Let a model that needs all rows at once learn them from a file that is mapped into memory."""
+    """Train a model that needs all rows at once on a memory-mapped file of the rows."""
     after = model.with_names(counts.labels, counts.attribute_values)
     reader = replace(reader, labels=after.names, values=tuple(after.values))
     (samples,), notes = mapped_samples(reader, [sum(counts.learned.values())])
@@ -238,14 +238,14 @@ def update_parts(
     progress: Progress = lambda *_: None,
     listener: Callable[[EpochRecord], None] = lambda _: None,
 ) -> Lesson:
-    """Let a model learn the rows of another table in parts; its classes may be new.
+    """Train a model on the rows of another table in parts; its classes may be new.
 
     Parameters
     ----------
     model : Model
     table : PartedTable
     spec : OwnData
-        Roles of its columns. Rows that the test column marks, if the table has it, are not learned;
+        Roles of its columns. Rows marked by the test column, if the table has it, are not learned;
         the model is measured on them.
     engine, solve, progress, listener
         As for :func:`fit_parts`.
@@ -268,15 +268,15 @@ def update_parts(
 def measure_table_parts(
     model: Model, table: PartedTable, spec: OwnData, *, engine: Engine = HERE, on: str
 ) -> tuple[Measured, list[str]]:
-    """Measure a model on the rows of another table in parts; it remembers that.
+    """Measure a model on the rows of another table in parts, and record the result.
 
     Parameters
     ----------
     model, table, spec, engine
-        As for :func:`update_parts`. Rows that the test column marks, if there are any, are meant;
-        else all are.
+        As for :func:`update_parts`. If the test column marks any rows, only these are used,
+        otherwise all are.
     on : str
-        Which rows these are, in plain words.
+        Description of the rows, in plain language.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def measure_table_parts(
 
 
 def unlearned_notes(model: Model, values: Iterable[str | None]) -> list[str]:
-    """Say which attribute values of rows a model has not learned: they are compared with none."""
+    """Report attribute values that the model has not learned, so that they are not compared."""
     new = sorted({value for value in values if value is not None} - {*model.values})
     if not new or not model.has_attribute:
         return []
@@ -310,7 +310,7 @@ def unlearned_notes(model: Model, values: Iterable[str | None]) -> list[str]:
 
 
 def reader_for(model: Model, table: PartedTable, spec: OwnData) -> RowReader:
-    """Return what reads a table for a model that was fitted on another."""
+    """Return a reader of a table for a model that was fitted to another one."""
     if not isinstance(model.encoder, TableEncoder):
         raise UsageError(
             "the model was not fitted on columns of a table, so it cannot learn a table in parts"
@@ -334,22 +334,22 @@ def learn_parts(
     solve: bool = True,
     progress: Progress = lambda *_: None,
 ) -> Lesson:
-    """Let a model learn the rows of a table in parts; nothing changes if that fails.
+    """Train a model on the rows of a table in parts; on failure it is unchanged.
 
     Parameters
     ----------
     model : Model
-        Of method ``moments``.
+        A model of method ``moments``.
     reader : RowReader
-        With the encoder of the model.
+        Has the encoder of the model.
     counts : RowCounts
-        Of the table.
+        Counts of the table.
     engine : Engine
     first : Samples, optional
-        Rows that features are fitted on, of a model that has learned nothing.
+        Rows to which features are fitted, if the model is new.
     device : str
     solve : bool
-        Whether the weights of groups are chosen; else the model has sums alone.
+        Whether the group weights are chosen; otherwise the model has only sums.
     progress : callable
         Called after every shard.
     """
@@ -373,10 +373,10 @@ def learn_parts(
 def sum_parts(
     learner: Moments, reader: RowReader, rows: int, engine: Engine, progress: Progress
 ) -> RowSums:
-    """Return the sums over all rows of a table, shard by shard in their order."""
+    """Return the sums over all rows of a table, added in the order of shards."""
     assert learner.moments is not None
     place = learner.moments.device
-    # Workers compute in main memory: what they send is there.
+    # Workers compute in main memory, so their results are there.
     empty = learner.empty_sums(place if isinstance(engine, Here) else torch.device("cpu"))
     work = SumShard(reader, deepcopy(learner.summed).to(empty.device), empty)
     total = RowSums(learner.empty_sums(place))

@@ -1,8 +1,8 @@
-"""One model of several sites, none of which shows its rows to the others.
+"""One model of several sites that do not show their rows to each other.
 
-Sums over rows add up. So sites that agree on a *plan*, the columns and features of a model without
-its sums, each make the sums of their own rows, and whoever has all sums has the model of all rows:
-the one that a single site with every row would have made, but for rounding.
+Sums over rows add up. So the sites agree on a *plan*, the columns and features of a model without
+its sums, and each computes the sums of its own rows. Adding all sums gives the model of all rows:
+up to rounding, the one that a single site with every row would have fitted.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from faircil.model.row_sums import learns_sums
 from faircil.moments.group_moments import GroupMoments, Key
 
 Name = TypeVar("Name", bound=Hashable)
-# Settings in which sites may differ: how they protect their rows.
+# Settings in which sites may differ: those that protect their rows.
 OF_A_SITE = ("min_cell", "noise_epsilon", "noise_delta", "forgettable")
 
 
 def plan_of(model: Model) -> Model:
-    """Return the columns, features, settings and names of a model, and nothing that it has learned.
+    """Return the columns, features, settings and names of a model, without anything it learned.
 
-    Features are fitted on first rows: what is left of these are the mean and deviation of inputs,
-    the names of categories, and of images patches.
+    Features are fitted on first rows. Of these, the mean and deviation of inputs remain, the names
+    of categories, and patches of images.
     """
     _refuse_other_methods([model])
     state = deepcopy(model.state)
@@ -47,21 +47,21 @@ def plan_of(model: Model) -> Model:
 
 
 def planned_for(plan: Model, min_cell: int | None = None) -> Model:
-    """Return a model that has learned nothing, with the features and columns of another.
+    """Return an untrained model with the features and columns of another one.
 
     Parameters
     ----------
     plan : Model
-        A plan, or any model by sums, of which nothing else is taken.
+        A plan, or any model learned by sums, of which only the plan is used.
     min_cell : int, optional
-        Another one than that of the plan.
+        Overrides the plan's minimum cell size.
     """
     found = plan_of(plan)
     return found if min_cell is None else _with_settings(found, {"min_cell": min_cell})
 
 
 def _with_settings(plan: Model, changed: Mapping[str, object]) -> Model:
-    """Return a plan with some other settings of its learner."""
+    """Return a plan with changed settings of its learner."""
     settings = plan.config.settings
     learner = settings.learner.model_copy(update=changed)
     config = plan.config.model_copy(
@@ -72,7 +72,7 @@ def _with_settings(plan: Model, changed: Mapping[str, object]) -> Model:
 
 
 def _protection(models: Sequence[Model]) -> dict[str, object]:
-    """Return how the rows of all sites are protected: noise as at the site with the least."""
+    """Return the protection of all sites' rows: the noise of the site with the least."""
     settings = [model.learner.settings for model in models]
     found: dict[str, object] = {"min_cell": max(each.min_cell for each in settings)}
     if settings[0].noise_epsilon != "none":
@@ -84,20 +84,20 @@ def _protection(models: Sequence[Model]) -> dict[str, object]:
 
 
 def merge_models(models: Sequence[Model]) -> Model:
-    """Return the model of all rows that several have learned.
+    """Return the model of all rows that several models have learned.
 
     Sums are added in the given order; then the weights of all groups are chosen.
 
     Parameters
     ----------
     models : sequence of Model
-        By sums, with the same columns and features; each may have classes and attribute values
-        that others lack.
+        Models learned by sums, with the same columns and features; each may have classes and
+        attribute values that others lack.
 
     Raises
     ------
     UsageError, DataError
-        If they do not fit together: all differences at once.
+        If they do not fit together; all differences are listed.
     """
     if not models:
         raise UsageError("there is no model to merge; name one or more")
@@ -111,7 +111,7 @@ def merge_models(models: Sequence[Model]) -> Model:
     raise_all(mistakes, DataError)
     if not any(model.seen for model in models):
         raise DataError("none of the models has learned a row; a plan holds no sums")
-    # Names of the plan, then all others in the order in which one site with every row has them.
+    # Names of the plan, then the others in the order that one site with all rows would have.
     merged = replace(
         _with_settings(plan_of(first), _protection(models)),
         labels=_alike([model.labels for model in models]),
@@ -153,13 +153,13 @@ def merge_models(models: Sequence[Model]) -> Model:
 
 
 def _alike(lists: Sequence[Sequence[Name]]) -> list[Name]:
-    """Return what all lists begin with."""
+    """Return the common prefix of all lists."""
     same = takewhile(lambda each: len(set(each)) == 1, zip(*lists, strict=False))
     return [each[0] for each in same]
 
 
 def _digest_of(moments: GroupMoments) -> str:
-    """Return a hash of sums: noise hides which rows they are of, and a copy has the same noise."""
+    """Return a hash of sums: with noise, it does not reveal the rows, and copies have the same."""
     found = hashlib.sha256(repr((moments.keys, moments.count)).encode())
     for total in moments.first:
         found.update(total.cpu().contiguous().view(torch.uint8).numpy().tobytes())
@@ -167,7 +167,7 @@ def _digest_of(moments: GroupMoments) -> str:
 
 
 def differences(one: Model, other: Model) -> list[str]:
-    """Return what two models do not have in common, of what they need to be merged."""
+    """Return the differences between two models that prevent merging them."""
     found = []
     if _roles(one) != _roles(other):
         found.append("columns of the class or the attributes")
@@ -197,7 +197,7 @@ def _settings(model: Model) -> dict[str, object]:
 
 
 class Numbering:
-    """Turns the numbers of classes and attribute values of one model into those of another."""
+    """Maps the numbers of classes and attribute values of one model to those of another."""
 
     def __init__(self, model: Model, merged: Model) -> None:
         self._labels = [merged.labels.index(label) for label in model.labels]

@@ -1,4 +1,4 @@
-"""Predictions of tables larger than memory, in parts: written as they come, or counted."""
+"""Predictions of tables larger than memory, in parts: written one by one, or counted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from faircil.packing import Packed, pack, unpack
 
 @dataclass
 class PredictedRows:
-    """Predictions of rows, counted.
+    """Counts of predictions.
 
     Parameters
     ----------
     cells : Counter
         Rows by class, attribute value (−1: unknown) and predicted class.
     new : NewValues
-        Values of the rows that the model does not know.
+        Values in the rows that the model does not know.
     """
 
     cells: Counter[tuple[int, int, int]] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ def predicted_columns(model: Model, x: Floats32, *, probabilities: bool) -> dict
     model : Model
     x : ndarray of float32, shape (n, inputs)
     probabilities : bool
-        Whether the probability of every class is wanted, not only of the predicted one.
+        Whether to return the probabilities of all classes, not only of the predicted one.
     """
     found = model.probabilities(x)
     best = found.argmax(axis=1)
@@ -65,14 +65,14 @@ def predicted_columns(model: Model, x: Floats32, *, probabilities: bool) -> dict
 
 @dataclass(frozen=True)
 class PredictRows:
-    """Predicts the rows of a part; the model is packed without its sums.
+    """Predicts the rows of a part, with a model packed without its sums.
 
     Parameters
     ----------
     packed : Packed
     table : PartedTable
     keep : tuple of str
-        Columns to keep beside the predictions.
+        Columns to keep next to the predictions.
     probabilities : bool
         See :func:`predicted_columns`.
     """
@@ -107,15 +107,15 @@ def predict_parts(
     probabilities: bool = False,
     engine: Engine = HERE,
 ) -> Iterator[tuple[pd.DataFrame, NewValues]]:
-    """Predict the rows of a table part by part, in their order.
+    """Predict the rows of a table part by part, in order.
 
     Parameters
     ----------
     model : Model
     table : PartedTable
-        With the columns that the model was fitted with.
+        A table with the columns that the model was fitted on.
     keep : sequence of str
-        Columns to keep beside the predictions.
+        Columns to keep next to the predictions.
     probabilities : bool
         See :func:`predicted_columns`.
     engine : Engine
@@ -125,7 +125,7 @@ def predict_parts(
     predictions : DataFrame
         ``row``, counted from 1, the kept columns, ``prediction`` and ``probability``.
     new : NewValues
-        Values of the part that the model does not know.
+        Values in the part that the model does not know.
     """
     work = PredictRows(pack(model.without_sums()), table, tuple(keep), probabilities)
     return engine.map(work, table.parts)
@@ -133,18 +133,18 @@ def predict_parts(
 
 @dataclass(frozen=True)
 class PredictParts(PartWork[PredictedRows]):
-    """Counts what a model, packed without its sums, predicts of rows that are held out."""
+    """Counts predictions of held-out rows, with a model packed without its sums."""
 
     packed: Packed
     reader: RowReader
 
     @property
     def reads(self) -> Sequence[str]:
-        """Columns that it reads."""
+        """Columns to read."""
         return self.reader.reads
 
     def nothing(self) -> PredictedRows:
-        """Return no rows."""
+        """Return empty counts."""
         return PredictedRows()
 
     def add(self, found: PredictedRows, part: TablePart) -> PredictedRows:
@@ -163,19 +163,19 @@ class PredictParts(PartWork[PredictedRows]):
 def measure_parts(
     model: Model, reader: RowReader, engine: Engine = HERE, *, on: str
 ) -> tuple[Measured, list[str]]:
-    """Measure a model on the rows of a table that are held out; it remembers that.
+    """Measure a model on the held-out rows of a table, and record the result.
 
     Parameters
     ----------
     model, reader, engine
     on : str
-        Which rows these are, in plain words.
+        Description of the rows, in plain language.
 
     Returns
     -------
     measured : Measured
     notes : list of str
-        Which values of the rows are new to the model.
+        Values in the rows that the model does not know.
     """
     encoder = reader.encoder
     assert encoder is not None

@@ -1,4 +1,4 @@
-"""Rows that a model learns by their sums: batch by batch, in parts, or at other sites."""
+"""Rows that a model learns by sums: batch by batch, in parts, or at other sites."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ MOMENTS = "moments"
 
 @dataclass
 class RowSums:
-    """Sums over rows, and a checksum by which the same rows are recognised.
+    """Sums over rows, with a checksum to recognise the same rows.
 
     Parameters
     ----------
     moments : GroupMoments
     rows : int
     check : int
-        Sum of the checksums of the rows, modulo 2⁶⁴: the same for the same rows in any order.
+        Sum of the rows' checksums modulo 2⁶⁴, independent of their order.
     new : NewValues
-        Values of the rows that the encoder of the model does not know.
+        Values in the rows that the model's encoder does not know.
     """
 
     moments: GroupMoments
@@ -63,7 +63,7 @@ class RowSums:
 
 
 def learns_sums(model: Model) -> bool:
-    """Tell whether a model learns by sums over rows, so that none of them has to stay."""
+    """Return whether a model learns by sums over rows, so that no rows need to be kept."""
     if model.config.method != MOMENTS:
         return False
     settings = model.config.settings.learner
@@ -71,18 +71,18 @@ def learns_sums(model: Model) -> bool:
 
 
 class Gathering:
-    """A lesson whose rows come batch by batch; weights are chosen once, at its end.
+    """A lesson whose rows arrive batch by batch; weights are chosen once, at its end.
 
-    Until then the model is as it was.
+    Until then, the model is unchanged.
 
     Parameters
     ----------
     model : Model
-        Of method ``moments``.
+        A model of method ``moments``.
     inputs : int
-        Of a row.
+        Number of inputs of a row.
     device : torch.device or str
-        Where the learner of a new model is.
+        Device of a new model's learner.
     """
 
     def __init__(self, model: Model, inputs: int, device: torch.device | str = "cpu") -> None:
@@ -98,13 +98,13 @@ class Gathering:
 
     @property
     def learner(self) -> Moments:
-        """The learner that the rows are for."""
+        """The learner of the rows."""
         found = self.after.learner
         assert isinstance(found, Moments)
         return found
 
     def name(self, labels: Sequence[Hashable], values: Sequence[str | None] | None) -> None:
-        """Give numbers to new classes and attribute values."""
+        """Assign numbers to new classes and attribute values."""
         known = len(self.after.labels)
         fresh = self.after is self.model
         self.after = self.after.with_names(labels, values)
@@ -114,7 +114,7 @@ class Gathering:
             self.learner.grow(len(self.after.labels))
 
     def begin(self, first: Samples) -> None:
-        """Fit the features on first rows, if there are none yet."""
+        """Fit the features on the first rows, unless they are fitted already."""
         if self.learner.moments is None:
             place = next(self.learner.net.parameters()).device
             with threadpool_limits(1, user_api="blas"), same_bits():
@@ -123,7 +123,7 @@ class Gathering:
     def add(
         self, x: Floats32, labels: Sequence[Hashable], values: Sequence[str | None] | None = None
     ) -> None:
-        """Add a batch of rows, see :meth:`faircil.model.model.Model.learn`.
+        """Add a batch of rows; see :meth:`faircil.model.model.Model.learn`.
 
         The first batch of a new model must have two classes; features are fitted on it.
         """
@@ -138,16 +138,16 @@ class Gathering:
     def finish(
         self, sums: RowSums | None = None, *, notes: Sequence[str] = (), solve: bool = True
     ) -> Lesson:
-        """Learn what was added, or other sums by the same features; the model has it then.
+        """Learn the added rows, or other sums of the same features, and update the model.
 
         Parameters
         ----------
         sums : RowSums, optional
             By default those of the batches.
         notes : sequence of str
-            On the rows.
+            Notes on the rows.
         solve : bool
-            Whether the weights of groups are chosen; else the model has sums alone.
+            Whether the group weights are chosen; otherwise the model has only sums.
         """
         found = self._sums if sums is None else sums
         if found is None:

@@ -1,10 +1,10 @@
-"""Models as folders: a text that people can read, and tensors; no pickle.
+"""Models as folders: a human-readable text file and tensors, without pickle.
 
-The text has the hash of the tensors, and its own: what was altered after it was written is refused.
-The hash is also in the name of the tensors. So a new text beside new tensors takes the place of the
-old one in one step, and whatever happens on the way, the folder has a whole model.
-Hashes are no signatures. A file that somebody made on purpose can hold other numbers, but reading
-it makes objects of faircil alone, and what does not fit together is refused all the same.
+The text contains the hash of the tensors and its own hash, so changes made after writing are
+detected. The hash is also part of the tensors' file name. A new text file can thus replace the old
+one in a single step, and whatever happens in between, the folder has a complete model.
+Hashes are not signatures. A manipulated file can contain other numbers, but reading it creates
+only faircil's own objects, and inconsistent contents are rejected in any case.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ from faircil.samples import group_counts
 FORMAT = 6
 CONTENT, TENSORS = MODEL_TEXT, "tensors-*.safetensors"
 CARD, CARD_PAGE = "card.json", "card.md"
-DIGITS = 12  # of the hash of the tensors, in their name
-LOCK = ".lock"  # file that a process holds while it changes the model
+DIGITS = 12  # of the tensors' hash, in their file name
+LOCK = ".lock"  # file locked by a process that changes the model
 AGAIN = "use a copy of the model, or fit it again"
 
 
 @dataclass(frozen=True)
 class Files:
-    """What is written of a model.
+    """The content of a model's files.
 
     Parameters
     ----------
     packed : Packed
-        Its tensors, and the text but for the hashes.
+        Its tensors, and the text without hashes.
     card : dict
         See :func:`faircil.model.card.card_of`.
     """
@@ -76,10 +76,10 @@ class Files:
 
 
 def save_model(model: Model, folder: Path) -> None:
-    """Write a model to a folder, whole or not at all, and its card.
+    """Write a model to a folder, completely or not at all, with its card.
 
-    A model that is there is replaced; anything else that is there is left alone, and an error.
-    Files are for the owner alone: they hold sums over people, and with replay rows of them.
+    An existing model is replaced; anything else in the folder is left alone and raises an error.
+    Files are readable by the owner only: they contain sums over people, and with replay their rows.
     """
     check_place(folder)
     _write(_files(model), folder)
@@ -112,7 +112,7 @@ def _write(files: Files, folder: Path) -> None:
                 write_sealed(text, content)
                 tensors = folder / _name_of_tensors(digest)
                 partial_tensors.replace(tensors)
-                text.replace(folder / CONTENT)  # here the model is the new one
+                text.replace(folder / CONTENT)  # from here on, the new model is in place
                 for name, text_of_card in cards.items():
                     _write_card(folder, name, text_of_card)
         finally:
@@ -123,7 +123,7 @@ def _write(files: Files, folder: Path) -> None:
 
 
 def _card_texts(card: dict[str, Any], digest: str) -> dict[str, str]:
-    """Return the card as a document and as a page; both name the tensors that they are about."""
+    """Return the card as a document and as a page; both state the hash of their tensors."""
     document = {name: value for name, value in card.items() if name != "page"}
     document["tensors_sha256"] = digest
     page = f"{card['page']}\nThis card is about `{_name_of_tensors(digest)}`.\n"
@@ -142,7 +142,7 @@ def _write_card(folder: Path, name: str, text: str) -> None:
 
 
 def card_notes(folder: Path) -> list[str]:
-    """Say which cards of a model are missing, or not what was written with it."""
+    """Report cards of a model that are missing or were changed after writing."""
     content, _ = _read_content(folder)
     written = content.get("cards_sha256", {})
     altered = [
@@ -164,14 +164,14 @@ def _name_of_tensors(digest: object) -> str:
 
 @contextmanager
 def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Keep other processes from changing a model meanwhile; wait for one that does.
+    """Keep other processes from changing a model in the block; wait for one that does.
 
     Parameters
     ----------
     folder : Path
-        Of the model; made if it is not there.
+        Folder of the model; created if it does not exist.
     waiting : callable
-        Called if another process has to be waited for.
+        Called if another process must be waited for.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with ExitStack() as lock:
@@ -180,7 +180,7 @@ def changing(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
         try:
             yield
         finally:
-            if new and not (folder / CONTENT).exists():  # it came to nothing
+            if new and not (folder / CONTENT).exists():  # no model was written
                 with suppress(OSError):
                     (folder / LOCK).unlink(missing_ok=True)
                     for path in new:
@@ -199,18 +199,18 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder that holds anything but a model."""
+    """Raise an error if a folder contains anything but a model."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder for the model")
     own = _own_files(folder)
-    if (folder / CONTENT).exists():  # an audit may be kept beside its model
+    if (folder / CONTENT).exists():  # an audit may be stored next to its model
         own |= {folder / KEPT, folder / KEPT_PAGE}
     others = sorted(
         path.name
         for path in folder.iterdir()
-        if path not in own and not path.name.startswith(".")  # such as marks of file managers
+        if path not in own and not path.name.startswith(".")  # such as files of file managers
     )
     if others:
         raise UsageError(
@@ -219,7 +219,7 @@ def check_place(folder: Path) -> None:
 
 
 def check_there(folder: Path) -> None:
-    """Refuse a folder without a model."""
+    """Raise an error if a folder has no model."""
     if not (folder / CONTENT).is_file():
         raise DataError(
             f"there is no model in {folder}: {CONTENT} is missing; make one with `faircil fit`"
@@ -232,7 +232,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     Raises
     ------
     DataError
-        If there is none, or it is damaged, altered, or of another version.
+        If there is no model, or it is damaged, altered, or of another version.
     """
     check_there(folder)
     try:
@@ -243,7 +243,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
 
 
 def _read(folder: Path) -> Packed:
-    """Read the text of a model and its tensors; again, if it may have been replaced meanwhile."""
+    """Read the text of a model and its tensors; retry if the model may have been replaced."""
     before = None
     while True:
         content, same = _read_content(folder)
@@ -259,7 +259,7 @@ def _read(folder: Path) -> Packed:
 
 
 def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
-    """Read the text of a model; the second is whether it is what was written."""
+    """Read the text of a model; the second value is whether its hash is correct."""
     try:
         text = (folder / CONTENT).read_bytes().decode("utf-8")
         content = json.loads(text)
@@ -267,7 +267,7 @@ def _read_content(folder: Path) -> tuple[dict[str, Any], bool]:
             return content, is_intact(text, content)
     except OSError as error:
         raise DataError(f"{CONTENT} cannot be read ({error.strerror}); {AGAIN}") from None
-    except (ValueError, RecursionError):  # neither JSON nor UTF-8, or nested without end
+    except (ValueError, RecursionError):  # neither JSON nor UTF-8, or nested too deeply
         pass
     raise DataError(f"{CONTENT} is damaged: it is not the JSON document of a model; {AGAIN}")
 
@@ -285,9 +285,9 @@ def _check_version(content: dict[str, Any]) -> None:
 
 
 def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
-    """Read the tensors of a model, and make sure that they are those of its text."""
+    """Read the tensors of a model, and check that they match its text."""
     digest = content.get("tensors_sha256")
-    if not re.fullmatch("[0-9a-f]{64}", str(digest)):  # it is a part of a name
+    if not re.fullmatch("[0-9a-f]{64}", str(digest)):  # it is part of a file name
         raise DataError(f"{CONTENT} is damaged: it has no hash of its tensors; {AGAIN}")
     path = folder / _name_of_tensors(digest)
     try:
@@ -302,12 +302,12 @@ def _read_tensors(folder: Path, content: dict[str, Any]) -> dict[str, Tensor]:
             f"{path.name} is missing: the folder has a part of the model only; copy it again, or "
             "make the model again"
         ) from None
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:  # torch's, if it is gone
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:  # torch's, if missing
         raise DataError(f"{path.name!r:.40} cannot be read ({told(error)}); {AGAIN}") from None
 
 
 def _whole(model: object) -> Model:
-    """Return a model; refuse one whose parts do not fit together: names, columns and net."""
+    """Return a model; raise an error if names, columns and net are inconsistent."""
     if not isinstance(model, Model):
         raise DataError(f"{CONTENT} holds no model; {AGAIN}")
     try:
@@ -319,17 +319,17 @@ def _whole(model: object) -> Model:
             scores = model.learner.scores(torch.zeros(1, model.inputs, device=place))
             problem = f"names of {len(model.labels)} classes, and {scores.shape[-1]} scores"
             if scores.shape == (1, len(model.labels)):
-                # A class of which all rows were forgotten scores minus infinity.
+                # A class whose rows were all forgotten scores minus infinity.
                 if place.type == "meta" or not torch.isnan(scores).any():
                     return model
                 problem = "scores that are not numbers"
-    except Exception as error:  # whatever parts that do not fit lead to
+    except Exception as error:  # inconsistent parts may raise anything
         problem = f"parts that do not fit ({told(error)})"
     raise DataError(f"the content is damaged: the model has {problem}; {AGAIN}")
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of a model's files."""
+    """Return the size of a model's files in bytes."""
     return sum(path.stat().st_size for path in _own_files(folder) if path.is_file())
 
 
@@ -340,7 +340,7 @@ def _own_files(folder: Path) -> set[Path]:
 def keep_model(
     config: RunConfig, seed: int, stream: TaskStream, state: RunState
 ) -> Callable[[Path], None]:
-    """Return what writes the final model of a run to a folder.
+    """Return a function that writes the final model of a run to a folder.
 
     Parameters
     ----------
@@ -349,18 +349,18 @@ def keep_model(
     stream : TaskStream
         Data of the run.
     state : RunState
-        After the last task.
+        State after the last task.
 
     Raises
     ------
     FaircilError
-        If it cannot be kept.
+        If the model cannot be kept.
     """
     return partial(_write, _files(model_of_run(config, seed, stream, state)))
 
 
 def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunState) -> Model:
-    """Return the final model of a run, with the metrics that the run ended with.
+    """Return the final model of a run, with the run's final metrics.
 
     See :func:`keep_model`.
     """
@@ -399,7 +399,7 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
         encoder=stream.encoder,
         image=stream.image,
         inputs=DataShape.of(stream).inputs,
-        # What the run measured is in its own files, and rows that it held out are no part of it.
+        # The run's measurements are in its own files; rows that it held out are not part of them.
         state=replace(
             state, held_out=[], per_task=[], predictions=[], epochs=[], notes=[], probabilities=[]
         ),
@@ -413,7 +413,7 @@ def model_of_run(config: RunConfig, seed: int, stream: TaskStream, state: RunSta
 def _lessons_of_run(
     config: RunConfig, seed: int, stream: TaskStream, state: RunState, model: Model
 ) -> Iterator[Lesson]:
-    """Yield a lesson for every task; all are dated by the end of the run."""
+    """Yield a lesson for each task; all are dated to the end of the run."""
     for number, task in enumerate(stream.tasks, start=1):
         epochs = [epoch for epoch in state.epochs if epoch.task == number]
         spent = replace(state, epochs=epochs).seconds()

@@ -1,4 +1,4 @@
-"""What users of scikit-learn give: rows, classes and attributes, in whatever they have them."""
+"""Inputs of scikit-learn's users: rows, classes and attributes, in various containers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from faircil.data.table_columns import same_names
 from faircil.errors import DataError, FaircilError, raise_all, shortened
 from faircil.model.model import Floats32
 
-UNNAMED = "sensitive_feature_{}"  # as Fairlearn names columns without a name
+UNNAMED = "sensitive_feature_{}"  # Fairlearn's names for columns without a name
 
 
 def as_array(values: Any) -> Any:
-    """Return a tensor as an array; all else as it is."""
+    """Return a tensor as an array, and anything else unchanged."""
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def attribute_table(sensitive: Any) -> pd.DataFrame:
-    """Return sensitive attributes as columns; those without a name are numbered."""
+    """Return sensitive attributes as columns; columns without a name are numbered."""
     table = as_table(sensitive, "sensitive_features")
     if table is not None:
         return table
-    # A list stays one: as an array, its gaps would be texts.
+    # Lists are kept: as an array, their missing values would become strings.
     foreign = not isinstance(sensitive, pd.Series) and hasattr(sensitive, "to_numpy")
     try:
         table = pd.DataFrame(sensitive.to_numpy() if foreign else sensitive)
@@ -49,7 +49,7 @@ def attribute_table(sensitive: Any) -> pd.DataFrame:
 
 
 def as_fitted(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return attributes in the order of those that a model was fitted with; refuse others."""
+    """Return attributes in the order in which a model was fitted; raise an error for others."""
     unnamed = [UNNAMED.format(number) for number in range(len(names))]
     if set(table) == set(names):
         return table[list(names)]
@@ -62,10 +62,10 @@ def as_fitted(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
-    """Return a data frame of pandas with texts as names; None if it is none of any library.
+    """Return a pandas data frame with string names; None if values are not a data frame.
 
-    Those of other libraries, such as polars and Arrow, are taken column by column, which needs no
-    further package.
+    Data frames of other libraries, such as polars and Arrow, are converted column by column, which
+    requires no further package.
     """
     if hasattr(values, "__dask_graph__"):
         raise DataError(
@@ -85,12 +85,12 @@ def as_table(values: Any, what: str = "X") -> pd.DataFrame | None:
 
 
 def numbered(x: Floats32) -> pd.DataFrame:
-    """Return an array as a table."""
+    """Return an array as a table with numbered columns."""
     return pd.DataFrame(x, columns=[f"x{number}" for number in range(x.shape[1])], copy=False)
 
 
 def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
-    """Return classes as Python's own values: texts, or numbers; those of the model are known."""
+    """Return classes as Python strings or numbers, of the types of the model's ``known`` ones."""
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f":
         assert_all_finite(column, input_name="y")
@@ -104,7 +104,7 @@ def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
             "leave these rows out"
         )
     supported = (str, bool, int, float)
-    dates = column.dtype.kind in "mM"  # which tolist makes integers
+    dates = column.dtype.kind in "mM"  # which tolist converts to integers
     if dates or not all(issubclass(kind, supported) for kind in set(map(type, found))):
         odd = [row for row, label in enumerate(found) if dates or not isinstance(label, supported)]
         raise ValueError(
@@ -123,7 +123,7 @@ def labels_of(y: Any, known: Sequence[Hashable] = ()) -> list[Hashable]:
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Raise faircil's errors as scikit-learn's users expect them."""
+    """Convert faircil's errors to those that scikit-learn's users expect."""
     try:
         yield
     except FaircilError as error:

@@ -54,7 +54,7 @@ from faircil.model.table_rows import (
 )
 
 PREDICTED = ("row", "prediction", "probability")  # columns of predictions
-ALIKE = 0.8  # ratio of two names that may be one, misspelt
+ALIKE = 0.8  # similarity above which one of two names may be a typo
 
 
 def fit_table(
@@ -69,24 +69,24 @@ def fit_table(
     solve: bool = True,
     watcher: LessonWatcher = UNWATCHED,
 ) -> Model:
-    """Make a model of the rows of a table; a large one is read in parts.
+    """Fit a model to the rows of a table; a large table is read in parts.
 
     Parameters
     ----------
     spec : OwnData
-        Rows that its test column marks are not learned; the model is measured on them.
+        Rows marked by its test column are not learned; the model is measured on them.
     wish : Wish
     hold_out : bool
-        Whether ``spec.test_share`` of each group is held out instead, where it has no test column.
+        Whether to hold out ``spec.test_share`` of each group if there is no test column.
     task_by_task : bool
-        Whether tasks are learned one after the other, as they are if ``spec.tasks`` names them;
-        else all rows are learned at once.
+        Whether tasks are learned one after the other, as they are if ``spec.tasks`` is given;
+        otherwise all rows are learned at once.
     seed : int
     device : str
     engine : Engine
         Where a table in parts is summed.
     solve : bool
-        Whether weights of groups are chosen; else the model has sums alone, for a merge.
+        Whether group weights are chosen; otherwise the model has only sums, for merging.
     watcher : LessonWatcher
     """
     raise_all(whole_mistakes(seed=seed))
@@ -127,7 +127,7 @@ def fit_table(
         image = encoder.image
     every = TableRows.of(x, own)
     learned = with_copies(encoder, every, own, spec.path, watcher, device)
-    del own, x  # room for what is learned from them
+    del own, x  # frees memory for learning
     chosen = choose_config(wish, roles, *every.take(~test), device, watcher.trying, image)
     model = Model(
         chosen.config,
@@ -156,7 +156,7 @@ def _learn(
     watcher: LessonWatcher,
     device: str = "cpu",
 ) -> Lesson:
-    """Learn rows in memory, or their sums alone."""
+    """Learn rows in memory, or only their sums."""
     if solve:
         return model.learn(x, labels, values, device=device, listener=watcher)
     gathering = Gathering(model, x.shape[1], device)
@@ -165,7 +165,7 @@ def _learn(
 
 
 def _tiny_groups(own: OwnTable) -> list[str]:
-    """Say if most groups are too small to be compared."""
+    """Return a note if most groups are too small to be compared."""
     sizes = np.bincount(own.groups.codes)
     sizes = sizes[sizes > 0]
     few = int((sizes < ENOUGH).sum())
@@ -186,9 +186,9 @@ def update_table(
     solve: bool = True,
     watcher: LessonWatcher = UNWATCHED,
 ) -> Lesson:
-    """Let a model learn the rows of another table; its classes may be new.
+    """Train a model on the rows of another table; its classes may be new.
 
-    Rows that the test column of the model marks, if the table has it, are not learned; the model is
+    Rows marked by the model's test column, if the table has it, are not learned; the model is
     measured on them. A large table is read in parts, see :func:`fit_table`.
     """
     spec, names = roles_for(model, path, gaps), [*model.names]
@@ -221,10 +221,10 @@ def measure_table(
     engine: Engine = HERE,
     watcher: LessonWatcher = UNWATCHED,
 ) -> tuple[Measured, list[str]]:
-    """Measure a model on the rows of a table; the model remembers it. Notes are on the rows.
+    """Measure a model on the rows of a table, and record the result; return notes on the rows.
 
-    Rows that the test column of the model marks, if the table has any, are meant; else all are. A
-    large table is read in parts, see :func:`fit_table`.
+    If the model's test column marks any rows of the table, only these are used, otherwise all are.
+    A large table is read in parts, see :func:`fit_table`.
     """
     spec = roles_for(model, path, gaps)
     if (table := table_in_parts(spec, engine)) is not None:
@@ -237,7 +237,7 @@ def measure_table(
 
 
 def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Name new classes that look like known ones."""
+    """Report new classes that resemble known ones."""
     pairs = [(name, get_close_matches(name, known, 1, ALIKE)) for name in new]
     return [
         f"new class '{name}' looks like '{found[0]}', which was known; if it is a typo, correct "
@@ -250,7 +250,7 @@ def _alike(new: Sequence[str], known: Sequence[str]) -> list[str]:
 def forget_table(
     model: Model, path: Path, gaps: Gaps = NO_GAPS, *, watcher: LessonWatcher = UNWATCHED
 ) -> list[str]:
-    """Let a model forget the rows of a table, which it has learned before; return notes on them."""
+    """Let a model forget the rows of a table, which it must have learned; return notes on them."""
     _, learned, test, notes = rows_for(model, path, gaps, watcher)
     notes += model.forget(*learned.take(~test)).notes
     if test.any():
@@ -274,9 +274,9 @@ def predict_table(
     model : Model
     path : Path
     keep : sequence of str
-        Columns to keep beside the predictions.
+        Columns to keep next to the predictions.
     probabilities : bool
-        Whether the probability of every class is wanted, not only of the predicted one.
+        Whether to return the probabilities of all classes, not only of the predicted one.
     engine : Engine
         Where a table in parts is predicted.
     watcher : LessonWatcher
@@ -284,11 +284,10 @@ def predict_table(
     Yields
     ------
     predictions : DataFrame
-        Of all rows, or of those of a part, in order: ``row``, counted from 1, the path of its image
-        if there is one, the kept columns as they are in the file, ``prediction`` and
-        ``probability``.
+        For all rows or those of a part, in order: ``row``, counted from 1, the path of the image
+        if there is one, the kept columns as in the file, ``prediction`` and ``probability``.
     notes : list of str
-        On all rows so far.
+        Notes on all rows so far.
     """
     taken = [name for name in keep if name in PREDICTED]
     if taken:
@@ -305,7 +304,7 @@ def predict_table(
     raise_all([unknown_name("column", name, known) for name in keep if name not in known])
     done, new = 0, NewValues()
     left_out = left_out_notes(model, table.names, keep)
-    reader_for(model, table, model.config.own or OwnData(str(path), ""))  # refuses missing columns
+    reader_for(model, table, model.config.own or OwnData(str(path), ""))  # rejects missing columns
     for frame, found in predict_parts(
         model, table, keep, probabilities=probabilities, engine=engine
     ):
@@ -325,7 +324,7 @@ def _predicted(
             [unknown_name("column", name, table.columns) for name in keep if name not in table]
         )
         if isinstance(model.encoder, ItemEncoder) and model.encoder.images:
-            if path.is_dir():  # its images are meant, whatever the column was called
+            if path.is_dir():  # a folder of images, whatever the column was called
                 table = table.rename(columns={PATH: model.encoder.column})
             keep = list(dict.fromkeys([model.encoder.column, *keep]))
         kept = table if path.is_dir() or not keep else read_table(path, keep, texts=keep)

@@ -27,7 +27,7 @@ from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 
 Mask = NDArray[np.bool_]
-ARRAY = "x"  # of an archive of inputs as they are
+ARRAY = "x"  # name in an archive of ready inputs
 
 
 class LessonWatcher(Protocol):
@@ -73,9 +73,9 @@ UNWATCHED = UnwatchedLessons()
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows as a model learns them, see :meth:`faircil.model.model.Model.learn`.
+    """Rows as a model learns them; see :meth:`faircil.model.model.Model.learn`.
 
-    Of each row, ``x`` has so many ``copies`` one after the other; all of them are taken.
+    Each row has ``copies`` consecutive rows in ``x``; they are always taken together.
     """
 
     x: Floats32
@@ -93,7 +93,7 @@ class TableRows:
     ) -> tuple[Floats32, list[Hashable], list[str | None] | None]:
         """Return inputs, classes and attribute values of some rows, in ascending order."""
         chosen = np.arange(len(self.labels))[rows]
-        if len(chosen) == len(self.labels) and self.copies == 1:  # no copy of all of them
+        if len(chosen) == len(self.labels) and self.copies == 1:  # all rows: avoid a copy
             return self.x, self.labels, self.values
         width = self.x.shape[1]
         x = self.x.reshape(len(self.labels), self.copies, width)[rows]
@@ -104,7 +104,7 @@ class TableRows:
 
 @dataclass(frozen=True)
 class Gaps:
-    """What becomes of further rows without a value, beside what the model was fitted with.
+    """How missing values in further rows are handled, in addition to the model's own settings.
 
     See :class:`faircil.data.own.OwnData`.
     """
@@ -124,7 +124,7 @@ def with_copies(
     watcher: LessonWatcher,
     device: str = "cpu",
 ) -> TableRows:
-    """Return rows with further copies of each image, if there are any, for learning."""
+    """Return rows with augmented copies of each image, if there are any, for learning."""
     if not isinstance(encoder, ItemEncoder) or encoder.copies == 1:
         return every
     x = encoder.inputs(own.table, path, augmented=True, device=device, progress=watcher.embedding)
@@ -134,7 +134,7 @@ def with_copies(
 def rows_for(
     model: Model, path: Path, gaps: Gaps, watcher: LessonWatcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
-    """Read rows as a model predicts and as it learns them, which are for the test, and notes."""
+    """Read rows as for prediction and for learning; return both, the test rows, and notes."""
     spec = roles_for(model, path, gaps)
     assert model.encoder is not None
     own = read_own(replace(spec, test_column=None), new_rows=True, texts=texts_of(model))
@@ -167,7 +167,7 @@ def roles_for(model: Model, path: Path, gaps: Gaps) -> OwnData:
 
 
 def texts_of(model: Model) -> set[str]:
-    """Return the columns that are text: what they look like depends on the rows of a file."""
+    """Return the text columns, whose type cannot be inferred from the rows of another file."""
     names: set[str] = set()
     if isinstance(model.encoder, ItemEncoder):
         names = {model.encoder.column}
@@ -184,7 +184,7 @@ def texts_of(model: Model) -> set[str]:
 
 
 def _is_no_text(name: str) -> bool:
-    """Tell whether a name is that of a number or a boolean."""
+    """Return whether a name is that of a number or a boolean."""
     try:
         return name in ("True", "False") or name_of(float(name)) == name
     except ValueError:
@@ -200,8 +200,8 @@ def inputs_of(
 ) -> tuple[Floats32, list[str]]:
     """Return the inputs of rows, (n, inputs), and notes on them.
 
-    A model that was made of no table takes an array of an archive as it is. Columns that are there
-    for something else, ``others``, are not noted.
+    A model that was not fitted to a table takes an array of an archive as it is. Columns that serve
+    another purpose, ``others``, are not reported.
     """
     if model.encoder is not None:
         notes = model.encoder.check(table)
@@ -223,7 +223,7 @@ def inputs_of(
 
 
 def left_out_notes(model: Model, names: Iterable[str], others: Sequence[str] = ()) -> list[str]:
-    """Say which columns of a table, without a role, are left out of inputs; not of the others."""
+    """Report columns of a table without a role that are not inputs, except for ``others``."""
     if not isinstance(model.encoder, TableEncoder) or model.config.own is None:
         return []
     known = {*model.encoder.names, *others}
@@ -233,6 +233,6 @@ def left_out_notes(model: Model, names: Iterable[str], others: Sequence[str] = (
 
 
 def _source(model: Model) -> str:
-    """Say what a model without columns was made of."""
+    """Describe the inputs of a model without columns."""
     kind = "embeddings of texts" if model.config.text else "arrays"
     return f"{kind} of '{model.config.dataset}'" if model.config.dataset else kind

@@ -1,14 +1,13 @@
-"""Fair learning from moments: what a group adds to a ridge solution are sums, and sums add up.
+"""Fair learning from moments: a group's contribution to a ridge solution is a sum, and sums add up.
 
-:mod:`~faircil.moments.features` maps inputs to fixed features,
-:mod:`~faircil.moments.group_moments` sums them for each group and :mod:`~faircil.moments.sketch`
-does so in less memory, :mod:`~faircil.moments.ridge` gives the solution for any group weights with
-the loss of every group, and probabilities, :mod:`~faircil.moments.criterion` says what the weights
-minimise, and :mod:`~faircil.moments.evening` chooses them.
-:mod:`~faircil.moments.seen_rows` knows which rows may be removed, and
-:mod:`~faircil.moments.small_cells` keeps sums from being those of very few people.
-:mod:`~faircil.moments.classifiers` makes other classifiers of the same sums, for comparison. Here
-is what a run keeps of it.
+:mod:`~faircil.moments.features` maps inputs to fixed features.
+:mod:`~faircil.moments.group_moments` sums them by group, and :mod:`~faircil.moments.sketch` does so
+in less memory. :mod:`~faircil.moments.ridge` computes the solution for any group weights, with the
+loss of each group, and probabilities. :mod:`~faircil.moments.criterion` defines what the weights
+minimise, and :mod:`~faircil.moments.evening` chooses them. :mod:`~faircil.moments.seen_rows` knows
+which rows may be removed, and :mod:`~faircil.moments.small_cells` keeps sums from disclosing very
+few people. :mod:`~faircil.moments.classifiers` builds other classifiers from the same sums, for
+comparison. This module defines the records that a run stores.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)  # a run keeps one of each group after each task
+@dataclass(frozen=True, slots=True)  # a run keeps one per group and task
 class GroupChange:
-    """What the weights of a one-pass method did to a group.
+    """The effect of a one-pass method's weights on a group.
 
     Parameters
     ----------
     label : int
         Class.
     attribute : tuple of int
-        Attribute values; empty if groups are classes. A negative one is unknown.
+        Attribute values; empty if groups are classes. Negative values are unknown.
     samples : int
-        Seen so far; those that have decayed by what they still count, rounded.
+        Number seen so far; with decay, the sum of their decayed counts, rounded.
     weight : float
-        By the weight that it would have if all groups of a class counted equally.
+        Weight relative to the one with all groups of a class weighted equally.
     before, after : float
-        Its loss with equal weights, and with the chosen ones.
+        Its loss with equal weights, and with the chosen weights.
     error : float
         Standard error of ``after``.
     """
@@ -47,20 +46,20 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class Price:
-    """What more evenness would cost.
+    """The cost of a smaller disparity.
 
     Parameters
     ----------
     largest : bool
         Whether the disparity is the largest loss of a group.
     mean, disparity : float
-        Mean loss, and disparity of the losses, with the chosen weights.
+        Mean loss, and disparity of losses, with the chosen weights.
     counted : float
-        The part of the disparity beyond what does not count, being uncertain.
+        The part of the disparity beyond statistical uncertainty.
     lam : float
         A smaller weight of the mean loss.
     mean_then, disparity_then : float
-        With the weights chosen for it.
+        Mean loss and disparity with the weights chosen for that ``lam``.
     """
 
     largest: bool
@@ -74,31 +73,31 @@ class Price:
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What a one-pass method chose after a task.
+    """The choices of a one-pass method after a task.
 
     Parameters
     ----------
     objective, promise : float
-        What was minimised, and what further search could gain, to first order.
+        The minimised value, and its possible gain by further search, to first order.
     bound : float or None
-        What any other head of no larger norm could gain at most; see
-        :func:`faircil.moments.evening.proven_bound`. After the last task, where weights are chosen;
-        else None.
+        Maximum gain of any other head of no larger norm; see
+        :func:`faircil.moments.evening.proven_bound`. Only after the last task, if weights are
+        chosen; else None.
     solved : int
         Number of solutions computed to choose the weights.
     ridge, temperature : float
-        Chosen penalty, and divisor of the scores for probabilities.
+        Chosen penalty, and the divisor of scores for probabilities.
     groups : tuple of GroupChange
-        Empty if it has no weights.
+        Empty if the method has no weights.
     notes : tuple of str
-        What the user should know.
+        Notes for the user.
     summing, solving : float
-        Seconds.
+        Seconds spent on summing and on solving.
     price : Price or None
-        After the last task, where weights were chosen; else None.
+        Only after the last task, if weights were chosen; else None.
     chance : float or None
-        Probability of differences between the groups as large as those with equal weights, if their
-        true losses were even; None where no weights are chosen for such differences.
+        Probability of differences between groups as large as those with equal weights if their true
+        losses were equal; None if weights are not chosen for such differences.
     """
 
     objective: float

@@ -1,38 +1,38 @@
 """From moments to classes and probabilities.
 
 **Discriminants of ridge scores.** A ridge solution fits the one-hot class, and the largest score
-wins. With more than two classes that masks some of them: a class that lies between others has no
-region where its score is the largest (Hastie, Tibshirani, Buja 1994). The remedy is to take the
-scores ``u = Wᵀφ`` as features of their own, and the class whose mean score is the nearest in the
-metric of the scores' covariance within classes: linear discriminants, as flexible discriminant
-analysis does. Nothing but the solution is needed. With ``K = Bᵀ W = Wᵀ A W``, symmetric (C, C), and
-the weights ω_y of the classes,
+wins. With more than two classes, this masks some of them: a class that lies between others has no
+region where its score is the largest (Hastie, Tibshirani, Buja 1994). The remedy is to use the
+scores ``u = Wᵀφ`` as features, and to predict the class whose mean score is nearest in the metric
+of the scores' covariance within classes: linear discriminants, as in flexible discriminant
+analysis. Only the solution is needed. With ``K = Bᵀ W = Wᵀ A W``, symmetric (C, C), and the weights
+ω_y of the classes,
 
 - the weighted mean score of class y is ``m_y = K_y/ω_y``,
 - the weighted covariance within classes is ``V = K − λ WᵀW − Σ_y ω_y m_y m_yᵀ``,
 - the score of class y is ``m_yᵀ V⁻¹ u − ½ m_yᵀ V⁻¹ m_y``: again linear in the features.
 
-The weights of the groups act on means and covariance as on the ridge solution. Where these weights
-move between classes, as for equal error rates, they mend masking themselves.
+The weights of the groups affect means and covariance as they do the ridge solution. If weights move
+between classes, as for equal error rates, they correct masking themselves.
 
 **Classifiers by class means**, for comparison: with the means μ_y of the classes and a matrix Σ,
 the score of a class is ``μ_yᵀ Σ⁻¹ φ − ½ μ_yᵀ Σ⁻¹ μ_y``.
 
 - Nearest mean: Σ = I.
 - LDA: ``Σ = V + λ mean(diag V) I``, where V is the mean over classes of their covariances
-  ``S_y/n_y − μ_y μ_yᵀ``. Classes count equally and are equally likely beforehand. With the
-  *shrinkage* of others, ``(1 − a) V + a mean(diag V) I``, it is a = λ/(1 + λ), up to a factor.
+  ``S_y/n_y − μ_y μ_yᵀ``. Classes count equally and have equal priors. In terms of the usual
+  *shrinkage* ``(1 − a) V + a mean(diag V) I``, it is a = λ/(1 + λ), up to a factor.
 
-Rows of a class count equally there, whatever their attribute: there are no weights to choose. The
-constant among the features, their last, varies in no class: it takes the offset. Features are
-centred at the mean of the means, which changes the scores only by what all classes share, and is
-kinder to their rounding.
+Rows of a class count equally here, whatever their attribute: there are no weights to choose. The
+constant, which is the last feature, varies in no class and takes the offset. Features are centred
+at the mean of the class means, which changes the scores only by a term shared by all classes, and
+reduces rounding errors.
 
 **Probabilities.** Least-squares scores are near 0 and 1, so their softmax is almost flat.
 ``softmax(scores/T)`` with the right T is calibrated, and T is fitted without rows: the scores of a
-group have mean μ and covariance Σ; for rows that were left out, ``e_y + (μ − e_y)/(1 − h)`` and
-``Σ/(1 − h)²``. T minimises the mean negative log-likelihood of Gaussian draws with these, each
-group by its share; of very many groups, some stand for all.
+group have mean μ and covariance Σ; for left-out rows, these become ``e_y + (μ − e_y)/(1 − h)`` and
+``Σ/(1 − h)²``. T minimises the mean negative log-likelihood of Gaussian draws with these moments,
+each group weighted by its share. If there are very many groups, a selection represents all.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from faircil.moments.ridge import AT_ONCE, DRAWS, RidgeProblem, RidgeSolution
 from faircil.weighting.groups import Floats, Integers
 
 MOST_SHRINKAGE = 0.999
-# Added to V, relative to its mean diagonal: scores of all classes nearly sum to 1, so V is nearly
+# Added to V, relative to its mean diagonal: scores of all classes sum to nearly 1, so V is nearly
 # singular.
 LEAST_SPREAD = 1e-3
 LEAST_WITHIN = 1e-4  # of V relative to K: below, it may be nothing but rounding
 RANGE = (-5.0, 3.0)  # of log T
-ALL_DRAWS = 2**15  # of all groups together, where they are few
+ALL_DRAWS = 2**15  # over all groups, if these are few
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class AffineScores:
     offset: Tensor
 
     def __call__(self, scores: Tensor) -> Tensor:
-        """Return the new scores, on the CPU."""
+        """Return the new scores on the CPU."""
         return scores @ self.matrix + self.offset
 
     def head(self, head: Tensor) -> Tensor:
-        """Return the head, (d, C), that has the new scores; the constant takes the offset."""
+        """Return the head, (d, C), with the new scores; the constant takes the offset."""
         new = head.double() @ self.matrix.to(head.device)
         new[-1] += self.offset.to(head.device)
         return new.to(head.dtype)
@@ -91,7 +91,7 @@ def discriminants(problem: RidgeProblem, solution: RidgeSolution) -> AffineScore
     weights = torch.tensor(solution.weights, dtype=problem.size.dtype, device=problem.size.device)
     head = solution.head.double()
     product = (problem.target(weights / problem.size).double() @ head).cpu()
-    product = (product + product.T) / 2  # symmetric but for rounding
+    product = (product + product.T) / 2  # symmetric up to rounding
     share = torch.zeros(problem.classes, dtype=torch.float64)
     share.index_add_(0, problem.label.cpu(), weights.double().cpu())
     means = product / share[:, None]
@@ -127,13 +127,13 @@ class Discriminant:
 
 
 def nearest_mean(moments: GroupMoments) -> Discriminant:
-    """Return the classifier by the nearest class mean."""
+    """Return the nearest-mean classifier."""
     means = ClassMeans(moments)
     return means.classifier(means.centred.T, 0.0)
 
 
 def lda(moments: GroupMoments, ridge: float | None = None) -> Discriminant:
-    """Return the classifier by linear discriminants.
+    """Return the classifier by linear discriminants (LDA).
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def lda(moments: GroupMoments, ridge: float | None = None) -> Discriminant:
     means = ClassMeans(moments)
     matrix = means.covariance()
     if ridge is None:
-        # The mean of C covariances of n_y rows is as certain as one covariance of so many rows.
+        # The mean of C covariances of n_y rows is as certain as one covariance of C·n_y rows.
         rows = len(means.size) ** 2 / float((1 / means.size).sum())
         shrinkage = oracle_shrinkage(matrix, rows)
         ridge = shrinkage / (1 - shrinkage)
@@ -154,7 +154,7 @@ def lda(moments: GroupMoments, ridge: float | None = None) -> Discriminant:
 
 
 def oracle_shrinkage(covariance: Tensor, rows: float) -> float:
-    """Return the shrinkage that suits a covariance of Gaussian rows (OAS, Chen et al. 2010).
+    """Return the optimal shrinkage of a covariance of Gaussian rows (OAS, Chen et al. 2010).
 
     It estimates the share of ``mean(diag) I`` with the smallest expected squared error:
     ``(tr V² + (tr V)²) / ((n + 1)(tr V² − (tr V)²/d))``, at most 1, without terms of order 1/d.
@@ -173,7 +173,7 @@ def oracle_shrinkage(covariance: Tensor, rows: float) -> float:
 
 
 class ClassMeans:
-    """Means of the classes, and what follows from them.
+    """Class means, and classifiers derived from them.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class ClassMeans:
         self.means = means[:, :-1]  # without the constant
         self.middle = self.means.mean(dim=0)
         self.centred = self.means - self.middle  # (C, d − 1)
-        # What each row of a cell counts, with equal classes.
+        # Weight of each row of a cell, with equal classes.
         self.per_row = 1 / (len(self.classes) * self.size[self.cells.label])
 
     def covariance(self) -> Tensor:
@@ -209,7 +209,7 @@ class ClassMeans:
         return Discriminant(self.classes, head, ridge, temperature, loss)
 
     def _calibrated(self, head: Tensor) -> tuple[float, float]:
-        """Return the temperature, and the loss of the probabilities with it."""
+        """Return the temperature, and the loss of the resulting probabilities."""
         if len(self.classes) < 2:
             return 1.0, 0.0
         some = self.cells.some_groups()
@@ -217,7 +217,7 @@ class ClassMeans:
         mean, spread = (part.double().cpu() for part in known)
         scores, label = gaussian_draws(mean, spread), self.cells.label.cpu()[some]
         share = (self.per_row * self.cells.size).double().cpu().numpy()[some]
-        unit = float(scores.std())  # scores have any scale
+        unit = float(scores.std())  # the scale of scores is arbitrary
         with one_thread():
             temperature = unit * best_temperature(scores / unit, label, share)
         return temperature, log_loss(scores / temperature, label, share)
@@ -229,7 +229,7 @@ def fit_temperature(
     share: Floats,
     scores: AffineScores | None = None,
 ) -> float:
-    """Return T.
+    """Return the temperature T.
 
     Parameters
     ----------
@@ -237,9 +237,9 @@ def fit_temperature(
     solution : RidgeSolution
         Of G groups.
     share : ndarray, shape (G,)
-        How much each group counts.
+        Weight of each group.
     scores : AffineScores, optional
-        What is made of the scores of the solution.
+        Transformation of the solution's scores.
     """
     if problem.classes < 2:
         return 1.0
@@ -251,9 +251,9 @@ def fit_temperature(
 def best_temperature(scores: Tensor, label: Tensor, share: Floats) -> float:
     """Return the T with the smallest :func:`log_loss` of ``scores/T``, less ``log T`` per draw.
 
-    Where all draws are right, or tied, the loss is flat for small T, and rounding would choose. Of
-    n draws none shows that a mistake is rarer than one in n, so their T is as large as that allows;
-    elsewhere, ``−log T / n`` changes T by some thousandths at most.
+    If all draws are correct, or tied, the loss is flat for small T, and rounding would decide. But
+    n correct draws only show that mistakes are rarer than one in n, so T is then as large as that
+    allows. Elsewhere, ``−log T / n`` changes T by a few thousandths at most.
     """
     groups, draws, _ = scores.shape
     # Discriminants of classes that hardly spread have scores of any size.
@@ -276,7 +276,7 @@ def log_loss(scores: Tensor, label: Tensor, share: Floats) -> float:
     label : Tensor of int64, shape (G,)
         Class of each group.
     share : ndarray, shape (G,)
-        How much each group counts.
+        Weight of each group.
     """
     told = torch.log_softmax(scores, dim=2)
     own = told.gather(2, label.view(-1, 1, 1).expand(-1, scores.shape[1], 1))
@@ -286,7 +286,7 @@ def log_loss(scores: Tensor, label: Tensor, share: Floats) -> float:
 def left_out_draws(
     problem: RidgeProblem, solution: RidgeSolution, part: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Draw scores of rows that were left out, of the groups with the numbers ``part``, (P,).
+    """Draw scores of left-out rows, for the groups with indices ``part``, (P,).
 
     Returns
     -------
@@ -303,14 +303,14 @@ def left_out_draws(
 
 
 def gaussian_draws(mean: Tensor, spread: Tensor) -> Tensor:
-    """Draw scores, (G, draws, C), with means (G, C) and covariances (G, C, C), all of float64."""
+    """Draw scores, (G, draws, C), with means (G, C) and covariances (G, C, C), all in float64."""
     groups, classes = mean.shape
-    # Where few draws are wrong, T follows these few: 200 draws of each of three groups of the toy
-    # give .93, and 2,000 give 1.08, as do 20,000.
+    # If few draws are wrong, T depends on these few: 200 draws of each of three toy groups give
+    # .93, whereas 2,000 give 1.08, as do 20,000.
     draws = max(DRAWS, min(ALL_DRAWS // groups, AT_ONCE // (2 * groups * classes)))
     values, vectors = torch.linalg.eigh(spread)
-    # The symmetric root: signs of eigenvectors are left to rounding, and other ones mean other
-    # draws and another T.
+    # The symmetric root is unique, while the signs of eigenvectors depend on rounding and would
+    # change the draws and T.
     root = (vectors * values.clamp(min=0).sqrt()[:, None, :]) @ vectors.mT
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(draws, classes, dtype=torch.float64, generator=generator)

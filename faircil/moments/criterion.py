@@ -1,26 +1,27 @@
-"""What the weights of groups minimise, and which groups exchange weight.
+"""What the group weights minimise, and which groups exchange weight.
 
 The objective is that of FSW, over all groups ever seen: ``Φ(w) = lam · Σ_g p_g ℓ_g(w) + ‖D
 ℓ(w)‖₁``, with the matrix D of a fairness measure and p equal over classes, and over the groups of a
-class. For the worst group it is ``lam · Σ_g p_g ℓ_g(w) + max_g ℓ_g(w)``. ℓ are left-out losses, or
-plain ones.
+class. For the worst group, it is ``lam · Σ_g p_g ℓ_g(w) + max_g ℓ_g(w)``. ℓ are left-out losses, or
+training losses.
 
 Both are ``lam · Σ_g p_g ℓ_g + Σ_t max(0, largest side of term t)``. A row of D is a term with the
 two sides ``±D_r ℓ``; the worst group is one term, with a side for each group.
 
 Weight moves only between groups that the measure compares: groups that share a term, directly or
-through others, form a *block*, and the weights of a block keep their sum. For equalized odds that
-is a class, for equal error rates and for the worst group all of them.
+through others, form a *block*, and the weights of a block keep their sum. A block is a class for
+equalized odds, and all groups for equal error rates and for the worst group.
 
 ``lam`` is the trade-off. With equalized odds and two attribute values, ``lam=1`` minimises the
-larger of the two losses in each class, ``½(a + b) + ½|a − b| = max(a, b)``: nobody is made worse
-off for the sake of evenness. A larger lam puts more on the mean; a smaller one pays for evenness
-with the losses of the better group.
+larger of the two losses in each class, ``½(a + b) + ½|a − b| = max(a, b)``: no group is made worse
+off just for equality. A larger lam emphasises the mean; a smaller one pays for equality with the
+losses of the better group.
 
-Differences within their own uncertainty are not evened: a row of D counts beyond ``certainty`` of
-its standard errors. So does the loss of a group where the worst one counts, with the mean loss as
-a further side: if no group is surely worse than the mean, the mean alone counts. Without it, the
-largest groups would look like the worst, since their losses are the most certain.
+Differences within their own uncertainty are not evened out: a row of D counts only beyond
+``certainty`` of its standard errors. The same holds for the loss of a group if the worst one
+counts, with the mean loss as a further side: if no group is significantly worse than the mean, only
+the mean counts. Without it, the largest groups would appear to be the worst, since their losses are
+the most certain.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ class Criterion:
     matrix : ndarray, shape (rows, G)
         D of the measure.
     share : ndarray, shape (G,)
-        p: how much each group counts in the mean loss; sums to 1.
+        p: weight of each group in the mean loss; sums to 1.
     lam : float
         Weight of the mean loss.
     certainty : float
-        Number of standard errors of a row that do not count.
+        Number of standard errors of a row that are ignored.
     left_out : bool
-        Whether left-out losses are evened; else plain ones.
+        Whether left-out losses are evened out; otherwise training losses.
     combine : {"sum", "largest"}
-        How the rows make one number, as of a :class:`~faircil.weighting.measures.Measure`.
+        How rows are combined, as in :class:`~faircil.weighting.measures.Measure`.
     """
 
     matrix: Floats
@@ -85,11 +86,11 @@ class Criterion:
         return int(self.term.max(initial=-1)) + 1
 
     def losses_of(self, solution: RidgeSolution) -> RidgeSolution:
-        """Return the solution with the losses that are evened."""
+        """Return the solution with the losses to even out."""
         return solution.left_out if self.left_out else solution
 
     def band(self, solution: RidgeSolution) -> Floats:
-        """Return what does not count of each side, (k,)."""
+        """Return the part of each side that is within its uncertainty, (k,)."""
         rows = self.certainty * np.sqrt(self.matrix**2 @ solution.errors**2)
         other = rows if self.combine == "sum" else np.zeros(min(len(rows), 1))
         band: Floats = np.concatenate([rows, other])
@@ -116,7 +117,7 @@ class Criterion:
         return self.lam * self.mean(seen.losses) + float(terms.sum())
 
     def chance(self, solution: RidgeSolution) -> float | None:
-        """Return the probability of differences as large if the groups' true losses were even.
+        """Return the probability of differences as large if the true losses were equal.
 
         With independent errors e of the groups, ``D ℓ`` then has the covariance
         ``V = D diag(e²) Dᵀ``, and ``(Dℓ)ᵀ V⁺ Dℓ`` is χ² with as many degrees of freedom as the rank
@@ -145,7 +146,7 @@ class Blocks:
     of_term : ndarray of int, shape (terms,)
         Block of each term.
     share : ndarray, shape (G,)
-        Weights before any is moved; each block keeps its sum.
+        Initial weights; each block keeps its sum.
     """
 
     number: int
@@ -164,7 +165,7 @@ class Blocks:
         return cls(int(number), block, of_term, criterion.share)
 
     def are_within(self, label: Integers) -> bool:
-        """Tell whether no block has groups of two classes, with the class of each group, (G,)."""
+        """Return whether every block is within one class, given the class of each group, (G,)."""
         return len(np.unique(np.stack([self.block, label]), axis=1).T) == self.number
 
     def summed(self, values: Floats) -> Floats:
@@ -182,7 +183,7 @@ class Blocks:
         return weights
 
     def slopes(self, weights: Floats, slopes: Floats) -> Floats:
-        """Turn derivatives by the weights into those by log_w, (G, G)."""
+        """Convert derivatives by the weights to derivatives by log_w, (G, G)."""
         # dw_g = w_g (dlog_g − Σ_h w_h dlog_h / Σ_h w_h), h over the block of g.
         scaled = slopes * weights
         same = self.block[:, None] == np.arange(self.number)
@@ -206,7 +207,7 @@ class Blocks:
 def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
     """Return p, (G,): equal over classes, and over the groups of a class with a known attribute.
 
-    Groups without one count by their part of the rows of the class.
+    Groups with an unknown attribute count by their fraction of the class's rows.
     """
     share: Floats = groups.size / np.bincount(label, groups.size)[label]
     rest = np.ones(label.max() + 1)
@@ -219,15 +220,15 @@ def shares_of(groups: Groups, label: Integers, known: Integers) -> Floats:
 
 
 def grouped(moments: GroupMoments, *, by_attribute: bool) -> tuple[list[Key], list[int]]:
-    """Return the groups in order, and the group of each cell that has rows."""
+    """Return the groups in order, and the group of each nonempty cell."""
     cells = [key if by_attribute else key[:1] for key in moments.keys]
     keys = sorted(set(cells))
     return keys, [keys.index(key) for key in cells]
 
 
 def groups_of(moments: GroupMoments, keys: list[Key], group: list[int]) -> Groups:
-    """Describe groups of cells as a measure needs them."""
-    # With decay, rows are counted by their weights; the newest make it at least one.
+    """Describe the groups of cells, as a measure needs them."""
+    # With decay, rows are counted by their weights; the newest rows make it at least 1.
     size: Integers = np.bincount(group, moments.count).round().astype(np.int64)
     attribute = np.array([key[1:] or (0,) for key in keys], dtype=np.int64)
     same = (attribute[:, None, :] == attribute[None, :, :]).all(axis=2)

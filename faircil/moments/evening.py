@@ -2,9 +2,9 @@
 
 The objective Φ is a :class:`~faircil.moments.criterion.Criterion`. It is minimised by sequential
 linear programming: with the derivatives of ℓ, each step solves a linear program for log w within a
-radius for each block, which grows where the prediction was right and shrinks where it was not. At
-the end no step within the radius promises more than ``tolerance · Φ``; this promise is part of the
-result. It is of first order; :func:`proven_bound` is a proof.
+radius for each block. The radius grows if the prediction was accurate and shrinks otherwise. At the
+end, no step within the radius promises a gain above ``tolerance · Φ``; this promise is part of the
+result. It is a first-order estimate; :func:`proven_bound` is a proof.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from faircil.weighting.groups import Floats
 from faircil.weighting.measures import Combine
 
 TOLERANCE = 5e-3
-MOST = 25  # evaluations; about six are usual
+MOST = 25  # evaluations; usually about six are needed
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
-ASCENT = 200  # steps for the multipliers of the proof; they cost next to nothing
-CLOSE = 1.02  # objective of another penalty, with weights that suit this one, worth a closer look
+ASCENT = 200  # steps for the multipliers of the proof; their cost is negligible
+CLOSE = 1.02  # relative objective up to which weights are also chosen for another penalty
 METHODS = ("highs", "highs-ipm")  # of linprog, tried in this order
-FURTHER, FEW_SOLVED = 0.25, 4  # lam by which the price is told, and solutions for it
+FURTHER, FEW_SOLVED = 0.25, 4  # factor of lam to compute the price, and solutions for it
 
 
 @dataclass(frozen=True)
 class Evening:
-    """Chosen weights.
+    """Chosen weights, with the problem and the solution.
 
     Parameters
     ----------
     problem : RidgeProblem
-        What was solved.
+        The problem that was solved.
     criterion : Criterion
-        What was minimised.
+        The objective that was minimised.
     before, after : RidgeSolution
-        With the weights ``share``, and with the chosen ones.
+        Solutions with the weights ``share`` and with the chosen weights.
     value : float
-        Φ of the chosen ones.
+        Φ of the chosen weights.
     promise : float
-        What the best step within the last radii would gain, to first order.
+        Gain of the best step within the last radii, to first order.
     solved : int
         Number of ridge solutions computed.
     """
@@ -62,7 +62,7 @@ class Evening:
 
     @property
     def chosen(self) -> Chosen:
-        """What is worth keeping of it."""
+        """The result without its solution."""
         return Chosen(self.after.weights, self.value, self.promise, self.solved)
 
 
@@ -70,14 +70,14 @@ class Evening:
 class Chosen:
     """Chosen weights, without their solution.
 
-    Its slopes between all pairs of groups, (G, G), are larger than the sums of many groups, and the
-    weights give the same solution once more.
+    The slopes of a solution between all pairs of groups, (G, G), are larger than the sums of many
+    groups, and the weights suffice to recompute the solution.
 
     Parameters
     ----------
     weights : ndarray, shape (G,)
     value, promise, solved
-        As of :class:`Evening`.
+        As in :class:`Evening`.
     """
 
     weights: Floats
@@ -86,7 +86,7 @@ class Chosen:
     solved: int
 
     def again(self, problem: RidgeProblem, criterion: Criterion) -> Evening:
-        """Solve the same problem once more, to the same bits."""
+        """Solve the same problem again, with bit-identical results."""
         before = problem.solve(criterion.share, slopes=False)
         after = problem.solve(self.weights, slopes=len(criterion.matrix) > 0)
         return Evening(problem, criterion, before, after, self.value, self.promise, self.solved)
@@ -108,13 +108,13 @@ def even_out(
     problem : RidgeProblem
     criterion : Criterion
     start : ndarray, shape (G,), optional
-        Positive weights to begin with, such as those of an earlier task; by default the shares.
+        Positive initial weights, such as those of an earlier task; by default the shares.
     tolerance : float
-        It ends when no step promises more than this part of Φ.
+        The search ends when no step promises more than this fraction of Φ.
     most : int
-        Number of ridge solutions to compute at most.
+        Maximum number of ridge solutions.
     known : Evening, optional
-        Of the same problem with another criterion: it begins with its weights, in place of
+        Result for the same problem with another criterion; its weights are used instead of
         ``start``.
     """
     blocks = Blocks.of(criterion)
@@ -143,7 +143,7 @@ def even_out(
         new = problem.solve(blocks.weights(log_w + step))
         solved += 1
         reached = blocks.parts(criterion, new)
-        # Losses that rounding makes negative are 0. If all are, a block without gain is 0 by 0.
+        # Losses that rounding makes negative are 0. If all are, a block without gain is 0/0.
         least = max(1e-12 * parts.sum(), np.finfo(np.float64).tiny)
         right = (parts - reached) / np.maximum(gain, least)
         if reached.sum() < parts.sum():
@@ -156,7 +156,7 @@ def even_out(
 def best_penalty(
     problem: RidgeProblem, criterion: Criterion, weights: Floats, ridges: Sequence[float]
 ) -> tuple[float, float]:
-    """Return the smallest Φ of given weights, (G,), by relative penalty, and that penalty."""
+    """Return the smallest Φ over relative penalties for given weights, (G,), and its penalty."""
 
     def value(ridge: float) -> float:
         return criterion.value(problem.with_ridge(ridge).solve(weights, slopes=False))
@@ -169,19 +169,19 @@ def best_penalty(
 def better_penalty(
     evening: Evening, ridge: float, ridges: Sequence[float]
 ) -> tuple[float, Evening]:
-    """Go on to other penalties as long as Φ becomes smaller; return the last and its weights.
+    """Try other penalties as long as Φ decreases; return the last one and its weights.
 
-    With the weights that suit a penalty, its neighbours are tried. If one comes close, the weights
-    are chosen for it, too, and it is taken if Φ is then smaller.
+    The neighbours of a penalty are tried with the weights chosen for it. If one comes close,
+    weights are chosen for it as well, and it is accepted if Φ is then smaller.
 
     Parameters
     ----------
     evening : Evening
-        With weights for ``ridge``.
+        Weights chosen for ``ridge``.
     ridge : float
-        The present relative penalty, one of ``ridges``.
+        The current relative penalty, one of ``ridges``.
     ridges : sequence of float
-        Ascending.
+        In ascending order.
     """
     problem, criterion = evening.problem, evening.criterion
     while True:
@@ -197,22 +197,22 @@ def better_penalty(
 
 
 def evened_further(evening: Evening) -> Evening:
-    """Choose weights with a smaller lam, to see what more evenness costs."""
+    """Choose weights with a smaller lam, to compute the price of a smaller disparity."""
     criterion = replace(evening.criterion, lam=FURTHER * evening.criterion.lam)
     return even_out(evening.problem, criterion, known=evening, most=FEW_SOLVED)
 
 
 def proven_bound(evening: Evening) -> float:
-    """Return by how much Φ can be smaller for a head of no larger norm than the chosen one.
+    """Return the maximum decrease of Φ by any head of no larger norm than the chosen one.
 
     Standard errors, and for left-out losses the factors ``c_g = 1/(1 − h_g)²``, are those of the
-    chosen solution. This takes one more ridge solution.
+    chosen solution. Computing the bound takes one more ridge solution.
 
     Notes
     -----
     The sides of all terms are ``E ℓ − e``. For multipliers y ≥ 0 with a sum of at most 1 over the
     sides of each term, every head W has ``Φ(W) ≥ v·ℓ(W) − y·e`` with ``v = c ∘ (lam p + Eᵀy)``,
-    where ℓ are plain losses. If v ≥ 0, then for any μ
+    where ℓ are training losses. If v ≥ 0, then for any μ
 
     ``Φ(W) + μ‖W‖² ≥ G(y) = min over all heads of (v·ℓ + μ‖·‖²) − y·e``
 
@@ -220,17 +220,17 @@ def proven_bound(evening: Evening) -> float:
     ``Φ(W₀) − Φ(W) ≤ Φ(W₀) + μ‖W₀‖² − G(y)``, the bound. With ``μ = λ Σ v`` the ridge solution is
     that of the weights ``w = v/Σ v``.
 
-    Any y is a proof; a good one makes the bound small. G is concave, and ``v·ℓ + μ‖·‖²`` has at the
-    chosen weights the gradient ℓ and the second derivatives ``∂ℓ/∂w``, which are known: y maximises
-    this quadratic model.
+    Any y is a proof; a good one makes the bound small. G is concave. At the chosen weights,
+    ``v·ℓ + μ‖·‖²`` has the known gradient ℓ and second derivatives ``∂ℓ/∂w``, so y is chosen to
+    maximise this quadratic model.
 
-    If v ≥ 0 for all y, then Φ is a maximum of convex functions of W, and the best y has no gap. For
-    ``‖D ℓ‖₁`` this needs a large enough lam: 1 for equalized odds with two attribute values,
+    If v ≥ 0 for all y, then Φ is a maximum of convex functions of W, and the best y leaves no gap.
+    For ``‖D ℓ‖₁`` this requires a large enough lam: 1 for equalized odds with two attribute values,
     ``2 − 2/n`` with n values and for equal error rates of n classes. For the worst group it always
-    holds. With a smaller lam the bound holds, but a gap remains even at the optimum.
+    holds. With a smaller lam the bound is valid, but a gap remains even at the optimum.
     """
     criterion, found = evening.criterion, evening.after
-    if evening.value <= 0:  # losses are not negative
+    if evening.value <= 0:  # losses are nonnegative
         return 0.0
     factor = 1 / (1 - found.leverage) ** 2 if criterion.left_out else np.ones(len(found.losses))
     sides, base = criterion.sides * factor, criterion.lam * criterion.share * factor
@@ -238,7 +238,7 @@ def proven_bound(evening: Evening) -> float:
     y = _multipliers(evening, sides, base, band)
     weights = base + y @ sides
     total = float(weights.sum())
-    if total <= 0:  # with lam = 0: nothing is known but that Φ is not negative
+    if total <= 0:  # with lam = 0, the only known bound is that Φ is nonnegative
         return evening.value
     penalty = total * evening.problem.penalty
     best = evening.problem.solve(weights / total, slopes=False)
@@ -260,12 +260,12 @@ def _multipliers(evening: Evening, sides: Floats, base: Floats, band: Floats) ->
     criterion, found = evening.criterion, evening.after
     if not len(sides):
         return np.zeros(0)
-    # Σ v is not known yet. At an optimum v = w Σ v, and v·ℓ is Φ, up to the bands.
+    # Σ v is not known yet. At an optimum v = w Σ v, and v·ℓ is Φ up to the bands.
     total = evening.value / float(found.weights @ found.losses)
     rise = sides @ (found.losses + found.loss_slopes @ (base / total - found.weights)) - band
     bend = -sides @ found.loss_slopes @ sides.T / total
     steepest = max(float(np.linalg.eigvalsh(bend)[-1]), 1e-12)
-    # Accelerated projected gradient ascent, which starts again where it overshoots.
+    # Accelerated projected gradient ascent, restarted when it overshoots.
     y = ahead = np.zeros(len(sides))
     pace = 1.0
     for _ in range(ASCENT):
@@ -274,28 +274,28 @@ def _multipliers(evening: Evening, sides: Floats, base: Floats, band: Floats) ->
         next_pace = (1 + np.sqrt(1 + 4 * pace**2)) / 2
         ahead = new + (pace - 1) / next_pace * (new - y)
         y, pace = new, next_pace
-    if criterion.combine == "sum":  # of two opposite sides, the smaller only takes y·e off
+    if criterion.combine == "sum":  # the smaller of two opposite sides would only subtract y·e
         opposite = y.reshape(2, -1)
         y = (opposite - opposite.min(axis=0)).ravel()
-    # The weights of a block depend on its own terms: where one is negative, these are scaled down.
+    # The weights of a block depend on its own terms: if one is negative, these are scaled down.
     blocks, weights = Blocks.of(criterion), base + y @ sides
     scale, short = np.ones(blocks.number), weights < 0
-    with np.errstate(divide="ignore"):  # with lam = 0, to nothing
+    with np.errstate(divide="ignore"):  # with lam = 0, they are scaled to zero
         np.maximum.at(scale, blocks.block[short], (base - weights)[short] / base[short])
     scaled: Floats = y / scale[blocks.of_term[criterion.term]]
     return scaled
 
 
 def _allowed(y: Floats, combine: Combine) -> Floats:
-    """Return the nearest multipliers that are allowed, (k,).
+    """Return the nearest feasible multipliers, (k,).
 
-    They lie between 0 and 1. For the largest row, their sum is at most 1. Of a sum, the two sides
-    of a term need no such limit, since the smaller of them is taken off both in the end.
+    They lie between 0 and 1. For the largest row, their sum is at most 1. For a sum, the two sides
+    of a term need no such limit, since the smaller one is subtracted from both in the end.
     """
     inside: Floats = y.clip(0, 1)
     if combine == "sum" or inside.sum() <= 1:
         return inside
-    # Onto the simplex: all are lowered by the same, those that would be negative are 0.
+    # Projection onto the simplex: all are lowered equally, and negative ones are set to 0.
     descending = np.sort(inside)[::-1]
     lowered = (np.cumsum(descending) - 1) / np.arange(1, len(y) + 1)
     by = lowered[np.flatnonzero(descending > lowered)[-1]]
@@ -306,7 +306,7 @@ def _allowed(y: Floats, combine: Combine) -> Floats:
 def _best_step(
     criterion: Criterion, blocks: Blocks, solution: RidgeSolution, radius: Floats
 ) -> tuple[Floats, Floats]:
-    """Solve the linear program; return the step of log_w, (G,), and Φ by block as it predicts it.
+    """Solve the linear program; return the step of log_w, (G,), and the predicted Φ by block.
 
     Variables are the step and the terms: ``t ≥ E(ℓ + J step) − e`` for the sides of each term, and
     ``t ≥ 0``.
@@ -322,8 +322,8 @@ def _best_step(
         b_ub=band - sides @ seen.losses,
         bounds=[*((-r, r) for r in radius), *((0, None) for _ in range(n_terms))],
     )
-    # No step is feasible, and the objective is bounded below: there is an optimum. With very many
-    # groups of a row or two the simplex method may lose it to rounding.
+    # The zero step is feasible and the objective is bounded below, so there is an optimum. With
+    # very many groups of one or two rows, the simplex method may lose it to rounding.
     for method in METHODS:
         answer = solve(method=method)
         if answer.x is not None:

@@ -1,4 +1,4 @@
-"""Cholesky factors of symmetric matrices, and inverses by them: on threads, or on a GPU."""
+"""Cholesky factors and inverses of symmetric matrices, on several threads or on a GPU."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from faircil.compute import chunks_of, share_tasks
 from faircil.errors import DataError
 
 BLOCK = 128  # rows and columns of a triangle that are inverted together
-# On a GPU: rows from which on products are faster than its library's solutions, rows that are left
-# to it, and parts of the whole that are multiplied as if they were full.
+# On a GPU: rows from which products are faster than the library's solver, rows that are left to the
+# solver, and parts of the whole that are multiplied as full matrices.
 MANY, LEFT, PARTS = 4096, 1024, 16
 
 
 def cholesky(matrix: Tensor) -> Tensor:
-    """Return the lower Cholesky factor; raise a DataError if the matrix has none."""
+    """Return the lower Cholesky factor; raise a DataError if there is none."""
     factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if int(failed):
@@ -34,8 +34,8 @@ def cholesky(matrix: Tensor) -> Tensor:
 def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
     """Return ``(L Lᵀ)⁻¹`` for a lower Cholesky factor L, (d, d).
 
-    With X = L⁻¹ it is XᵀX. Neither blocks of columns of X depend on each other, nor blocks of rows
-    of XᵀX: threads share them without waiting, and the result does not depend on their number.
+    With X = L⁻¹, it is XᵀX. Blocks of columns of X are independent of each other, and so are blocks
+    of rows of XᵀX: threads share them without waiting, and their number does not affect the result.
     """
     if factor.device.type != "cpu" and len(factor) >= MANY:
         return inverse_by_products(factor)
@@ -52,7 +52,7 @@ def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
     lower, found = (factor.new_zeros(factor.shape) for _ in range(2))
 
     def invert(number: int) -> None:
-        # X_ij = −X_ii Σ_k L_ik X_kj over j ≤ k < i: each k adds its part to all rows below.
+        # X_ij = −X_ii Σ_k L_ik X_kj over j ≤ k < i: each k adds its contribution to all rows below.
         column = lower[:, blocks[number]]
         column[blocks[number]] = diagonal[number]
         for k, i in pairwise(range(number, len(blocks))):
@@ -76,8 +76,8 @@ def inverse_of(factor: Tensor, *, threads: bool) -> Tensor:
 def inverse_by_products(factor: Tensor) -> Tensor:
     """Return ``(L Lᵀ)⁻¹`` for a lower Cholesky factor L, (d, d), by large products.
 
-    With X = L⁻¹ it is XᵀX. By halves, ``X₂₁ = −X₂₂ (L₂₁ X₁₁)``. Blocks of zeros in triangles are
-    left out: it takes a third of the operations of a solution for all columns of the identity.
+    With X = L⁻¹, it is XᵀX. By halves, ``X₂₁ = −X₂₂ (L₂₁ X₁₁)``. Zero blocks of triangles are
+    skipped, so it takes a third of the operations of solving for all columns of the identity.
     """
     size = max(BLOCK, len(factor) // PARTS)
     lower = torch.zeros_like(factor)
@@ -90,7 +90,7 @@ def inverse_by_products(factor: Tensor) -> Tensor:
 
 
 def _invert(factor: Tensor, lower: Tensor, size: int) -> None:
-    """Write L⁻¹ for a lower triangle L, (m, m), into zeros of the same shape."""
+    """Write L⁻¹ of a lower triangle L, (m, m), into zeros of the same shape."""
     if len(factor) <= LEFT:
         eye = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
         lower.copy_(torch.linalg.solve_triangular(factor, eye, upper=False))

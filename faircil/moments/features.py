@@ -1,17 +1,18 @@
-"""Fixed feature maps: they are drawn or fitted once, on the first task, and never change.
+"""Fixed feature maps: drawn or fitted once, on the first task, and never changed.
 
-Inputs are standardised on the first task. Where they hardly vary there, their deviation is taken as
-a tenth of the usual one: a pixel or a category that only later tasks use must not count for
-nothing, nor for a hundred deviations. Beyond five deviations a value counts by its logarithm: later
+Inputs are standardised on the first task. If an input hardly varies there, its deviation is set to
+a tenth of the typical one: a pixel or category used only by later tasks should neither be ignored
+nor count as a hundred deviations. Beyond five deviations, values grow logarithmically: later
 classes may lie far from the first ones, and must still differ from each other.
 
 - ``raw``: the standardised inputs.
 - ``relu``: ``relu(xR + b)`` with R ~ N(0, 1.5²/inputs) and b ~ U(−1, 1), random and never trained
   (RanPAC, McDonnell et al. 2023; ACIL, Zhuang et al. 2022).
-- ``both``: the two side by side.
+- ``both``: the inputs and the ReLU features.
 - ``patches``, for images: see :mod:`faircil.moments.patches`.
-- ``trained``: activations of a net trained on the first task, standardised, beside ``relu``. Alone
-  they are no match for it: a net that has seen two classes keeps little that tells others apart.
+- ``trained``: activations of a net trained on the first task, standardised, along with ``relu``.
+  On their own they perform worse: a net trained on two classes retains little that separates
+  others.
 
 Every map ends with a constant 1.
 """
@@ -31,13 +32,13 @@ from faircil.nets import last_linear, with_last
 from faircil.weighting.groups import Integers
 
 SCALE = 1.5  # of R; deviations of a ReLU's argument
-FLOOR = 0.1  # smallest deviation of an input by the usual one
-FARTHEST = 5.0  # deviations of a standardised input from which on it counts by its logarithm
-LOOKED_AT = 1000  # rows that tell whether inputs are on another scale
-TOLD_BY = 10_000  # rows that tell which inputs are flags
-SELDOM = 0.25  # share of ones among zeros, at most, for which gathering pays
+FLOOR = 0.1  # smallest deviation of an input, relative to the typical one
+FARTHEST = 5.0  # deviations of a standardised input beyond which it grows logarithmically
+LOOKED_AT = 1000  # rows used to detect inputs on another scale
+TOLD_BY = 10_000  # rows used to detect flags
+SELDOM = 0.25  # largest fraction of ones among zeros for which gathering pays off
 ENOUGH_FLAGS = 32
-AT_ONCE = 2**26  # numbers of a chunk whose squares are summed together
+AT_ONCE = 2**26  # entries of a chunk whose squares are summed together
 
 
 class Standardise(nn.Module):
@@ -46,9 +47,10 @@ class Standardise(nn.Module):
     Parameters
     ----------
     x : Tensor, shape (n, inputs)
-        What it is fitted on.
+        The data to fit on.
     device : torch.device, optional
-        Where its mean and deviation are computed, part by part; by default where it is, at once.
+        Where mean and deviation are computed, part by part; by default on the device of x, at
+        once.
     """
 
     mean: Tensor
@@ -75,13 +77,13 @@ class Standardise(nn.Module):
         return (x - self.mean) * self.factor
 
     def of(self, values: Tensor, places: Tensor) -> Tensor:
-        """Return what :meth:`forward` does for values (..., k) of these inputs, (k,)."""
+        """Apply :meth:`forward` to values, (..., k), of the inputs ``places``, (k,)."""
         return _drawn_in((values - self.mean[places]) * self.factor[places])
 
     def far(self, x: Tensor) -> float:
-        """Return the share of values beyond ±5: large if x is on another scale.
+        """Return the fraction of values beyond ±5: large if x is on another scale.
 
-        Some rows, evenly spread over x, are enough to tell.
+        A sample of rows, evenly spread over x, suffices.
         """
         x = x[:: max(1, len(x) // LOOKED_AT)].to(self.mean.device)
         away = self.scaled(x).abs() > FARTHEST
@@ -89,9 +91,9 @@ class Standardise(nn.Module):
 
 
 def mean_and_deviation(x: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return those of each column, (inputs,), computed on another device part by part.
+    """Return the mean and deviation of each column, (inputs,), computed part by part on ``device``.
 
-    Sums are of float64, and around the first row: a mean far from 0 costs no digits.
+    Sums are in float64 and relative to the first row, so a mean far from 0 costs no precision.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ def mean_and_deviation(x: Tensor, device: torch.device) -> tuple[Tensor, Tensor]
 
 
 def _drawn_in(z: Tensor) -> Tensor:
-    """Return z, beyond ±5 by its logarithm; z itself is overwritten."""
+    """Return z with values beyond ±5 on a logarithmic scale; z itself is overwritten."""
     near = z.clamp(-FARTHEST, FARTHEST)
     beyond = z.sub_(near)
     return near.add_(beyond.abs().log1p_().mul_(beyond.sign_()))
@@ -124,13 +126,13 @@ class FeatureMap(nn.Module):
     width: int
 
     def far(self, x: Tensor) -> float:
-        """Return the share of inputs (n, ...) far from those of the first task, if it can tell."""
+        """Return the fraction of inputs (n, ...) far from those of the first task, if known."""
         del x
         return 0.0
 
 
 class Raw(FeatureMap):
-    """The standardised inputs and a constant.
+    """The standardised inputs, and a constant.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ class Raw(FeatureMap):
         return with_constant(self.standardise(x.flatten(1)))
 
     def far(self, x: Tensor) -> float:
-        """Return the share of inputs (n, ...) far from those of the first task."""
+        """Return the fraction of inputs (n, ...) far from those of the first task."""
         return self.standardise.far(x.flatten(1))
 
 
@@ -159,20 +161,20 @@ class RandomRelu(FeatureMap):
 
     Most inputs of a table are flags: 1 for the category of a row, else 0. The product zR is then
     that of zeros, which is the same for all rows, plus one row of R for each 1:
-    ``zR = z(0)R + Σ_j (z_j(x_j) − z_j(0)) R_j`` over the flags j that are not 0. On a CPU that is
-    gathered, and only other inputs are multiplied. It holds for any value of a flag.
+    ``zR = z(0)R + Σ_j (z_j(x_j) − z_j(0)) R_j`` over the nonzero flags j. On a CPU, these rows are
+    gathered, and only the other inputs are multiplied. It holds for any value of a flag.
 
     Parameters
     ----------
     x : Tensor, shape (n, ...)
         Inputs of the first task.
     width : int
-        Number of features d, with the constant.
+        Number of features d, including the constant.
     generator : torch.Generator
     inputs : bool
         Whether the standardised inputs are features as well; they come first.
     device : torch.device, optional
-        Where features will be computed, by default where x is; see :class:`Standardise`.
+        Where features will be computed; by default the device of x. See :class:`Standardise`.
     """
 
     weight: Tensor
@@ -207,9 +209,9 @@ class RandomRelu(FeatureMap):
         others = torch.ones(count, dtype=torch.bool, device=x.device)
         others[flags] = False
         self.numbers = count - len(flags)
-        # Numbers, then flags, so that each part of R is contiguous.
+        # Numeric inputs, then flags, so that each part of R is contiguous.
         self.register_buffer("order", torch.cat([others.nonzero()[:, 0], flags]))
-        # relu(0 · x + 1) is the constant: no pass over the features to append it.
+        # relu(0 · x + 1) is the constant, which saves a pass over the features to append it.
         self.register_buffer("weight", pad(weight, (0, 1)).to(x.device)[self.order])
         self.register_buffer("bias", pad(bias, (0, 1), value=1.0).to(x.device))
         self.register_buffer("at_zero", self.standardise.of(flags.to(x.dtype) * 0, flags))
@@ -232,17 +234,17 @@ class RandomRelu(FeatureMap):
         begins = torch.searchsorted(row, torch.arange(len(x)))
         drawn = embedding_bag(place, each, begins, mode="sum", per_sample_weights=change)
         z = self.standardise.of(x.index_select(1, numbers), numbers)
-        # b + z(0)R as one more row of R: no pass over the features to add it.
+        # b + z(0)R is one more row of R, which saves a pass over the features to add it.
         offset = torch.addmv(self.bias, each.T, self.at_zero)
         return drawn.addmm_(with_constant(z), torch.cat([several, offset[None]])).relu_()
 
     def far(self, x: Tensor) -> float:
-        """Return the share of inputs (n, ...) far from those of the first task."""
+        """Return the fraction of inputs (n, ...) far from those of the first task."""
         return self.standardise.far(x.flatten(1))
 
 
 def flags_of(x: Tensor) -> Tensor:
-    """Return the inputs that are 0 or 1 and seldom 1, (F,); none where that would not pay.
+    """Return the 0/1 inputs that are rarely 1, (F,); none if gathering them does not pay off.
 
     Parameters
     ----------
@@ -259,13 +261,13 @@ def flags_of(x: Tensor) -> Tensor:
 class InDouble(FeatureMap):
     """The same features in double precision.
 
-    In single precision the last digits of a row's features depend on the rows that are computed
-    with it; sums over the same rows in other batches would then differ by them.
+    In single precision, the last digits of a row's features depend on the rows that are computed
+    with it, so sums over the same rows in other batches would differ.
 
     Parameters
     ----------
     features : FeatureMap
-        Drawn features, or inputs.
+        Feature map, or inputs.
     """
 
     def __init__(self, features: FeatureMap) -> None:
@@ -284,7 +286,7 @@ class Activations(FeatureMap):
     Parameters
     ----------
     net : Module
-        Its output is that of its last linear layer, which the copy does without.
+        Its output is that of its last linear layer, which is removed from the copy.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -298,7 +300,7 @@ class Activations(FeatureMap):
 
 
 class Trained(FeatureMap):
-    """Activations of a trained net, beside random ReLU features of its inputs and a constant.
+    """Activations of a trained net, random ReLU features of its inputs, and a constant.
 
     Parameters
     ----------
@@ -307,7 +309,7 @@ class Trained(FeatureMap):
     net : Module
         The net, whose last activations are features.
     width : int
-        Number of features d, with the constant.
+        Number of features d, including the constant.
     generator : torch.Generator
     """
 
@@ -328,11 +330,11 @@ class Trained(FeatureMap):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
-        activations = self.activations(x)[:, :-1]  # the drawn ones have a constant
+        activations = self.activations(x)[:, :-1]  # the random features have a constant
         return torch.cat([self.scaled(activations), self.drawn(x)], dim=1)
 
     def far(self, x: Tensor) -> float:
-        """Return the share of inputs (n, ...) far from those of the first task."""
+        """Return the fraction of inputs (n, ...) far from those of the first task."""
         return self.drawn.far(x)
 
 
@@ -355,13 +357,13 @@ class FeatureNet(nn.Module):
         self.register_buffer("seen", torch.zeros(classes, dtype=torch.bool))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return scores, (n, classes); −inf for classes that were not seen."""
-        # From the left: BLAS is slow with a matrix of few columns.
+        """Return scores, (n, classes); −inf for unseen classes."""
+        # Multiply from the left: BLAS is slow with a matrix of few columns.
         scores: Tensor = (self.head.weight @ self.features(x).T).T
         return scores.masked_fill(~self.seen, -torch.inf)
 
     def grow(self, classes: int) -> None:
-        """Make room for further classes, which are not seen yet."""
+        """Add outputs for further classes, which are not seen yet."""
         known = len(self.seen)
         self.seen = torch.cat([self.seen, self.seen.new_zeros(classes - known)])
         head = nn.Linear(self.head.in_features, classes, bias=False).to(self.head.weight)
@@ -371,7 +373,7 @@ class FeatureNet(nn.Module):
         self.head = head
 
     def show(self, classes: Integers, head: Tensor) -> None:
-        """Take the columns of a head, (d, C), as the weights of these classes."""
+        """Set the weights of these classes to the columns of a head, (d, C)."""
         with torch.no_grad():
             chosen = torch.tensor(classes, device=self.seen.device)
             self.head.weight.zero_()

@@ -4,13 +4,13 @@ A *cell* is a class with the values of the sensitive attributes. With features �
 
 - n, the number of its rows,
 - s = Σ φ, (d,),
-- S = Σ φφᵀ, (d, d), symmetric: only its upper triangle is kept, in *panels* of ``PANEL`` rows, each
-  from the diagonal block to the right. All panels of a cell are one flat array, so that a weighted
-  sum over cells is a single pass over memory.
+- S = Σ φφᵀ, (d, d), symmetric: only its upper triangle is stored, in *panels* of ``PANEL`` rows,
+  each from the diagonal block to the right. All panels of a cell are one flat array, so that a
+  weighted sum over cells is a single pass over memory.
 
 All of them are sums over rows. So the order of rows, batches, tasks and workers does not matter,
-and what is removed leaves no trace but rounding. Rows that came earlier may count less: n, s and S
-are then weighted sums, and n is no whole number.
+and removed rows leave no trace but rounding. Earlier rows may count less: n, s and S are then
+weighted sums, and n need not be an integer.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from faircil.moments.seen_rows import Key as Key, SeenRows
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 PANEL = 256
-THREADED = 512  # features from which threads share a pass over the sums
-SLICE = 2**18  # numbers of a sum over cells that stay in cache while cells are added
-ROWS = 4096  # per product: enough to keep the cores busy, few enough to keep memory bounded
+THREADED = 512  # features from which several threads share a pass over the sums
+SLICE = 2**18  # entries of a sum over cells that stay in cache while cells are added
+ROWS = 4096  # per product: enough to keep the cores busy, few enough to bound memory
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FeatureMap = Callable[[Tensor], Tensor]  # from inputs, (m, ...), to features, (m, d)
 
 
 @dataclass(frozen=True)
 class Panels:
-    """How the upper triangle of a symmetric (d, d) matrix lies in a flat array.
+    """The layout of the upper triangle of a symmetric (d, d) matrix in a flat array.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Panels:
 
     @cached_property
     def places(self) -> tuple[tuple[slice, slice], ...]:
-        """Rows of each panel, and where they lie in the flat array."""
+        """Rows of each panel, and its slice of the flat array."""
         rows = chunks_of(self.width, PANEL)
         sizes = [(part.stop - part.start) * (self.width - part.start) for part in rows]
         ends = list(accumulate(sizes))
@@ -91,7 +91,7 @@ class Panels:
     def doubled(self, matrix: Tensor) -> Tensor:
         """Return the flat array whose product with that of M is ``tr(matrix · M)``.
 
-        What lies right of a panel's diagonal block stands for its mirror image, too.
+        Entries to the right of a panel's diagonal block count for their mirror images as well.
         """
         flat = self.packed(matrix)
         for rows, panel in self.of(flat):
@@ -114,12 +114,12 @@ class GroupMoments:
     width : int
         Number of features d.
     dtype : torch.dtype
-        Of the sums. float32 halves the memory; with float64, the order of rows changes the sums by
-        less than 1e-12 of them.
+        Type of the sums. float32 halves the memory; with float64, the order of rows changes the
+        sums by a relative error below 1e-12.
     device : torch.device
     """
 
-    separate: ClassVar[bool] = True  # cells have nothing in common: threads may add to several
+    separate: ClassVar[bool] = True  # cells are independent: threads may add to several at once
 
     width: int
     dtype: torch.dtype = torch.float32
@@ -130,7 +130,7 @@ class GroupMoments:
         self.keys: list[Key] = []
         self.count: list[float] = []
         self.first: list[Tensor] = []  # (d,) each
-        self.second: list[Tensor] = []  # blocks of cells that were new together, (cells, size)
+        self.second: list[Tensor] = []  # blocks of cells that were added together, (cells, size)
         self.seen = SeenRows()
         self.faded: set[Key] = set()  # cells with rows that count less than others
 
@@ -139,23 +139,23 @@ class GroupMoments:
 
     @property
     def threaded(self) -> bool:
-        """Whether a pass over the sums is worth several threads."""
+        """Whether a pass over the sums pays off on several threads."""
         return self.device.type == "cpu" and self.width >= THREADED
 
     def add(self, samples: Samples, features: FeatureMap) -> None:
-        """Add rows: one pass over them; to moments on a GPU also from the host's memory."""
+        """Add rows in one pass; moments on a GPU also accept rows in host memory."""
         for part in on_device(samples, self.device):
             self.seen.add(part)
             self._sum(part, features, sign=1)
 
     def remove(self, samples: Samples, features: FeatureMap) -> None:
-        """Remove rows that were added: what is left are the sums without them.
+        """Remove rows that were added, leaving the sums over the others.
 
         Raises
         ------
         DataError
             If some of the rows were never added with this class and these attribute values, or
-            are removed already; then nothing changes.
+            were already removed; nothing is changed then.
         UsageError
             If earlier rows of their cells count less than later ones.
         """
@@ -172,11 +172,11 @@ class GroupMoments:
         self._close()
 
     def fade(self, new: Mapping[Key, float], factor: float) -> None:
-        """Let rows that are there count ``factor`` times what they did, in cells with new ones.
+        """Decay the weight of existing rows by ``factor`` in cells with new rows.
 
-        That much where as many new rows come as are there; with fewer, m of them for n that are
-        there, it is ``factor^(m/n)``: a few rows do not take the place of many. Cells that get no
-        new row stay as they are.
+        This is the decay if as many new rows arrive as exist. For m new rows and n existing ones it
+        is ``factor^(m/n)``, so that a few rows do not displace many. Cells without new rows are
+        unchanged.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class GroupMoments:
                 self.first[place] *= own
 
     def merge(self, other: GroupMoments) -> None:
-        """Add the sums of other rows, made with the same features."""
+        """Add the sums of other rows, computed with the same features."""
         if (other.width, other.dtype) != (self.width, self.dtype):
             raise UsageError(
                 f"moments of {other.width} features in {other.dtype} cannot be merged with those "
@@ -216,7 +216,7 @@ class GroupMoments:
             self.first[place] += other.first[theirs].to(self.device)
 
     def renumbered(self, number: Callable[[Key], Key]) -> GroupMoments:
-        """Return the same sums with other keys; both share the tensors."""
+        """Return the same sums under other keys; both share the tensors."""
         found = copy(self)
         found.keys = [number(key) for key in self.keys]
         found.faded = {number(key) for key in self.faded}
@@ -226,13 +226,13 @@ class GroupMoments:
         return found
 
     def regroup(self, targets: Mapping[Key, Key | None]) -> None:
-        """Add the sums of some cells to others.
+        """Merge the sums of some cells into others.
 
         Parameters
         ----------
         targets : mapping
-            Of each cell that is to go, the one that its rows count in then, which stays; None: they
-            count in none any more.
+            For each cell to remove, the existing cell to which its rows are added; None: its rows
+            are dropped.
         """
         new = {key for key in targets.values() if key is not None} - {*self.keys}
         self._open(sorted(new))
@@ -277,7 +277,7 @@ class GroupMoments:
         chosen = range(len(self)) if cells is None else cells
         found = x.new_zeros(len(chosen), *x.shape)
         if self.device.type != "cpu" and len(chosen) == len(self):
-            # Few launches: all cells that were new together at once.
+            # Few kernel launches: process all cells of a block at once.
             for out, block in zip(
                 torch.split(found, [len(block) for block in self.second]), self.second, strict=True
             ):
@@ -296,7 +296,7 @@ class GroupMoments:
         return [flat for block in self.second for flat in block]
 
     def _open(self, keys: list[Key]) -> None:
-        """Make room for new cells."""
+        """Allocate new cells."""
         if not keys:
             return
         self.keys += keys
@@ -323,7 +323,7 @@ class GroupMoments:
         self.cells()[cell].mul_(factor)
 
     def _close(self) -> None:
-        """Drop cells without rows."""
+        """Drop empty cells."""
         kept = [n > 0 for n in self.count]
         if all(kept):
             return  # nothing to copy
@@ -351,14 +351,14 @@ class GroupMoments:
                 self.count[place] += sign * len(phi)
                 self.first[place].add_(phi.sum(dim=0), alpha=sign)
 
-        # The largest first: the last one to begin should be short.
+        # Largest first: the last task to start should be short.
         order = sorted(range(len(named)), key=lambda number: -len(rows_of[number]))
         map_tasks(sum_cell, order, threads=self.separate and self.device.type == "cpu")
 
     def _sum_on_gpu(
         self, samples: Samples, features: FeatureMap, sign: int, cells: Mapping[Key, Tensor]
     ) -> None:
-        """Add the rows of each cell, given by their places: in float64, one cell after another."""
+        """Add the rows of each cell, given by their indices, in float64, one cell after another."""
         wide = self.dtype == torch.float64 or multiplies_wide(self.device)
         summed, second = WideSum(self.panels, self.device, wide=wide), self.cells()
         for key, rows in cells.items():
@@ -371,9 +371,9 @@ class GroupMoments:
 
 
 def penalties_for(moments: GroupMoments) -> list[float]:
-    """Return the relative penalties to choose from: those above the rounding of the sums.
+    """Return the candidate relative penalties: those above the rounding error of the sums.
 
-    Sums with a relative error of ε are off by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
+    Sums with a relative error of ε differ by a matrix of norm up to ``ε ‖S‖ ≤ ε d · mean(diag)``.
     A smaller penalty could not even keep the matrix positive definite.
     """
     rounding = torch.finfo(moments.dtype).eps * moments.width

@@ -1,20 +1,20 @@
-"""Rows from the host's memory on a GPU, and sums of their features there.
+"""Rows from host memory on a GPU, and sums of their features there.
 
-Rows come part by part, while the GPU works on the part before. A plain copy of pageable memory runs
-at a seventh of what the bus allows. So threads of the host copy a piece of rows into one of two
-page-locked buffers, from where the GPU takes it on a stream of its own. A part of several pieces is
-handed on when it is there; the next is then under way. Rows of any number, also of a memory-mapped
-file, take the memory of a few parts on the GPU and two pieces on the host.
+Rows are copied part by part, while the GPU processes the previous part. A plain copy of pageable
+memory runs at a seventh of the bus speed. So threads of the host copy a piece of rows into one of
+two page-locked buffers, from which the GPU copies it on a separate stream. A part of several pieces
+is passed on when it is complete; the next is then under way. Any number of rows, also of a
+memory-mapped file, takes the memory of a few parts on the GPU and two pieces on the host.
 
-A GPU is told what to do kernel by kernel, so rows are multiplied in chunks as large as memory
-allows, one cell after another. ``φᵀφ`` of a chunk is computed panel by panel of the upper triangle.
+Since a GPU is controlled kernel by kernel, rows are multiplied in chunks as large as memory allows,
+one cell after another. ``φᵀφ`` of a chunk is computed panel by panel of the upper triangle.
 
-- Where products of float64 are as fast as those of float32 (``FULL_RATE``: there are matrix units
-  for them), the chunk is multiplied in float64. Sums are then those of float64, rounded once for
-  each call to the type in which moments are kept.
-- Elsewhere, and where the user has allowed TF32 (``torch.backends.cuda.matmul``), the chunk is
-  multiplied in float32. A product has an error of about 1e-7 of it then, with TF32 of about 2e-5,
-  and products are added up in float64, so that errors of chunks average out.
+- On devices where float64 products are as fast as float32 ones (``FULL_RATE``: they have matrix
+  units for them), the chunk is multiplied in float64. The sums are then float64 sums, rounded
+  once per call to the type of the moments.
+- On other devices, and if the user has allowed TF32 (``torch.backends.cuda.matmul``), the chunk is
+  multiplied in float32. A product then has a relative error of about 1e-7, with TF32 of about 2e-5.
+  Products are added in float64, so that errors of chunks average out.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 PIECE = 2**27  # bytes of a page-locked buffer
 PART = 2**31  # bytes that are on the GPU together, at most
-OF_FREE = 32  # and at most this part of what is free there: up to three parts are there at a time
+OF_FREE = 32  # and at most one in this many of its free bytes: up to three parts exist at a time
 COPYING = min(8, os.cpu_count() or 1)  # threads: more gain little
 
 
 def on_device(samples: Samples, device: torch.device) -> Iterator[Samples]:
-    """Yield samples on a device, in order: as they are if they are there, else part by part.
+    """Yield samples on a device, in order: unchanged if already there, else part by part.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def on_device(samples: Samples, device: torch.device) -> Iterator[Samples]:
     if samples.x.device.type == device.type:
         yield samples.to(device)
         return
-    # In one go and first: a copy of pageable memory waits for all that the GPU has to do.
+    # Copy labels at once and first: a copy of pageable memory waits for all pending GPU work.
     y = samples.y.to(device)
     z = None if samples.z is None else samples.z.to(device)
     for rows, x in parts_on(samples.x, device):
@@ -59,7 +59,7 @@ def on_device(samples: Samples, device: torch.device) -> Iterator[Samples]:
 
 
 def parts_on(x: Tensor, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
-    """Yield rows of a tensor, (n, ...), with their places, on another device, part by part."""
+    """Yield rows of a tensor, (n, ...), with their slices, part by part on another device."""
     size = max(1, x[:1].numel() * x.element_size())
     free = free_memory(device)
     most = PART if free is None else max(1, min(PART, free // OF_FREE))
@@ -76,7 +76,7 @@ def parts_on(x: Tensor, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
                 coming.append(ahead.submit(copier.part, following))
             stream = torch.cuda.current_stream(device)
             stream.wait_event(there)
-            part.record_stream(stream)  # its memory was taken on the stream of the copies
+            part.record_stream(stream)  # its memory was allocated on the stream of the copies
             yield rows, part
 
 
@@ -88,9 +88,9 @@ class _Copier:
     x : Tensor, shape (n, ...)
         On the host.
     device : torch.device
-        Of CUDA.
+        A CUDA device.
     rows : int
-        That fit in a buffer.
+        Rows that fit in a buffer.
     """
 
     def __init__(self, x: Tensor, device: torch.device, rows: int) -> None:
@@ -104,7 +104,7 @@ class _Copier:
         self.pieces = 0
 
     def part(self, rows: slice) -> tuple[Tensor, torch.cuda.Event]:
-        """Return rows on the GPU, and the event after which they are there."""
+        """Return rows on the GPU, and the event that marks their arrival."""
         there = torch.cuda.Event()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self.stream):
             whole = torch.empty(
@@ -119,7 +119,7 @@ class _Copier:
         number = self.pieces % len(self.buffers)
         self.pieces += 1
         buffer, emptied = self.buffers[number][: len(source)], self.emptied[number]
-        emptied.synchronize()  # what it held before is on the GPU
+        emptied.synchronize()  # its previous content is on the GPU
         shares = chunks_of(len(source), -(-len(source) // COPYING))
         copies = [self.threads.submit(buffer[own].copy_, source[own]) for own in shares]
         for copy in copies:
@@ -129,24 +129,24 @@ class _Copier:
 
 
 ROWS = 4096  # per product, at least
-NUMBERS = 2**26  # features of a chunk, at most where that is more rows
-FULL_RATE = {(8, 0), (9, 0)}  # compute capabilities of A100 and H100, and what is built like them
+NUMBERS = 2**26  # features of a chunk, at most, unless ``ROWS`` needs more
+FULL_RATE = {(8, 0), (9, 0)}  # compute capabilities of A100, H100 and similar devices
 
 
 def rows_at_once(width: int) -> int:
-    """Return how many rows of so many features are multiplied together."""
+    """Return the number of rows of the given width that are multiplied together."""
     return max(ROWS, NUMBERS // width)
 
 
 def tf32_allowed() -> bool:
-    """Whether the user lets products of float32 on a GPU round their factors to ten bits."""
+    """Whether the user allows float32 products on a GPU to round their factors to ten bits."""
     settings = torch.backends.cuda.matmul
-    precision = getattr(settings, "fp32_precision", None)  # what torch has from 2.9 on
+    precision = getattr(settings, "fp32_precision", None)  # since torch 2.9
     return precision == "tf32" if precision is not None else bool(settings.allow_tf32)
 
 
 def multiplies_wide(device: torch.device) -> bool:
-    """Whether products in float64 cost no more than those in float32 on this device."""
+    """Whether float64 products cost no more than float32 ones on this device."""
     if device.type != "cuda" or tf32_allowed():
         return False
     return torch.cuda.get_device_capability(device) in FULL_RATE
@@ -158,10 +158,10 @@ class WideSum:
     Parameters
     ----------
     panels : Panels
-        How second moments lie in a flat array.
+        Layout of second moments in a flat array.
     device : torch.device
     wide : bool
-        Whether products are in float64, too; else they are in the type of the features.
+        Whether products are in float64; otherwise they are in the type of the features.
     """
 
     def __init__(self, panels: Panels, device: torch.device, *, wide: bool) -> None:
@@ -170,7 +170,7 @@ class WideSum:
         self.second = torch.empty(panels.size, dtype=torch.float64, device=device)
 
     def clear(self) -> None:
-        """Begin with no row."""
+        """Reset the sums to zero."""
         self.first.zero_()
         self.second.zero_()
 
@@ -186,6 +186,6 @@ class WideSum:
                 panel += left @ right
 
     def move(self, first: Tensor, second: Tensor, sign: int) -> None:
-        """Add ``sign`` times the sums to those of a cell, (d,) and flat: one rounding for each."""
+        """Add ``sign`` times the sums to those of a cell, (d,) and flat, rounding each once."""
         first.add_(self.first, alpha=sign)
         second.add_(self.second, alpha=sign)

@@ -1,7 +1,7 @@
-"""Features of images by small patches of other images, whitened as in Coates et al. 2011.
+"""Features of images from small patches of other images, whitened as in Coates et al. 2011.
 
-Nothing is trained: patches of images of the first task serve as filters. Their responses, of both
-signs and above a threshold, are averaged over a coarse grid.
+Nothing is trained: patches of first-task images serve as filters. Their responses above a
+threshold, of either sign, are averaged over a coarse grid.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ PATCH = 7
 GRID = 4  # responses are averaged over GRID × GRID fields
 WHITENING = 0.1  # added to the variances of patches, relative to their mean
 THRESHOLD = 0.5  # deviations of a response that are cut off
-FAINT = 0.1  # added to the local contrast, relative to its mean: plain fields have no response
+FAINT = 0.1  # added to the local contrast, relative to its mean, to suppress plain areas
 IN_CACHE, AT_ONCE = 16, 2048  # images whose responses are computed together, on CPU and GPU
-FITTED = 2000  # images that a map of patches is fitted on
-DRAWN = 8  # patches of each of them
-LEVELLED = 500  # images that the threshold is fitted on
+FITTED = 2000  # images to which a patch map is fitted
+DRAWN = 8  # patches drawn from each of them
+LEVELLED = 500  # images to which the threshold is fitted
 
 
 class Patches(FeatureMap):
     """Responses of images to patches of other images, averaged over a grid, and a constant.
 
     Each patch is centred and divided by its norm, patches are whitened, and ``filters`` of them
-    are kept. A response is divided by the local contrast of the image; its positive and its
-    negative part beyond half a deviation are two features, averaged over each field of a 4 × 4
-    grid and standardised.
+    are kept. A response is divided by the local contrast of the image. Its positive and negative
+    parts beyond half a deviation are two features, averaged over each field of a 4 × 4 grid and
+    standardised.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class Patches(FeatureMap):
 
     @staticmethod
     def filters_for(width: int) -> int:
-        """Return how many filters give at most ``width`` features; at least one."""
+        """Return the number of filters for at most ``width`` features; at least one."""
         return max(1, (width - 1) // (2 * GRID**2))
 
     @staticmethod
     def width_for(filters: int) -> int:
-        """Return the number of features that filters give."""
+        """Return the number of features from this many filters."""
         return 2 * filters * GRID**2 + 1
 
     def __init__(
@@ -86,7 +86,7 @@ class Patches(FeatureMap):
         few = torch.randint(len(patches), (filters,), generator=generator).to(x.device)
         kernels = patches.index_select(0, few) @ whitening
         kernels = kernels / kernels.norm(dim=1, keepdim=True)
-        # A response is that of the whitened, centred patch: both are linear, so part of the filter.
+        # The response of the centred, whitened patch: both steps are linear, so part of the filter.
         kernels = kernels @ whitening
         kernels = kernels - kernels.mean(dim=1, keepdim=True)
         self.register_buffer("weight", kernels.view(filters, shape[0], self.side, self.side))
@@ -136,19 +136,19 @@ class Patches(FeatureMap):
     def forward(self, x: Tensor) -> Tensor:
         """Return features, (n, d)."""
         z = self.standardise.scaled(self._pooled(x.view(-1, *self.shape)))
-        # No order is lost far away: a response is a share of the contrast, so it is bounded.
+        # Responses are relative to the contrast and thus bounded, so no logarithm is needed.
         return with_constant(z.clamp_(-FARTHEST, FARTHEST))
 
 
 def _centred(patches: Tensor) -> Tensor:
-    """Subtract each patch's mean and divide by its norm; one without contrast becomes 0."""
+    """Subtract each patch's mean and divide by its norm; a patch without contrast becomes 0."""
     patches = patches - patches.mean(dim=1, keepdim=True)
     norm = patches.norm(dim=1, keepdim=True)
     return torch.where(norm > 1e-6 * norm.max(), patches / norm.clamp(min=1e-12), 0)
 
 
 def _whitening(patches: Tensor) -> Tensor:
-    """Return the symmetric matrix that gives patches nearly uncorrelated values."""
+    """Return the symmetric matrix that makes patch values nearly uncorrelated."""
     covariance = patches.T @ patches / len(patches)
     values, vectors = torch.linalg.eigh(covariance.double())
     scale = 1 / (values.clamp(min=0) + WHITENING * values.mean()).sqrt()

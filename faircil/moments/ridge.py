@@ -1,4 +1,4 @@
-"""The weighted ridge solution of all rows seen, and the loss of every group, from moments alone.
+"""The weighted ridge solution over all rows seen, and the loss of every group, from moments only.
 
 With weights w_g over groups and a penalty λ:
 
@@ -10,20 +10,20 @@ With weights w_g over groups and a penalty λ:
   ``∂ℓ_h/∂w_g = −2 ⟨R_h, A⁻¹ R_g⟩``: symmetric and negative semi-definite, since ℓ is the gradient
   of F, which is concave in w as a minimum of linear functions.
 - The leverage of row i of group g is ``(w_g/n_g) φ_iᵀ A⁻¹ φ_i``; its mean over the group is
-  ``h_g = (w_g/n_g²) tr(A⁻¹ S_g)``. Without row i, its residual would be 1/(1 − h_i) as large. With
-  the mean for all of them, ``ℓ_g/(1 − h_g)²`` is the *left-out loss*: what the group's rows would
-  lose if each were predicted by the solution without it. Exact for equal leverages.
+  ``h_g = (w_g/n_g²) tr(A⁻¹ S_g)``. Leaving out row i multiplies its residual by 1/(1 − h_i). With
+  the mean leverage for all rows, ``ℓ_g/(1 − h_g)²`` is the *left-out loss*: the loss of the group's
+  rows if each were predicted by the solution without it. It is exact for equal leverages.
 - ``∂h_g/∂w_k = δ_gk h_g/w_g − (w_g/n_g²) tr(A⁻¹ S_k A⁻¹ S_g)/n_k``. These traces would take a
-  product of (d, d) matrices for each group; a few random ±1 vectors estimate them, which is enough
-  for a direction of search. All values are exact.
+  product of (d, d) matrices for each group; they are estimated with a few random ±1 vectors, which
+  suffices for a search direction. All values are exact.
 
-With many groups and classes, products of (G, d, C) numbers do not fit. Beyond ``AT_ONCE`` of them:
+With many groups and classes, products of (G, d, C) numbers do not fit. Beyond ``AT_ONCE`` numbers:
 
-- Groups are looked at class by class. Slopes between classes are replaced by their mean, which is
+- Groups are processed class by class. Slopes between classes are replaced by their mean, which is
   known: ``Σ_h w_h R_h = λ W``, so ``Σ_h w_h ∂ℓ_h/∂w_g = −2λ ⟨W, A⁻¹ R_g⟩``; and ``Σ_h (w_h/n_h) S_h
   = A − λ I`` gives the same for leverages. Equalized odds compares groups of one class, where this
   mean cancels.
-- ``COLUMNS`` random ±1 combinations Z of the columns of W, ``E[ZZᵀ] = I``, stand for all of them in
+- ``COLUMNS`` random ±1 combinations Z of the columns of W, ``E[ZZᵀ] = I``, replace these columns in
   slopes and standard errors. Losses and leverages stay exact.
 """
 
@@ -42,12 +42,12 @@ from faircil.moments.group_moments import GroupMoments
 from faircil.weighting.groups import Floats, Integers
 
 PROBES = 16
-AT_ONCE = 2**24  # numbers of products with second moments that are kept at the same time
-COLUMNS = 64  # of a head with more classes, where not all products are kept
-BORROWED = 10  # rows that a group's variance borrows from all groups
-WIDE = 3000  # features from which a solution is worth several threads, which wait for each other
-LARGEST = 0.98  # of a mean leverage: beyond it a left-out loss says nothing
-DRAWS = 200  # scores per group at least, for the temperature
+AT_ONCE = 2**24  # entries of products with second moments that are kept at the same time
+COLUMNS = 64  # of a head with more classes, if not all products are kept
+BORROWED = 10  # pseudo-rows with the variance of all groups that are added to a group
+WIDE = 3000  # features from which solving pays off on several threads, which synchronise
+LARGEST = 0.98  # limit of the mean leverage, above which a left-out loss is meaningless
+DRAWS = 200  # scores per group, at least, for the temperature
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class RidgeSolution:
     losses, leverage : ndarray, shape (G,)
         Mean squared loss and mean leverage of each group's rows.
     errors : ndarray, shape (G,)
-        Standard errors of ``losses``: scores of a group taken as Gaussian with their mean μ and
-        covariance Σ, a squared loss has the variance ``2 tr Σ² + 4 rᵀ Σ r``, r = μ − e_y; small
+        Standard errors of ``losses``. If the scores of a group are Gaussian with mean μ and
+        covariance Σ, a squared loss has the variance ``2 tr Σ² + 4 rᵀ Σ r``, r = μ − e_y. Small
         groups borrow from the mean over groups.
     loss_slopes, leverage_slopes : ndarray, shape (G, G)
         Derivatives of ``losses`` and ``leverage`` (rows) by the weights (columns); empty, (0, 0),
-        if they were not asked for.
+        if not requested.
     """
 
     weights: Floats
@@ -85,7 +85,7 @@ class RidgeSolution:
 
     @property
     def left_out(self) -> RidgeSolution:
-        """The same with left-out losses in place of the losses: ``ℓ_g/(1 − h_g)²``."""
+        """The same solution with left-out losses, ``ℓ_g/(1 − h_g)²``, in place of the losses."""
         rest, slopes = 1 - self.leverage, self.loss_slopes
         if slopes.size:
             slopes = slopes / rest[:, None] ** 2
@@ -99,13 +99,13 @@ class RidgeSolution:
 
 
 class RidgeProblem:
-    """Ridge solutions of the same moments for different weights.
+    """Ridge solutions of the same moments under different weights.
 
     Parameters
     ----------
     moments : GroupMoments
     group : sequence of int
-        Group, from 0 to G − 1, of each cell. A group may have several cells: their sums are added.
+        Group of each cell, from 0 to G − 1. The sums of a group's cells are added.
     label : ndarray of int64, shape (G,)
         Class of each group, as a column of the head from 0 to C − 1.
     ridge : float
@@ -138,20 +138,20 @@ class RidgeProblem:
         self.restored()
 
     def restored(self) -> None:
-        """Begin with no sum over groups; called when it is made, and when it is read."""
-        self.summed: dict[bytes, Tensor] = {}  # the last one, by its weights
+        """Clear the cached sum over groups, on construction and after loading."""
+        self.summed: dict[bytes, Tensor] = {}  # the last sum, keyed by its weights
 
     def __len__(self) -> int:
         return len(self.size)
 
     def with_ridge(self, ridge: float) -> RidgeProblem:
-        """Return the same problem with another penalty; nothing is summed up again."""
+        """Return the same problem with another penalty, reusing all sums."""
         other = copy(self)
         other.penalty = ridge * self.scale
         return other
 
     def _by_group(self, cells: Tensor) -> Tensor:
-        """Add up values of the cells, (cells, ...), by group."""
+        """Sum values of the cells, (cells, ...), by group."""
         groups = int(self.group.max()) + 1
         return cells.new_zeros(groups, *cells.shape[1:]).index_add_(0, self.group, cells)
 
@@ -161,7 +161,7 @@ class RidgeProblem:
         return self._by_group(self.moments.traces(eye)) / self.moments.width
 
     def _parts(self) -> list[Tensor]:
-        """Return the numbers of the groups that are looked at together, whole classes each."""
+        """Return the indices of groups that are processed together, always whole classes."""
         if self.whole:
             return [torch.arange(len(self), device=self.size.device)]
         order = torch.argsort(self.label, stable=True)
@@ -175,7 +175,7 @@ class RidgeProblem:
         return list(torch.split(order, parts))
 
     def _products(self, x: Tensor, part: Tensor) -> Tensor:
-        """Return ``S_g x`` for x of shape (d, k) and the groups of a part, (groups, d, k)."""
+        """Return ``S_g x`` for x, (d, k), and the groups of a part, (groups, d, k)."""
         place = part.new_full((len(self),), -1)
         place[part] = torch.arange(len(part), device=part.device)
         cells = (place[self.group] >= 0).nonzero().flatten()
@@ -185,7 +185,7 @@ class RidgeProblem:
         )
 
     def solve(self, weights: Floats, *, slopes: bool = True) -> RidgeSolution:
-        """Return the solution for weights, (G,), with the losses and, if asked, their slopes."""
+        """Return the solution for weights, (G,), with losses and, if requested, their slopes."""
         many = self.moments.width >= WIDE or not self.whole
         with several_threads() if many else one_thread():
             return self._solve(weights, slopes)
@@ -205,7 +205,7 @@ class RidgeProblem:
         spread = pairs
         if with_slopes:
             spread = torch.diag(leverage / w.clamp(min=1e-30)) - per_row[:, None] * pairs
-        # One row has no spread of its own: a small group borrows that of all groups.
+        # A single row has no variance of its own: small groups borrow that of all groups.
         shared = (size * variance + BORROWED * variance.mean()) / (size + BORROWED)
         return RidgeSolution(
             weights=weights,
@@ -218,12 +218,12 @@ class RidgeProblem:
         )
 
     def target(self, per_row: Tensor) -> Tensor:
-        """Return ``Bᵀ``, (C, d), for weights of the rows of each group, (G,)."""
+        """Return ``Bᵀ``, (C, d), given the weight per row of each group, (G,)."""
         target = self.first.new_zeros(self.classes, self.moments.width)
         return target.index_add_(0, self.label, per_row[:, None] * self.first)
 
     def _matrix(self, weights: Floats, per_row: Tensor) -> Tensor:
-        """Return A; its sum over groups is kept for the next solution, with another penalty."""
+        """Return A; its sum over groups is cached for the next solution with another penalty."""
         key = weights.tobytes()
         summed = self.summed.get(key)
         if summed is None:
@@ -237,18 +237,18 @@ class RidgeProblem:
     def _looked_at(
         self, w: Tensor, head: Tensor, factor: Tensor, with_slopes: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return what takes products with each S_g.
+        """Compute the quantities that need products with each S_g.
 
         Returns
         -------
         squares : Tensor, shape (G,)
             ``tr(Wᵀ S_g W)/n_g``.
         variance : Tensor, shape (G,)
-            Of the loss of a row of each group.
+            Variance of a row's loss in each group.
         slopes : Tensor, shape (G, G)
-            ``∂ℓ_g/∂w_h``; (0, 0) if slopes are not asked for.
+            ``∂ℓ_g/∂w_h``; (0, 0) if slopes are not requested.
         pairs : Tensor, shape (G, G)
-            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; (0, 0) if slopes are not asked for.
+            Estimates of ``tr(A⁻¹ S_g A⁻¹ S_h)/(n_g n_h)``; (0, 0) if slopes are not requested.
         """
         size, k = self.size, self.columns.shape[1]
         groups = len(self) if with_slopes else 0
@@ -261,7 +261,7 @@ class RidgeProblem:
             probes = torch.linalg.solve_triangular(factor.T, self.probes, upper=True)
             known = torch.cat([seen, probes], dim=1)
         totals, pair_totals = torch.zeros_like(size), torch.zeros_like(size)
-        # What the sums over all groups are compared with, see `_between`.
+        # Known totals over all groups, used by `_between`.
         solved = None if self.whole or not with_slopes else torch.cholesky_solve(known, factor)
         for part in self.parts:
             products = self._products(known, part).div_(size[part, None, None])
@@ -287,9 +287,9 @@ class RidgeProblem:
         return squares, variance, slopes, pairs
 
     def _between(self, within: Tensor, weights: Tensor, totals: Tensor) -> Tensor:
-        """Replace the entries between classes, so that ``weightsᵀ · result = totals``, (G, G).
+        """Replace the entries between classes so that ``weightsᵀ · result = totals``, (G, G).
 
-        All entries of a column that belong to other classes than its own are taken as the same.
+        In each column, all entries of other classes get the same value.
         """
         same = self.label[:, None] == self.label[None, :]
         own = torch.where(same, within, within.new_zeros(()))
@@ -307,7 +307,7 @@ class RidgeProblem:
         return inner
 
     def some_groups(self) -> Tensor:
-        """Return the numbers of groups whose scores fit in memory, all or evenly spread ones."""
+        """Return the indices of groups whose scores fit in memory: all, or evenly spread ones."""
         groups, classes = len(self), self.classes
         most = max(1, AT_ONCE // (2 * classes * (classes + DRAWS)))
         return torch.linspace(0, groups - 1, min(groups, most), dtype=torch.float64).round().long()
@@ -319,16 +319,16 @@ class RidgeProblem:
         return mean, head.T @ on_head - mean[:, :, None] * mean[:, None, :]
 
     def _mean(self, head: Tensor, part: Tensor) -> Tensor:
-        """Return the mean score of each group of a part, (groups, C)."""
+        """Return the mean scores of the groups of a part, (groups, C)."""
         mean: Tensor = self.first[part] @ head / self.size[part, None]
         return mean
 
     def _variance(self, head: Tensor, on_head: Tensor, part: Tensor) -> Tensor:
-        """Return the variance of the loss of a row of each group of a part, (groups,).
+        """Return the variance of a row's loss in each group of a part, (groups,).
 
         With Z, the columns of ``on_head``, ``‖ΣZ‖²`` estimates ``tr Σ²``, and ``rᵀΣZ Zᵀr`` the
-        variance along r. ΣZ is (groups, C, k): more than the products, (groups, d, k), where there
-        are more classes than features. So it is made of a few groups at a time.
+        variance along r. ΣZ is (groups, C, k): more than the products, (groups, d, k), if there are
+        more classes than features. So it is computed for a few groups at a time.
         """
         most = max(1, AT_ONCE // (self.classes * on_head.shape[2]))
         pieces = chunks_of(len(part), most)

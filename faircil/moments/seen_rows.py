@@ -1,4 +1,4 @@
-"""Check sums of the rows in each cell: what was never added cannot be removed."""
+"""Checksums of the rows in each cell: rows that were never added cannot be removed."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from faircil.compute import chunk_size, map_chunks
 from faircil.errors import DataError, UsageError, shortened
 from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
-ROWS = 4096  # whose check sums are computed together
+ROWS = 4096  # whose checksums are computed together
 Key = tuple[int, ...]  # class and attribute values
 
 
 class SeenRows:
-    """Check sums of the rows that were added to each cell, to refuse the removal of others.
+    """Checksums of the rows added to each cell, used to reject the removal of other rows.
 
-    A row's check sum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, with fixed odd
-    random factors m: two different rows share one with a chance of about 2⁻⁶³. It tells whether a
-    given row was added, and not what is in the row.
+    A row's checksum is ``Σ_j m_j · bits_j`` modulo 2⁶⁴ over the bits of its inputs, with fixed odd
+    random factors m: two different rows have the same one with a probability of about 2⁻⁶³. It
+    reveals whether a given row was added, but not the content of the row.
 
     Parameters
     ----------
     most : int or None
-        Rows from which on only their number is kept, since a check sum takes 8 bytes: then none can
-        be removed. None: all check sums are kept.
+        Number of rows above which only their number is kept, since a checksum takes 8 bytes; then
+        no row can be removed. None: all checksums are kept.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -42,12 +42,12 @@ class SeenRows:
 
     @property
     def kept(self) -> bool:
-        """Whether there is a check sum of every row."""
+        """Whether the checksum of every row is kept."""
         return self.most is None or len(self) <= self.most
 
     @property
     def copies(self) -> float:
-        """Share of the rows that equal an earlier one of their cell, as far as that is known."""
+        """Fraction of rows that equal an earlier row of their cell, as far as known."""
         self.settle()
         again = sum(int((sums[1:] == sums[:-1]).sum()) for sums in self.sums.values())
         return again / max(len(self), 1)
@@ -58,27 +58,27 @@ class SeenRows:
         self.sums = {key: torch.from_numpy(np.sort(own.numpy())) for key, own in self.sums.items()}
 
     def add(self, samples: Samples) -> None:
-        """Take note of rows."""
-        if self.most == 0:  # nothing is computed that is not kept
+        """Record rows."""
+        if self.most == 0:  # nothing is kept, so skip the computation
             self._take(group_counts(samples), {})
             return
         sums = _sums_by_cell(samples)
         self._take({key: len(own) for key, own in sums.items()}, sums)
 
     def merge(self, other: SeenRows) -> None:
-        """Take note of the rows of another."""
+        """Record the rows of another instance."""
         if not other.kept:
             self.most = min(self.most or 0, len(other) - 1)
         self._take(other.counts, other.sums)
 
     def move(self, key: Key, target: Key | None) -> None:
-        """Count the rows of a cell in another one; None: in none any more."""
+        """Move the rows of a cell to another cell; None: discard them."""
         count, sums = self.counts.pop(key), self.sums.pop(key, None)
         if target is not None:
             self._take({target: count}, {} if sums is None else {target: sums})
 
     def remove(self, samples: Samples) -> None:
-        """Strike rows out; raise a DataError, and change nothing, if some were never added."""
+        """Remove rows; raise a DataError, and change nothing, if some were never added."""
         if not self.kept:
             raise UsageError(
                 f"rows cannot be removed: {len(self):,} were added, and for so many no checksums "
@@ -113,8 +113,8 @@ class SeenRows:
     def placed(self, samples: Samples) -> Samples:
         """Return rows with the attribute values of the cells in which they are counted.
 
-        A row counts in its own cell or, where that was too small, in another one of its class. Rows
-        that are in none keep their values.
+        A row is counted in its own cell or, if that was too small, in another cell of its class.
+        Rows that are in no cell keep their values.
         """
         keys = samples.keys()
         there: dict[Key, Counter[int]] = {}
@@ -141,13 +141,13 @@ class SeenRows:
 
 
 def with_keys(samples: Samples, keys: Tensor) -> Samples:
-    """Return samples with other group keys, (n, 1 + attributes), of the same classes."""
+    """Return samples of the same classes with other group keys, (n, 1 + attributes)."""
     z = None if samples.z is None else keys[:, 1:].reshape(samples.z.shape)
     return Samples(samples.x, samples.y, z)
 
 
 def row_sums(x: Tensor) -> Tensor:
-    """Return the check sum of each row of inputs (n, ...), int64, (n,), where they are."""
+    """Return the checksum of each row of inputs (n, ...), int64, (n,), on the same device."""
     x = x.detach().flatten(1).float()
     generator = torch.Generator().manual_seed(2718281828)
     words = -(-x.shape[1] // 2)
@@ -155,7 +155,7 @@ def row_sums(x: Tensor) -> Tensor:
     factors = factors.to(x.device)
 
     def summed(rows: slice) -> Tensor:
-        # Two numbers are one word of 64 bits; an odd number of them is filled up.
+        # Two numbers form one 64-bit word; an odd number of them is padded.
         bits = pad(x[rows], (0, 2 * words - x.shape[1])).view(torch.int64)
         return (bits * factors).sum(dim=1)
 

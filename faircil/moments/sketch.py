@@ -1,24 +1,25 @@
-"""Compressed moments: a cell keeps its main directions, and all cells share what is left.
+"""Compressed moments: each cell keeps its main directions, and all cells share the remainder.
 
-A cell's second moments are ``S = ssᵀ/n + UᵀU + E``: its mean, at most r rows U, (r, d), and what is
-left, E. That is r·d numbers instead of d²/2. U comes from Frequent Directions (Liberty 2013;
-Ghashami et al. 2016) of rows minus their mean: where rows do not fit any more, they are turned to
-the main axes of what is there, and the least are *shed*. Only the last ``SHRUNK`` of the kept rows
-lose with them, which is closer in practice (Desai et al. 2016).
+A cell's second moments are ``S = ssᵀ/n + UᵀU + E``: its mean, at most r rows U, (r, d), and the
+remainder E. That takes r·d numbers instead of d²/2. U comes from Frequent Directions (Liberty 2013;
+Ghashami et al. 2016) of rows minus their mean: when rows no longer fit, all rows are rotated to
+their main axes, and the smallest are *shed*. Only the last ``SHRUNK`` of the kept rows shrink with
+them, which is more accurate in practice (Desai et al. 2016).
 
-What is shed is not lost. ``E = Σ_c E_c`` over all cells is kept, one matrix (d, d), and ``t_c = tr
-E_c`` of each cell. A cell is then taken as
+What is shed is not lost. ``E = Σ_c E_c`` over all cells is kept, one matrix (d, d), as is ``t_c =
+tr E_c`` of each cell. A cell is then approximated by
 
     S̃_c = s_c s_cᵀ/n_c + U_cᵀU_c + (t_c/t) E,  t = Σ_c t_c.
 
-- Each S̃_c has the trace of S_c, and a positive semi-definite covariance, so that no loss is
-  negative. ``Σ_c S̃_c = Σ_c S_c``: with the same weight for all rows, the solution is exact. While
-  no cell has more than r rows, everything is.
-- Where rows are shed with a threshold δ, no more than δ leaves in any direction, and δ leaves in at
-  least k + 1 directions, k the number of kept rows that lose. So ``‖E_c‖₂ ≤ t_c/(k + 1)``, and
-  summed up ``‖E‖₂ ≤ t/(k + 1)``. Together ``‖S̃_c − S_c‖₂ ≤ t_c/(k + 1)``: a bound that is known.
-- Parts of a cell with means μ, μ' and n, n' rows have together the rows of both and one more,
-  ``√(n n'/(n + n')) (μ − μ')``: so batches are added and sites merged.
+- Each S̃_c has the trace of S_c and a positive semi-definite covariance, so no loss is negative.
+  ``Σ_c S̃_c = Σ_c S_c``, so the solution is exact if all rows have the same weight. Everything is
+  exact as long as no cell has more than r rows.
+- When rows are shed with a threshold δ, at most δ is removed in any direction, and δ is removed in
+  at least k + 1 directions, where k is the number of kept rows that shrink. So
+  ``‖E_c‖₂ ≤ t_c/(k + 1)``, and in sum ``‖E‖₂ ≤ t/(k + 1)``. Together,
+  ``‖S̃_c − S_c‖₂ ≤ t_c/(k + 1)``: a computable bound.
+- Two parts of a cell with means μ, μ' and n, n' rows combine to the rows of both and one more,
+  ``√(n n'/(n + n')) (μ − μ')``: this is how batches are added and sites merged.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from faircil.errors import UsageError
 from faircil.moments.group_moments import ROWS, FeatureMap, GroupMoments
 from faircil.samples import Samples
 
-SHRUNK = 0.2  # of the kept rows that lose when others are shed
-MEMORY = 2**31  # bytes of exact second moments at most, where their size is not given
+SHRUNK = 0.2  # of the kept rows that shrink when others are shed
+MEMORY = 2**31  # bytes of exact second moments, at most, if their size is not set
 COMPRESSED = 3 * 2**29  # and of compressed ones, which leaves room to solve for many groups
 TRACED = 512  # rows whose products with a matrix stay in cache
-LEAST = 50  # directions of a cell; instead of fewer, there are fewer features
-SOLVING = 10  # matrices (d, d) that two solutions at once take beside the moments
+LEAST = 50  # directions of a cell, below which the number of features is reduced instead
+SOLVING = 10  # matrices (d, d) that two simultaneous solutions need in addition to the moments
 
 
 @dataclass
@@ -54,7 +55,7 @@ class SketchedMoments(GroupMoments):
         r.
     """
 
-    separate: ClassVar[bool] = False  # what they shed is summed in a fixed order
+    separate: ClassVar[bool] = False  # shed rows are summed in a fixed order
 
     rank: int = 100
 
@@ -70,13 +71,13 @@ class SketchedMoments(GroupMoments):
         return torch.tensor(self.shed, dtype=torch.float64) / (self._shrunk + 1)
 
     def merge(self, other: GroupMoments) -> None:
-        """Add the sums of other rows, made with the same features."""
+        """Add the sums of other rows, computed with the same features."""
         super().merge(other)
         assert isinstance(other, SketchedMoments)
         self.rest += other.rest.to(self.device)
 
     def remove(self, samples: Samples, features: FeatureMap) -> None:
-        """Refuse: what was shed cannot be told apart any more."""
+        """Raise an error: shed rows can no longer be separated."""
         del features
         raise UsageError(
             f"{len(samples):,} rows cannot be removed from compressed moments, which keep "
@@ -122,7 +123,7 @@ class SketchedMoments(GroupMoments):
         return found
 
     def products(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
-        """Return ``S̃_c x`` for x of shape (d, k) and each of the cells, (cells, d, k)."""
+        """Return ``S̃_c x`` for x, (d, k), and each of the cells, (cells, d, k)."""
         chosen = list(range(len(self)) if cells is None else cells)
         found = self._parts()[chosen, None, None] * (self.rest @ x)
 
@@ -138,19 +139,19 @@ class SketchedMoments(GroupMoments):
         return max(1, round(SHRUNK * self.rank))
 
     def _parts(self) -> Tensor:
-        """Return ``t_c/t``: the part of E that is taken as each cell's, (cells,)."""
+        """Return ``t_c/t``, the fraction of E attributed to each cell, (cells,)."""
         shed = torch.tensor(self.shed, dtype=self.dtype, device=self.device)
         return shed / shed.sum().clamp(min=torch.finfo(self.dtype).tiny)
 
     def _stacked(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield cells, their rows below each other, and the cell of each row, from 0."""
+        """Yield cells, their rows stacked, and the cell of each row, from 0."""
         for cells in chunks_of(len(self), max(1, ROWS // self.rank)):
             rows = [self._with_mean(cell) for cell in range(cells.start, cells.stop)]
             sizes = torch.tensor([len(own) for own in rows], device=self.device)
             yield cells, torch.cat(rows), torch.repeat_interleave(sizes)
 
     def _with_mean(self, cell: int) -> Tensor:
-        """Return U and s/√n below, (at most r + 1, d)."""
+        """Return U with s/√n as the last row, (at most r + 1, d)."""
         mean = self.first[cell] / max(self.count[cell], 1) ** 0.5
         return torch.cat([self.rows[cell], mean[None]])
 
@@ -165,16 +166,16 @@ class SketchedMoments(GroupMoments):
         self._add_rows(cell, phi - mean, mean, len(phi))
 
     def _merge_second(self, cell: int, other: GroupMoments, theirs: int) -> None:
-        assert isinstance(other, SketchedMoments)  # as `merge` has checked
+        assert isinstance(other, SketchedMoments)  # checked by `merge`
         rows, first = (part.to(self.device) for part in (other.rows[theirs], other.first[theirs]))
         self._add_rows(cell, rows, first / other.count[theirs], other.count[theirs])
         self.shed[cell] += other.shed[theirs]
 
     def _fade_second(self, cell: int, factor: float) -> None:
-        """Multiply S̃ of a cell by a factor, and that of no other.
+        """Multiply S̃ of a cell by a factor, leaving the other cells unchanged.
 
-        Its part t_c/t of E shrinks. E is then ``t'/t`` times what it was, and ``t_j/t' · t'/t``
-        leaves every other cell its part. The bound holds as well: both sides shrink alike.
+        Its fraction t_c/t of E shrinks. E is multiplied by ``t'/t``, and ``t_j/t' · t'/t`` leaves
+        every other cell its part. The bound remains valid, since both sides shrink alike.
         """
         self.rows[cell] = self.rows[cell] * factor**0.5
         whole = sum(self.shed)
@@ -193,10 +194,10 @@ class SketchedMoments(GroupMoments):
             self.rows[cell] = self._shed(cell, rows) if len(rows) > self.rank else rows
 
     def _shed(self, cell: int, rows: Tensor) -> Tensor:
-        """Return at most r rows for more of them; move what they lack to the shared rest.
+        """Reduce rows to at most r; move the difference to the shared remainder.
 
         With the eigenvectors Q of ``XXᵀ``, the rows ``Y = QᵀX`` lie along the main axes, and ``YᵀY
-        = XᵀX`` however exact Q is, as long as it is orthogonal. Of each ``y yᵀ`` a part is kept.
+        = XᵀX`` for any orthogonal Q, even an inexact one. A part of each ``y yᵀ`` is kept.
         """
         wide = rows.double()
         square, axes = torch.linalg.eigh(wide @ wide.T)
@@ -216,7 +217,7 @@ class SketchedMoments(GroupMoments):
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of moments to be made.
+    """The planned size of moments.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ class Plan:
         Expected number of cells.
     dtype : torch.dtype
     rank : int or None
-        Directions kept of each cell; None: all, exactly.
+        Directions kept per cell; None: exact moments.
     """
 
     width: int
@@ -242,11 +243,11 @@ class Plan:
 
     @property
     def needed(self) -> int:
-        """Bytes of the moments and of their solution."""
+        """Bytes of the moments and of solving with them."""
         return self.second + self.dtype.itemsize * self.width * (self.cells + SOLVING * self.width)
 
     def moments(self, device: torch.device) -> GroupMoments:
-        """Return moments of this size, without any row."""
+        """Return empty moments of this size."""
         if self.rank is None:
             return GroupMoments(self.width, self.dtype, device)
         return SketchedMoments(self.width, self.dtype, device, self.rank)
@@ -256,23 +257,23 @@ class Plan:
     ) -> Plan:
         """Choose the rank and, unless it is fixed, a smaller width.
 
-        A width that is not fixed gives moments of at most ``MEMORY``, or ``COMPRESSED``, on any
-        machine with as much: the same data should give the same features everywhere. With ``auto``,
-        they are compressed where exact ones would take more than that or, if the width is fixed,
-        more than half of what is free.
+        If the width is not fixed, the moments take at most ``MEMORY``, or ``COMPRESSED``, on any
+        machine that has as much: the same data should give the same features everywhere. With
+        ``auto``, they are compressed if exact ones would take more than that or, with a fixed
+        width, more than half of the free memory.
 
         Parameters
         ----------
         rank : int, "auto" or "full"
         free : int or None
-            Bytes that are free; None: unknown.
+            Free memory in bytes; None: unknown.
         fixed : bool
             Whether the width must not be changed.
 
         Raises
         ------
         UsageError
-            If it needs more memory than there is.
+            If more memory is needed than available.
         """
         most = COMPRESSED if isinstance(rank, int) else MEMORY
         room = most if free is None else min(most, free)
@@ -288,7 +289,7 @@ class Plan:
         return plan
 
     def widest(self, room: int, size: Callable[[Plan], int]) -> int:
-        """Return the largest width up to this one with which a size is at most ``room``."""
+        """Return the largest width up to this one for which a size is at most ``room``."""
         fits = bisect_right(
             range(1, self.width + 1), room, key=lambda width: size(replace(self, width=width))
         )
@@ -308,5 +309,5 @@ class Plan:
 
 
 def in_gib(size: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes for display."""
     return f"{size / 2**30:,.3g} GiB"

@@ -1,27 +1,27 @@
-"""Small cells, whose sums reveal people: they are pooled before they are summed, or noised.
+"""Small cells, whose sums could reveal people: they are pooled before summing, or get noise.
 
-The sums of a cell of one row are that row. And two versions of a model differ by the rows that came
-between: one newcomer in a large cell is the difference of its sums. So a least size K holds for
-what is added at once. Of each class, rows of groups with fewer than K rows among the new ones
+The sums of a cell with one row are that row. Also, two versions of a model differ by the rows added
+in between: a single new row in a large cell is the difference of its sums. So a minimum size K
+applies to what is added at once. In each class, new rows of groups with fewer than K new rows
 
-- count as rows of an unknown group, if these are K together,
-- else in the largest group of their class, where they are a small part,
-- else, if the whole class has fewer than K, they are left out.
+- count as rows of an unknown group, if together they are at least K,
+- else are added to the largest group of their class, where they are a small fraction,
+- or are left out, if the whole class has fewer than K.
 
-Then any two versions of a cell's sums differ by K rows or more, or not at all. Sums of what is
-learned stay exact, and so does removal: :class:`~faircil.moments.seen_rows.SeenRows` knows which
-cell a row went to. A cell that a removal leaves with fewer than K rows goes the same way.
+Any two versions of a cell's sums then differ by at least K rows, or not at all. Sums of the learned
+rows stay exact, and so does removal: :class:`~faircil.moments.seen_rows.SeenRows` knows the cell of
+each row. A cell that a removal leaves with fewer than K rows is treated in the same way.
 
-Noise hides single rows from those who know all others. With features φ = (ψ, 1) and ``‖φ‖ ≤ C``, a
-row that is replaced by another one of its cell changes S by ``φφᵀ − φ'φ'ᵀ``, of Frobenius norm
-``√(‖φ‖⁴ + ‖φ'‖⁴ − 2(φ·φ')²) ≤ √2 C²``: the *sensitivity* Δ. n and s are the last column of S. So a
-symmetric matrix of N(0, σ²) added to S gives (ε, δ)-differential privacy of the features of a row,
+Noise hides single rows even from someone who knows all others. With features φ = (ψ, 1) and ``‖φ‖ ≤
+C``, replacing a row by another one of its cell changes S by ``φφᵀ − φ'φ'ᵀ``, of Frobenius norm
+``√(‖φ‖⁴ + ‖φ'‖⁴ − 2(φ·φ')²) ≤ √2 C²``: the *sensitivity* Δ. n and s are the last column of S. So
+adding a symmetric matrix of N(0, σ²) to S gives (ε, δ)-differential privacy of a row's features,
 given the feature map, the classes, the groups and their sizes, if σ satisfies (Balle and Wang 2018)
 
     Φ(Δ/(2σ) − εσ/Δ) − e^ε Φ(−Δ/(2σ) − εσ/Δ) ≤ δ.
 
-A row is in one cell of one lesson, and noise is drawn once for each: nothing adds up, unless the
-same person comes again.
+Each row is in one cell of one lesson, and noise is drawn once for each, so privacy losses do not
+add up, unless the same person occurs again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from faircil.samples import Samples, group_counts, rows_of_groups, unique_rows
 
 
 def targets_for(counts: Mapping[Key, int], least: int) -> dict[Key, Key | None]:
-    """Return where the rows of cells with fewer than ``least`` rows go; None: nowhere.
+    """Return the target cell for rows of cells with fewer than ``least`` rows; None: left out.
 
     Examples
     --------
@@ -66,13 +66,13 @@ def targets_for(counts: Mapping[Key, int], least: int) -> dict[Key, Key | None]:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Rows that are learned, none of them in a small cell.
+    """Rows to learn, none of them in a small cell.
 
     Parameters
     ----------
     samples : Samples
     notes : tuple of str
-        What became of rows of small cells, if there were any.
+        Notes on what happened to the rows of small cells, if any.
     """
 
     samples: Samples
@@ -80,14 +80,14 @@ class Pooled:
 
 
 def pooled(samples: Samples, least: int) -> Pooled:
-    """Pool the rows of cells with fewer than ``least`` rows; leave small classes out.
+    """Pool the rows of cells with fewer than ``least`` rows; leave out small classes.
 
-    Pooling what is pooled changes nothing.
+    Pooling is idempotent.
 
     Raises
     ------
     DataError
-        If no class has as many rows.
+        If no class has that many rows.
     """
     targets = targets_for(group_counts(samples), least) if least > 0 else {}
     if not targets:
@@ -106,12 +106,12 @@ def pooled(samples: Samples, least: int) -> Pooled:
 
 
 def pool_sums(moments: GroupMoments, least: int) -> tuple[str, ...]:
-    """Pool the sums of new rows as :func:`pooled` does the rows; return notes.
+    """Pool the sums of new rows as :func:`pooled` does with rows; return notes.
 
     Raises
     ------
     DataError
-        If no class has as many rows.
+        If no class has that many rows.
     """
     counts = moments.seen.counts
     targets = targets_for(counts, least) if least > 0 else {}
@@ -124,7 +124,7 @@ def pool_sums(moments: GroupMoments, least: int) -> tuple[str, ...]:
 
 
 def _pooling_notes(rows: int, moved: int, left_out: int, least: int) -> tuple[str, ...]:
-    """Say what became of rows of small cells; refuse to leave all rows out."""
+    """Describe what happened to rows of small cells; raise an error if all would be left out."""
     if left_out == rows:
         raise DataError(
             f"none of the classes has {least} rows here, the minimum that is learned in one step "
@@ -148,7 +148,7 @@ def _pooling_notes(rows: int, moved: int, left_out: int, least: int) -> tuple[st
 def remove_rows(
     moments: GroupMoments, rows: Samples, features: FeatureMap, least: int
 ) -> tuple[str, ...]:
-    """Remove rows from their cells, pool what they leave of small ones, and return notes.
+    """Remove rows from their cells, pool cells that become small, and return notes.
 
     Parameters
     ----------
@@ -182,13 +182,13 @@ def remove_rows(
 
 
 class Clipped(FeatureMap):
-    """Features of a norm of at most ``norm``, with the constant, which is not scaled.
+    """Features clipped to a norm of at most ``norm``, including the constant, which is not scaled.
 
     Parameters
     ----------
     features : FeatureMap
     norm : float
-        C; above 1.
+        C, greater than 1.
     """
 
     def __init__(self, features: FeatureMap, norm: float) -> None:
@@ -204,7 +204,7 @@ class Clipped(FeatureMap):
         return phi
 
     def far(self, x: Tensor) -> float:
-        """Return the share of inputs (n, ...) far from those of the first task."""
+        """Return the fraction of inputs (n, ...) far from those of the first task."""
         return self.inner.far(x)
 
 
@@ -225,7 +225,7 @@ class Noise:
 
     @property
     def sensitivity(self) -> float:
-        """How much a row may change S."""
+        """Maximum change of S by a row."""
         return sqrt(2) * self.norm**2
 
     @property
@@ -234,12 +234,12 @@ class Noise:
         return self.sensitivity * unit_deviation(self.epsilon, self.delta)
 
     def hide(self, moments: GroupMoments) -> None:
-        """Add noise to exact sums of rows that are new, and forget their check sums.
+        """Add noise to exact sums of new rows, and discard their checksums.
 
-        Noise is drawn from the system, not from the seed of a run, which is kept with the model:
-        who knows the noise can subtract it. What it makes of S may be no matrix of second moments:
-        negative eigenvalues become 0. Then the last column is s, scaled so that its last entry is
-        n, which is known.
+        Noise is drawn from the operating system's source, not from the seed of a run: the seed is
+        stored with the model, and anyone who knows the noise can subtract it. The noisy S may not
+        be a matrix of second moments, so negative eigenvalues are set to 0. Then the last column is
+        s, scaled so that its last entry is n, which is known.
         """
         d, generator = moments.width, np.random.default_rng()
         moments.seen = SeenRows()
@@ -257,7 +257,7 @@ class Noise:
 
 
 def unit_deviation(epsilon: float, delta: float) -> float:
-    """Return the least σ that gives (ε, δ) with a sensitivity of 1.
+    """Return the smallest σ that gives (ε, δ) with a sensitivity of 1.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def unit_deviation(epsilon: float, delta: float) -> float:
     def excess(log_sigma: float) -> float:
         sigma = exp(log_sigma)
         near, far = 0.5 / sigma - epsilon * sigma, -0.5 / sigma - epsilon * sigma
-        # In logarithms: e^ε overflows where Φ underflows. Their product is at most 1.
+        # In logarithms: e^ε overflows where Φ underflows, while their product is at most 1.
         return float(ndtr(near)) - exp(min(epsilon + float(log_ndtr(far)), 0.0)) - delta
 
     return exp(brentq(excess, -20.0, 40.0))

@@ -27,7 +27,7 @@ from faircil.postprocess.pool import (
 )
 
 TIE = 1e-7  # scores with a smaller difference are tied
-LEAST = 1e-9  # share of a group in the population; rates of smaller ones are lost in rounding
+LEAST = 1e-9  # share of a group in the population; rates of smaller groups are lost to rounding
 FEW = 30  # effective samples of a group; with fewer, its rates are unreliable
 
 
@@ -161,7 +161,7 @@ def find_ties(pool: Pool, offsets: Floats, optimal: Floats) -> Ties:
     weighted = pool.mass[rows, None] * np.maximum(optimal[rows], 0) * tied[rows]
     sums = np.zeros((len(patterns), tied.shape[1]))
     np.add.at(sums, pattern.reshape(-1), weighted)
-    # Samples of next to no mass may be given to no tied class: any of these is as good.
+    # Samples with negligible mass may have no tied class: any of these is then as good.
     lost = ~sums.any(axis=1)
     sums[lost] = patterns[lost, 1:]
     chances = sums / sums.sum(axis=1, keepdims=True)
@@ -222,10 +222,10 @@ class EpsilonFair:
         sensitive : array, shape (N,)
             Attribute value of each sample: numbers or text.
         sample_weight : array, shape (N,), optional
-            Number of population samples that each represents; equal by default.
+            Number of population samples that each pool sample represents; equal by default.
         population : mapping, optional
-            Size of each group in the population, ``{value: count or share}``; default: the sum of
-            its weights.
+            Size of each group in the population, ``{value: count or share}``; by default the sum of
+            its sample weights.
         seed : int
             Seed of the solver's start. It can change the rule if several rules are optimal, but not
             the optimum.

@@ -29,9 +29,9 @@ from scipy.optimize import linprog
 from faircil.errors import SolverError
 from faircil.postprocess.pool import Floats, Integers, Pool, largest_gap
 
-WHOLE = 400  # up to this many samples the full program is solved
-PART = 4  # otherwise prices start from those of every fourth sample
-NEAR = 2000  # number of alternative classes, closest to the best first, with initial variables
+WHOLE = 400  # number of samples up to which the full program is solved
+PART = 4  # otherwise, initial prices are those of every fourth sample
+NEAR = 2000  # number of alternative classes, closest to the best, with initial variables
 GAP = 1e-10  # between bound and value that counts as optimal
 TOLERANCES = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 
@@ -63,8 +63,8 @@ class Optimum:
 def solve(pool: Pool, epsilon: float, generator: np.random.Generator) -> Optimum:
     """Return an optimum; the generator draws the subset that initial prices come from.
 
-    Samples with a variable for their best class only are merged, within their group and that class,
-    into one sample with variables for all classes. Predictions of the merged pool are feasible for
+    Samples with a variable for their best class only are merged, within their group and class, into
+    one sample with variables for all classes. Predictions of the merged pool are feasible for
     the whole pool, and its prices bound the whole pool. If the optimal prices make another class
     the best of a sample, the sample gets a variable for it; if there is no such sample, value and
     bound agree (column generation).

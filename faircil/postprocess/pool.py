@@ -115,7 +115,7 @@ def probability_mistakes(values: NDArray[Any], what: str) -> list[str]:
 
 
 def as_numbers(given: ArrayLike, what: str) -> NDArray[Any]:
-    """Return what was given as an array; a DataError says that it has no such form."""
+    """Return a given value as an array; raise a DataError if it cannot be converted."""
     try:
         return np.asarray(given)
     except ValueError:
@@ -125,7 +125,7 @@ def as_numbers(given: ArrayLike, what: str) -> NDArray[Any]:
 def as_values(sensitive: ArrayLike) -> NDArray[Any]:
     """Return attribute values as an array, sortable if they are of one type.
 
-    Gaps stay gaps: of a list with texts and NaN, numpy would make the text "nan".
+    Missing values are kept: numpy would turn NaN in a list of texts into the text "nan".
     """
     values = as_array(sensitive)
     if values.dtype == object and values.ndim == 1 and not any(map(is_missing, values)):
@@ -169,7 +169,7 @@ def population_mistakes(population: Mapping[Any, float], groups: NDArray[Any]) -
 
 
 def codes_of(values: NDArray[Any], groups: NDArray[Any]) -> Integers:
-    """Return the position of each value (n,) in the sorted ``groups``, −1 if it is absent."""
+    """Return the index of each value, (n,), in the sorted ``groups``; −1 if it is missing."""
     kinds = ["number" if array.dtype.kind in "biuf" else "text" for array in (values, groups)]
     if kinds[0] != kinds[1]:
         return np.full(len(values), -1)

@@ -26,8 +26,8 @@ class TaskProbabilities:
         Number of training samples of its group (y, z) that each pool sample represents; the only
         use of labels.
     values, counts : ndarray of int64, shape (Z,)
-        Attribute values of the pool, and their numbers of samples in the tasks so far, trained on
-        or held out.
+        Attribute values of the pool, and their numbers of samples in the tasks so far, used for
+        training or held out.
     """
 
     classes: Integers

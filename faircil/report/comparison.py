@@ -1,6 +1,6 @@
 """Comparison tables of methods, mean ± standard deviation over seeds.
 
-A value is marked as the best of its column only where it is significantly better than all others.
+A value is marked as the best of its column only if it is significantly better than all others.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Row:
 
 
 def group_runs(runs: Iterable[RunSummary]) -> list[Row]:
-    """Put runs that differ only in their seed together; a copy of a run does not count twice.
+    """Group runs that differ only in their seed; copies of a run count once.
 
-    Where a method occurs with several settings, the name says which settings differ.
+    If a method occurs with several settings, its name states those that differ.
     """
     by_config: dict[str, dict[int, RunSummary]] = {}
     for run in runs:
@@ -55,7 +55,7 @@ def group_runs(runs: Iterable[RunSummary]) -> list[Row]:
 def _name(run: RunSummary, others: Sequence[RunSummary]) -> str:
     """Name a configuration so that it differs from all others on the same dataset.
 
-    Between methods, only what they see of the data is named: an encoder of texts.
+    Between methods, only their view of the data is stated, such as a text encoder.
     """
     rivals = [
         (other.label, _options(other))
@@ -77,7 +77,7 @@ def _name(run: RunSummary, others: Sequence[RunSummary]) -> str:
 
 
 def _options(run: RunSummary) -> dict[str, Any]:
-    """All that can differ between two configurations of one method, in reading order."""
+    """All options in which two configurations of a method can differ, in reading order."""
     own = run.config.get("own") or {}
     digest = run.config.get("data_sha256")
     content = {"content": digest[:8]} if digest else {}
@@ -90,7 +90,7 @@ def _options(run: RunSummary) -> dict[str, Any]:
 
 
 def _written(key: str, value: Any) -> str:
-    """Write an option as people write it on the command line; a measure speaks for itself."""
+    """Write an option as on the command line; a measure is written without its name."""
     if key == "measure":
         return str(value)
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -103,7 +103,7 @@ ATTRIBUTE, CONTENT_OF_FILE, PART = "sensitive attribute", "content of the file",
 
 
 def evaluation_of(run: RunSummary) -> dict[str, str]:
-    """Return what two runs must share to be compared: the test data, its classes and its groups."""
+    """Return what two comparable runs share: the test data, its classes and its groups."""
     config = run.config
     own = config.get("own") or {}
     split = own.get("test_column") or own.get("test_share")
@@ -121,7 +121,7 @@ def evaluation_of(run: RunSummary) -> dict[str, str]:
 
 
 def _setting(settings: Mapping[str, Any], name: str) -> str:
-    """Return a setting as text, at whatever depth it is; empty where there is none."""
+    """Return a setting, at any depth, as text; empty if there is none."""
     if name in settings:
         return str(settings[name])
     parts = (part for part in settings.values() if isinstance(part, Mapping))
@@ -138,7 +138,7 @@ class Comparable:
         The dataset, and what distinguishes these runs from others on it.
     runs : tuple of RunSummary
     note : str
-        What differs from other runs on the dataset; empty if there are none.
+        Differences from other runs on the dataset; empty if there are no others.
     """
 
     title: str
@@ -147,7 +147,7 @@ class Comparable:
 
 
 def comparable(runs: Iterable[RunSummary]) -> list[Comparable]:
-    """Put runs together that may be compared: those that share :func:`evaluation_of`."""
+    """Group runs that can be compared: those that share :func:`evaluation_of`."""
     by_data: dict[tuple[str, tuple[str, ...]], list[RunSummary]] = {}
     for run in runs:
         key = (str(run.config["dataset"]), tuple(evaluation_of(run).values()))
@@ -173,16 +173,16 @@ def comparable(runs: Iterable[RunSummary]) -> list[Comparable]:
 
 
 def compare(runs: Iterable[RunSummary]) -> list[Table]:
-    """Make one table per dataset, columns without any value left out.
+    """Make one table per dataset, omitting columns without any value.
 
-    Runs that differ in :func:`evaluation_of` are not comparable: they have tables of their own, and
-    a note says what differs.
+    Runs that differ in :func:`evaluation_of` are not comparable: they have separate tables, with a
+    note on the differences.
     """
     return [_compare(one.title, group_runs(one.runs), one.note) for one in comparable(runs)]
 
 
 def _titled(key: str, value: str) -> str:
-    """Name in a title what the runs of a table share and others do not; empty for the usual."""
+    """Describe in a title what only the runs of a table share; empty for the default."""
     if key == PART:
         return "" if value == "test" else f"on {value} data"
     if key == CONTENT_OF_FILE:
@@ -220,7 +220,7 @@ def seed_table(runs: Sequence[RunSummary]) -> Table:
 
 
 def _notes(rows: Sequence[Row], names: Sequence[str]) -> tuple[str, ...]:
-    """Return what to know about a table, empty texts where there is nothing to say."""
+    """Return the notes on a table; some may be empty."""
     runs = [run for row in rows for run in row.runs]
     means = {row.name: over_seeds(row.runs)[0] for row in rows}
     bounds = frozenset(row.name for row in rows if is_bound(row))
@@ -269,9 +269,9 @@ def _cells(
 
 
 def _ranking(metric: str, rows: Sequence[Row]) -> Ranking:
-    """Rank the rows that are no bounds and have a value for every seed.
+    """Rank the rows that are not references and have a value for every seed.
 
-    A model at chance treats all alike: among disparities it is not ranked.
+    A model at chance level treats all groups alike, so it is not ranked for disparities.
     """
     ranked = [row for row in rows if not is_bound(row)]
     if METRICS[metric].is_disparity:

@@ -1,4 +1,4 @@
-"""The part of a report that follows methods over tasks: what is learned, who is forgotten, bias."""
+"""The section of a report on methods over tasks: learning, forgetting by group, persistent bias."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from faircil.report.study import GroupPath, Method, Study
 from faircil.report.svg import Series, fall_bar, legend_mark, line_chart
 from faircil.results.over_time import lost_since_best
 
-MOST_GROUPS = 10  # of a method, shown at once
+MOST_GROUPS = 10  # of a method that are shown at first
 MOST_CLASSES = 12  # whose curves are drawn
-MOST_VALUES = 7  # attribute values with a line each
-OTHER = 3  # their first colour: the first methods have others
-WHOLE = ("final_accuracy", "forgetting")  # the accuracy again, and of all tasks together
+MOST_VALUES = 7  # attribute values with a separate line
+OTHER = 3  # index of their first colour, since the first methods use others
+WHOLE = ("final_accuracy", "forgetting")  # accuracy itself, or over all tasks together
 BY_TASK = tuple(
     name
     for name, metric in METRICS.items()
@@ -105,12 +105,12 @@ def _over_tasks(study: Study, metric: str) -> str:
 
 
 def methods_key(study: Study) -> str:
-    """List the methods with their marks."""
+    """List the methods with their markers."""
     return legend([(legend_mark(one.style), named(one.name)) for one in study.methods])
 
 
 def who_was_forgotten(study: Study) -> str:
-    """Show for each method what its groups have lost, and their curves."""
+    """Show the losses of each method's groups, and their curves."""
     followed = [one for one in study.methods if one.groups]
     if not followed:
         return ""
@@ -153,7 +153,7 @@ def _fall(group: GroupPath, style: int) -> tuple[str, ...]:
 
 
 def _curves(method: Method) -> str:
-    """Draw the accuracy of each group after each task, a small chart for each class."""
+    """Draw the accuracy of each group after each task, with a small chart per class."""
     by_class: dict[str, list[GroupPath]] = {}
     for group in method.groups:
         by_class.setdefault(group.label, []).append(group)
@@ -181,7 +181,7 @@ def _curves(method: Method) -> str:
 
 
 def how_fairness_moved(study: Study) -> str:
-    """Show metrics of each task after each task, what was forgotten of fairness, and carried on."""
+    """Show metrics of each task after each task, forgotten fairness, and persistent bias."""
     followed = [one for one in study.methods if one.timelines]
     if not followed or study.tasks < 2:
         return ""
@@ -219,7 +219,7 @@ def _matrix(method: Method, metric: str) -> str:
 
 
 def _fairness_forgetting(methods: Sequence[Method]) -> str:
-    """List for each metric how much worse earlier tasks are than at their best moment."""
+    """List how much worse each metric is on earlier tasks than at its best."""
     rows = []
     for name in BY_TASK:
         lost = [_lost(one, name) for one in methods]
@@ -241,7 +241,7 @@ def _lost(method: Method, metric: str) -> float | None:
 
 
 def _transfer(methods: Sequence[Method]) -> str:
-    """Show whether the group that was ahead is ahead in new classes too."""
+    """Show whether the advantaged group has an advantage in new classes too."""
     if not any(one.transfers for one in methods):
         return ""
     parts = []

@@ -1,7 +1,7 @@
-"""HTML as text: names made harmless, tables, figures with their data, and the page around them.
+"""HTML as text: escaped names, tables, figures with their data, and the page around them.
 
-Everything that comes from data passes :func:`escaped`. The page asks for nothing from outside and
-has no script; its policy forbids both.
+Everything from data passes through :func:`escaped`. The page loads nothing from outside and has no
+scripts; its policy forbids both.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from importlib.resources import files
 from math import isfinite
 from unicodedata import category
 
-FORBIDDEN = ("Cc", "Cs")  # control characters and halves of pairs
-MOST_METHODS = 6  # shown at once; others are folded away
+FORBIDDEN = ("Cc", "Cs")  # control characters and lone surrogates
+MOST_METHODS = 6  # shown at first; others are collapsed
 MOST_ROWS = 200  # of a table that only lists data
 EMPTY = "(no name)"
-# Nothing is loaded and no script runs, whatever a name contains.
+# Nothing is loaded and no script runs, whatever names contain.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
 
 
 def escaped(text: object) -> str:
-    r"""Write text so that it is never markup; control characters, which HTML forbids, are replaced.
+    r"""Escape text for HTML, replacing control characters, which HTML forbids.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def _visible(character: str) -> str:
 
 
 def named(text: object) -> str:
-    """Write a name from data: isolated, so that its direction of writing does not spread.
+    """Write a name from data, isolated so that its text direction does not affect others.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def named(text: object) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    r"""Write a share as people say it; a dash where there is none.
+    r"""Write a share in percent; a dash for None.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def number(value: float | None, *, signed: bool = False) -> str:
-    """Write a difference of two shares in percentage points, without the word; a dash for None."""
+    """Write a difference of two shares in percentage points, without the unit; a dash for None."""
     if value is None or not isfinite(value):
         return "–"
     return f"{100 * value:{'+' if signed else ''}z.1f}".replace("-", "−")
@@ -83,7 +83,7 @@ def points(value: float | None, *, signed: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Cells:
-    """A table of finished HTML: header, rows, and whether a row's first cell names it."""
+    """A table of HTML: header, rows, and whether the first cell of a row is its name."""
 
     header: tuple[str, ...]
     rows: Sequence[Sequence[str]]
@@ -92,7 +92,7 @@ class Cells:
 
 
 def table(cells: Cells, most: int = MOST_ROWS) -> str:
-    """Write a table; it scrolls by itself where it is wider than the page, by keyboard too."""
+    """Write a table, which scrolls separately if wider than the page, also by keyboard."""
     head = "".join(f'<th scope="col">{name}</th>' for name in cells.header)
     body = "".join(
         f'<tr><th scope="row">{row[0]}</th>{"".join(_cell(one) for one in row[1:])}</tr>'
@@ -114,7 +114,7 @@ def _cell(text: str) -> str:
 
 
 def heat_cell(value: float | None, shade: float, text: str) -> str:
-    """Write a cell with a value, the darker the larger ``shade``, 0 to 1; a dash for None."""
+    """Write a cell with a value, darker for larger ``shade`` in [0, 1]; a dash for None."""
     if value is None or not isfinite(value):
         return '<td class="none">–</td>'
     amount = min(max(shade, 0.0), 1.0)
@@ -122,18 +122,18 @@ def heat_cell(value: float | None, shade: float, text: str) -> str:
 
 
 def figure(picture: str, sentence: str, data: Cells | None = None, key: str = "") -> str:
-    """Put a picture, a sentence that says what it shows, and its data together."""
+    """Combine a picture, a sentence that describes it, and its data."""
     listed = more("The data of this figure", table(data)) if data is not None else ""
     return f"<figure>{picture}{key}<figcaption>{sentence}</figcaption>{listed}</figure>"
 
 
 def more(title: str, content: str) -> str:
-    """Fold content away under a title that opens it."""
+    """Collapse content under a title that expands it."""
     return f"<details><summary>{title}</summary>{content}</details>"
 
 
 def some(parts: Sequence[str], kind: str, most: int = MOST_METHODS) -> str:
-    """Show the first parts, and fold the others away."""
+    """Show the first parts, and collapse the others."""
     shown = f'<div class="{kind}">{"".join(parts[:most])}</div>'
     left = len(parts) - most
     if left <= 0:
@@ -144,25 +144,25 @@ def some(parts: Sequence[str], kind: str, most: int = MOST_METHODS) -> str:
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
-    """List marks (SVG) with their names (HTML)."""
+    """List markers (SVG) with their names (HTML)."""
     items = "".join(f"<li>{mark}{name}</li>" for mark, name in entries)
     return f'<ul class="legend">{items}</ul>'
 
 
 def badge(kind: str, text: str) -> str:
-    """Write a verdict; ``kind`` is good, bad or open, and the text says it without the colour."""
+    """Write a verdict; ``kind`` is good, bad or open, and the text is clear without the colour."""
     return f'<span class="badge {kind}">{escaped(text)}</span>'
 
 
 def paragraph(*sentences: str) -> str:
-    """Put sentences together; empty ones are left out."""
+    """Join sentences, without empty ones."""
     told = " ".join(filter(None, sentences))
     return f"<p>{told}</p>" if told else ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its anchor, its title and its content, HTML all of them."""
+    """A section of the page: its anchor, title and content, all of them HTML."""
 
     anchor: str
     title: str

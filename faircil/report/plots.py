@@ -30,19 +30,19 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HOLLOW = "hollow: lower than another line, but nobody gains by it (levelling down)"
 
 
-FINE = 240  # cells of a region along an axis
+FINE = 240  # grid cells of a region along an axis
 
 
 class Panel(Protocol):
-    """What stands above the lines of metrics."""
+    """A panel above the lines of metrics."""
 
     def draw(self, axes: Axes) -> None:
-        """Draw it."""
+        """Draw the panel."""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Test samples with two features, and what a method predicts of them.
+    """Test samples with two features, and a method's predictions for them.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ class Plane:
     predicted: Sequence[str]
 
     def draw(self, axes: Axes) -> None:
-        """Draw samples in the colour of their class, and a cross over those predicted wrong.
+        """Draw samples in the colour of their class, with a cross on wrong predictions.
 
-        Behind them are the regions of the classes: the colour of a place is that of what is
-        predicted of the nearest sample.
+        The regions of the classes are behind them: the colour at a point is that of the prediction
+        for the nearest sample.
         """
         labels, predicted = np.array(self.classes), np.array(self.predicted)
         names = list(dict.fromkeys(self.classes))
@@ -115,7 +115,7 @@ class GroupPanel:
     accuracy: Mapping[tuple[str, str], float]
 
     def draw(self, axes: Axes) -> None:
-        """Draw a mark for each attribute value, those of a class joined by a line."""
+        """Draw a marker for each attribute value; those of a class are joined by a line."""
         classes = list(dict.fromkeys(label for label, _ in self.accuracy))
         values = list(dict.fromkeys(value for _, value in self.accuracy))
         for place, label in enumerate(classes):
@@ -142,9 +142,9 @@ def over_tasks(
 ) -> Figure:
     """Draw metrics after each task, one panel per metric, one line per configuration.
 
-    A line is the mean over seeds, its band one standard deviation; it has a gap where a metric
-    does not apply. In the panel of a disparity, a hollow marker is levelling down: lower than
-    another line, but nobody gains by it (:func:`faircil.report.table.levels_down`).
+    A line is the mean over seeds, its band one standard deviation; it has a gap where a metric is
+    undefined. In the panel of a disparity, a hollow marker indicates levelling down: the disparity
+    is lower than on another line, but no group gains (:func:`faircil.report.table.levels_down`).
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def over_tasks(
     metrics : sequence of str
     title : str
     above : sequence of Panel
-        What to draw above the lines.
+        Panels above the lines.
     """
     height = 4.2 * (2 if above else 1)
     figure = Figure(figsize=(4.6 * len(metrics), height), layout="constrained")
@@ -201,7 +201,7 @@ def _line(axes: Axes, row: Row, metric: str, position: int, rows: Sequence[Row])
 
 
 def _after(row: Row, task: int, metric: str) -> tuple[float | None, float | None]:
-    """Return mean and deviation of a metric after a task; None where the runs have none."""
+    """Return mean and deviation of a metric after a task; None where undefined."""
     tasks = [run.per_task[task - 1] if task <= len(run.per_task) else {} for run in row.runs]
     return spread([values.get(metric) for values in tasks])
 
@@ -214,9 +214,9 @@ def _levels_down(row: Row, other: Row, task: int, metric: str) -> bool:
 
 
 def _limits(metric: str, lowest: float, highest: float) -> tuple[float, float]:
-    """Return the ends of an axis: those of the metric where it has them."""
+    """Return the ends of an axis, which are those of the metric if it has any."""
     bottom, top = METRICS[metric].limits
-    margin = 0.02  # else a marker at the top is cut
+    margin = 0.02  # otherwise a marker at the top is cut off
     return min(0.0, lowest) if bottom is None else bottom, highest if top is None else top + margin
 
 
@@ -228,7 +228,7 @@ def save(figure: Figure, stem: Path, *, math: bool = False) -> list[Path]:
     figure : Figure
     stem : Path
     math : bool
-        Whether ``$…$`` in texts is mathematics; in names of people's files it is not.
+        Whether ``$…$`` in texts is mathematics; in names from user files it is not.
     """
     for text in figure.findobj(Text):
         assert isinstance(text, Text)

@@ -1,8 +1,8 @@
-"""The report: one page about finished runs, for readers who have not made them.
+"""The report: one page about finished runs, for readers who did not produce them.
 
-Each part answers a question: what was learned when, who was forgotten, how fairness moved, what was
-done about it and what that cost, how the methods compare, how sure all of it is, and how to run it
-again. :func:`report_page` puts them together.
+Each section answers a question: what was learned when, which groups were forgotten, how fairness
+changed, what was done about it at what cost, how the methods compare, how certain all of it is, and
+how to repeat it. :func:`report_page` combines them.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ ABOUT_PREDICTIONS = (
 
 @dataclass(frozen=True)
 class AuditRow:
-    """A finding of an audit, in plain words and numbers.
+    """A finding of an audit, in plain language and numbers.
 
     Parameters
     ----------
     measure, scope : str
-        What is measured; the attributes, or intersection, whose groups are compared.
+        The measure, and the attributes or intersection whose groups are compared.
     value, low, high : float or None
-        As observed, and the interval of the true value; None where it cannot be told.
+        Observed value, and the interval of the true value; None where undefined.
     by_chance : float or None
-        What no difference at all would show in samples of these sizes.
+        Value expected without any difference, at these sample sizes.
     verdict : str
-        Such as "differs", "within chance" or "n = 7: cannot tell".
+        For example "differs", "within chance" or "n = 7: cannot tell".
     """
 
     measure: str
@@ -78,7 +78,7 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a report that is not about runs: its title, its sections, the words it uses."""
+    """A part of a report that is not about runs: its title, sections and glossary."""
 
     title: str
     sections: Sequence[Section]
@@ -97,11 +97,11 @@ def report_page(
     ----------
     studies : sequence of Study
     audits : mapping from title to findings, optional
-        Shown under the question how sure it is.
+        Shown in the section on certainty.
     made : str
-        How and with what the report was made, a sentence in plain text.
+        How and with what the report was generated, as a plain-text sentence.
     besides : sequence of Part
-        What comes after the studies.
+        Parts after the studies.
     """
     found: list[Section] = []
     for number, study in enumerate(studies, start=1):
@@ -140,7 +140,7 @@ def _study_sections(study: Study, prefix: str, several: bool) -> list[Section]:
 
 
 def in_short(study: Study) -> str:
-    """Say how each method ends, and whether it has helped."""
+    """Summarise the final results of each method, and whether it has helped."""
     told = [sentences.opening(study)]
     if study.baseline is not None:
         told += [*sentences.helped(study), sentences.few_seeds(study)]
@@ -171,7 +171,7 @@ def _card(method: Method, study: Study) -> str:
 
 
 def what_was_done(study: Study) -> str:
-    """Show the weights of groups over tasks, what more evenness would cost, and notes."""
+    """Show group weights over tasks, the price of a smaller disparity, and notes."""
     weighted = [one for one in study.methods if one.weights]
     plainly = [named(one.name) for one in study.methods if not one.weights]
     told = f"Without group weights: {sentences.first_of(plainly)}." if plainly else ""
@@ -202,7 +202,7 @@ def _weights(method: Method, study: Study) -> str:
 
 
 def side_by_side(study: Study) -> str:
-    """Compare all methods in a table and by accuracy against disparity."""
+    """Compare all methods in a table, and by accuracy against disparity."""
     if len(study.methods) < 2:
         return ""
     drawn = [
@@ -251,7 +251,7 @@ def _comparison(study: Study) -> str:
 
 
 def how_sure(study: Study) -> str:
-    """Say what the numbers rest on: seeds, sizes of groups, notes of the runs."""
+    """Describe the basis of the numbers: seeds, group sizes, notes of the runs."""
     items = [
         f"{named(one.name)}: {len(one.runs)} seed{'s' * (len(one.runs) > 1)} "
         f"({', '.join(str(run.seed) for run in one.runs)})"
@@ -277,7 +277,7 @@ def how_sure(study: Study) -> str:
 
 
 def findings(rows: Sequence[AuditRow]) -> str:
-    """Show the findings of an audit: each with its interval, and what chance alone would show."""
+    """Show the findings of an audit with intervals and the values expected by chance."""
     cells = Cells(
         ("measure", "groups", "observed", f"{LEVEL:.0%} interval", "by chance alone", "verdict"),
         [
@@ -301,7 +301,7 @@ def findings(rows: Sequence[AuditRow]) -> str:
 
 
 def run_again(study: Study) -> str:
-    """Give the command, the configuration and the environment of every method."""
+    """Show the command, configuration and environment of each method."""
     parts = []
     for one in study.methods:
         command = escaped(str(one.environment.get("command", "")))
@@ -319,12 +319,12 @@ def run_again(study: Study) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Write text of several lines so that it is never markup."""
+    """Escape text of several lines for HTML."""
     return "\n".join(map(escaped, text.splitlines()))
 
 
 def glossary(studies: Sequence[Study], further: Mapping[str, str]) -> str:
-    """Explain the words and metrics that the page uses."""
+    """Explain the terms and metrics used on the page."""
     learning = {
         "task": "New classes that the model learns together. Data of earlier tasks "
         "is gone, except for a few stored samples or sums.",

@@ -1,7 +1,7 @@
-"""Plain sentences about a study, made from its numbers: what is seen, and whether it can be told.
+"""Plain sentences about a study, generated from its numbers and their significance.
 
-They are HTML: names from data are marked as such. A sentence never says more than the test behind
-it: where seeds are too few, or a difference is within chance, it says so.
+They are HTML, with names from data marked as such. A sentence never claims more than the test
+behind it: if seeds are too few, or a difference is insignificant, it says so.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from faircil.report.statistics import FEWEST_SEEDS, Interval
 from faircil.report.study import Difference, GroupPath, Method, Study
 from faircil.results.over_time import lost_since_best
 
-SMALL = 0.005  # half a point: less is "about the same"
-# A metric as a person says it; others by their title.
+SMALL = 0.005  # half a point: smaller differences are "about the same"
+# Metrics in plain language; others are described by their title.
 PLAIN = {
     "final_accuracy": "accuracy at the end",
     "worst_group": "accuracy of the worst group",
@@ -34,12 +34,12 @@ KINDS = {"better": "good", "worse": "bad", "open": "open"}
 
 
 def plain(metric: str) -> str:
-    """Return what a metric is, in a few words without abbreviations."""
+    """Describe a metric in a few words without abbreviations."""
     return PLAIN.get(metric) or METRICS[metric].title
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names (HTML) as a sentence does.
+    """Join names (HTML) for a sentence.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def first_of(names: Sequence[str]) -> str:
-    """Join names (HTML) as a sentence does, and count those that are too many.
+    """Join the first names (HTML) for a sentence, and count the others.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def first_of(names: Sequence[str]) -> str:
 
 
 def opening(study: Study) -> str:
-    """Say who learned what, and how often."""
+    """Describe which methods learned what, and how often."""
     methods = listed([named(one.name) for one in study.methods[:MOST_METHODS]])
     if len(study.methods) > MOST_METHODS:
         methods = f"{len(study.methods)} methods"
@@ -75,7 +75,7 @@ def opening(study: Study) -> str:
 
 
 def standing(method: Method, study: Study) -> str:
-    """Say how a method ends."""
+    """Describe the final results of a method."""
     told = []
     for metric in study.headline:
         found = method.interval(metric)
@@ -85,14 +85,14 @@ def standing(method: Method, study: Study) -> str:
 
 
 def between(found: Interval) -> str:
-    """Write the interval over seeds; nothing where a single run gives none."""
+    """Write the interval over seeds; empty for a single run, which has none."""
     if found.low is None or found.high is None:
         return ""
     return f" <span class='interval'>({percent(found.low)} to {percent(found.high)})</span>"
 
 
 def changed(one: Difference) -> str:
-    """Say how a method differs from the baseline in a metric, and whether that can be told."""
+    """Describe a method's difference from the baseline in a metric, and its significance."""
     size = points(abs(one.difference))
     direction = "higher" if one.difference > 0 else "lower"
     what = (
@@ -111,7 +111,7 @@ def changed(one: Difference) -> str:
 
 
 def few_seeds(study: Study) -> str:
-    """Say why nothing can be told, where seeds are too few."""
+    """Explain why no difference can be significant if seeds are too few."""
     most = max((one.n for one in study.differences), default=0)
     if not study.differences or most >= FEWEST_SEEDS:
         return ""
@@ -123,9 +123,9 @@ def few_seeds(study: Study) -> str:
 
 
 def helped(study: Study) -> list[str]:
-    """Say of each method whether it has helped against the baseline, as far as that can be told.
+    """Describe for each method whether it improved on the baseline, if this is significant.
 
-    Of many methods only the first have sentences of their own.
+    If there are many methods, only the first have separate sentences.
     """
     told = {one.method for one in study.differences if one.verdict != "open"}
     others = [one for one in study.ranked if one is not study.baseline]
@@ -166,7 +166,7 @@ def _helped(method: Method, study: Study) -> str:
 
 
 def over_tasks_told(study: Study, metric: str) -> str:
-    """Say how a metric moves from the first task to the last."""
+    """Describe how a metric changes from the first task to the last."""
     ends = []
     for one in study.methods[:MOST_METHODS]:
         known = [found.mean for found in one.after_tasks(metric) if found is not None]
@@ -187,13 +187,13 @@ def over_tasks_told(study: Study, metric: str) -> str:
 
 
 def hardest(method: Method) -> GroupPath | None:
-    """Return the group that has lost most, of those large enough to judge."""
+    """Return the group with the largest loss, among those large enough to evaluate."""
     judged = [one for one in method.groups if one.lost is not None and not one.too_small]
     return max(judged, key=lambda one: one.lost or 0.0, default=None)
 
 
 def forgotten(method: Method) -> str:
-    """Say who has lost most and least since their best moment."""
+    """Describe which groups have lost most and least compared to their best accuracy."""
     judged = [one for one in method.groups if one.lost is not None and not one.too_small]
     if not judged:
         return (
@@ -217,7 +217,7 @@ def forgotten(method: Method) -> str:
 
 
 def moved(matrix: Floats, metric: str) -> str:
-    """Say what later tasks did to a metric of earlier ones, on average."""
+    """Describe the average effect of later tasks on a metric of earlier ones."""
     row = METRICS[metric]
     lost = lost_since_best(matrix, row.higher_is_better)
     known = lost[np.isfinite(lost)]
@@ -235,7 +235,7 @@ def moved(matrix: Floats, metric: str) -> str:
 
 
 def carried(method: Method) -> str:
-    """Say whether the advantage of a value carries over from old classes to new ones."""
+    """Describe whether a value's advantage carries over from old classes to new ones."""
     steps = method.transfers
     if not steps:
         return "Nothing can be compared: no class has two groups in two tasks."
@@ -249,7 +249,7 @@ def carried(method: Method) -> str:
 
 
 def weighed(method: Method) -> str:
-    """Say which groups the weights lift, and which they hold back."""
+    """Describe which groups have larger weights, and which smaller ones."""
     ends = [
         (one.name, last)
         for one in method.weights
@@ -270,7 +270,7 @@ def weighed(method: Method) -> str:
 
 
 def traded(study: Study) -> str:
-    """Say which methods no other beats in both accuracy and disparity."""
+    """Describe the methods that no other beats in both accuracy and disparity."""
     best = [named(one.name) for one in study.methods if one.name in study.front]
     if not best:
         return ""

@@ -1,7 +1,7 @@
 """Confidence intervals, significance tests, and the best of several methods.
 
-All tests are Student's t, two-sided. A sign-flip permutation test would assume less, but over five
-seeds its smallest possible p-value is 2/2⁵ = 1/16: it could never tell anything apart at 5 %.
+All tests are two-sided Student's t-tests. A sign-flip permutation test would assume less, but with
+five seeds its smallest possible p-value is 2/2⁵ = 1/16: it could never be significant at 5 %.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 LEVEL = 0.95
-FEWEST_SEEDS = 3  # in common, for a mark: with two, chance makes tiny or huge t-values easily
-NOTHING = 1e-12  # of the values' size: differences as small come from the arithmetic
+FEWEST_SEEDS = 3  # common seeds for a mark: two easily give tiny or huge t-values by chance
+NOTHING = 1e-12  # relative to the values: smaller differences are due to rounding
 
 BySeed = Mapping[int, float]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with the bounds of its interval; None where a single value gives none."""
+    """A mean with the bounds of its interval; these are None for a single value."""
 
     mean: float
     low: float | None
@@ -33,7 +33,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """How much larger a is than b over ``n`` common seeds; None where it is undefined."""
+    """Difference a − b over ``n`` common seeds; None where undefined."""
 
     n: int
     difference: float | None
@@ -44,7 +44,7 @@ class PairedComparison:
 
 @dataclass(frozen=True)
 class Welch:
-    """Our mean less the published one; ``same`` where rounding and chance explain it."""
+    """Our mean minus the published one; ``same`` if rounding and chance explain the difference."""
 
     difference: float
     low: float
@@ -54,7 +54,7 @@ class Welch:
 
 
 def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the mean with its interval by Student's t, n − 1 degrees of freedom.
+    """Return the mean with its interval by Student's t with n − 1 degrees of freedom.
 
     Examples
     --------
@@ -70,21 +70,21 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def paired(a: BySeed, b: BySeed, level: float = LEVEL) -> PairedComparison:
-    """Compare two methods over their common seeds, by the paired t-test.
+    """Compare two methods over their common seeds by the paired t-test.
 
-    Runs with the same seed share data, initial weights and buffer draws, so that their difference
-    varies less than either of them.
+    Runs with the same seed share data, initial weights and buffer draws, so their difference varies
+    less than the values themselves.
 
-    Differences that are all the same leave the t-test without a measure of chance. If all are 0,
-    nothing differs: p = 1. Else only their sign is left, which all n share with probability 2/2ⁿ if
-    either sign is as likely: that is p, without an interval. It is not 0: values from small test
-    sets are coarse, and two differences are then easily the same by chance.
+    If all differences are equal, the t-test has no estimate of the variance. If all are 0, nothing
+    differs: p = 1. Otherwise only their sign is used, which all n share with probability 2/2ⁿ if
+    both signs are equally likely: this is p, without an interval. It is not 0, because values from
+    small test sets are coarse, and differences can easily be equal by chance.
 
     Parameters
     ----------
     a, b : mapping from seed to value
     level : float
-        Of the interval of the mean difference a − b.
+        Level of the interval of the mean difference a − b.
     """
     seeds = sorted(a.keys() & b.keys())
     n = len(seeds)
@@ -112,20 +112,20 @@ def against_published(
 ) -> Welch:
     """Compare values over seeds with a published mean ± deviation, by Welch's t-test.
 
-    A printed number may be off by ``rounding``, half of its last digit: so much of a difference is
-    nothing, and a deviation printed as .000 may be as large. A single value of ours has no
-    deviation of its own; it is taken to vary like the published ones.
+    A printed number may differ by ``rounding``, half of its last digit: a difference of this size
+    is ignored, and a deviation printed as .000 may be as large. A single value of ours has no
+    deviation; it is assumed to vary like the published values.
 
     Parameters
     ----------
     values : sequence of float
-        Ours, one per seed.
+        Our values, one per seed.
     mean, deviation : float
-        Published, the deviation with n − 1.
+        Published values; the deviation is computed with n − 1.
     n : int
-        Seeds of the published figure.
+        Number of seeds of the published result.
     rounding : float
-        Above 0.
+        Positive.
     level : float
     """
     difference = fmean(values) - mean
@@ -155,23 +155,23 @@ def _p_value(t: float, degrees: float) -> float:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The proven best, or else those that may be the best: see :func:`best_of`."""
+    """The method proven to be the best, or the possibly best ones; see :func:`best_of`."""
 
     best: str | None
     among_best: frozenset[str]
 
 
 def best_of(columns: Mapping[str, BySeed], higher_is_better: bool) -> Ranking:
-    """Say which of several methods is the best, if one is.
+    """Return which of several methods is the best, if any.
 
-    The leader is the best mean among methods of at least three seeds. It is the best only if it is
-    significantly better than every other method over at least three common seeds (paired t-test at
-    5 %, after Holm over these comparisons). Otherwise the leader and those in the order of their
-    means, down to the first that is significantly worse than the leader, are among the best. A
-    method with fewer common seeds cannot be tested: it keeps the leader from being the best. If
-    none can be tested, nothing is said.
+    The leader has the best mean among methods with at least three seeds. It is the best only if it
+    is significantly better than every other method over at least three common seeds (paired t-test
+    at 5 %, with Holm's correction over these comparisons). Otherwise the leader and the next
+    methods in the order of their means, down to the first that is significantly worse than the
+    leader, are among the best. A method with fewer common seeds cannot be tested, so the leader is
+    then not the best. If none can be tested, the result is empty.
 
-    So no method is among the best while one with a better mean is not.
+    So no method is among the best if a method with a better mean is not.
 
     Parameters
     ----------
@@ -181,10 +181,10 @@ def best_of(columns: Mapping[str, BySeed], higher_is_better: bool) -> Ranking:
     Notes
     -----
     The leader is chosen by the same values that test it. Still, one of several equally good methods
-    is called the best with probability .05 at most: it has to beat the others, and between two of
-    them a two-sided test at 5 % covers both directions. A method that is not among the best is not
-    proven to be worse: a method with a better mean may be. In simulated tables of five seeds, a
-    given one of two to ten equal methods was left out in 3 %.
+    is called the best with a probability of at most .05: it must beat the others, and between two
+    of them a two-sided test at 5 % covers both directions. A method that is not among the best is
+    not proven to be worse, since a method with a better mean may be. In simulated tables of five
+    seeds, a given one of two to ten equal methods was left out in 3 % of cases.
     """
     sign = 1.0 if higher_is_better else -1.0
     means = {name: sign * fmean(c.values()) for name, c in columns.items() if c}
@@ -197,7 +197,7 @@ def best_of(columns: Mapping[str, BySeed], higher_is_better: bool) -> Ranking:
     if not tested:
         return Ranking(None, frozenset())
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-    # Over common seeds the order can be another than that of the means over all seeds.
+    # Over common seeds, the order can differ from that of the means over all seeds.
     beaten = {
         name
         for name, p_value in adjusted.items()
@@ -210,10 +210,10 @@ def best_of(columns: Mapping[str, BySeed], higher_is_better: bool) -> Ranking:
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjust p-values for being many, by Holm's step-down rule.
+    """Adjust p-values for multiple tests by Holm's step-down procedure.
 
-    Calling different what has an adjusted p ≤ .05 is wrong in any of the comparisons with
-    probability .05 at most, whatever their dependence. The k-th smallest of m is multiplied by
+    If adjusted p ≤ .05 is called significant, the probability of any false positive among the
+    comparisons is at most .05, for any dependence. The k-th smallest of m p-values is multiplied by
     m − k + 1, and adjusted values are made monotone.
 
     Parameters

@@ -1,6 +1,6 @@
-"""What a report is made of: methods on the same data, what their runs kept, and how they differ.
+"""The content of a report: methods on the same data, the files of their runs, and differences.
 
-Everything is read through :mod:`faircil.results`, which refuses files that were altered.
+Everything is read through :mod:`faircil.results`, which rejects changed files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from faircil.results.record import EpochRecord, Names, RunSummary, over_seeds
 from faircil.results.run_files import read_epochs, read_names
 
 BASELINE = "er"  # plain replay
-GENERAL = ("eo_gap", "eer")  # disparities of any data, with an attribute and without
+GENERAL = ("eo_gap", "eer")  # disparities for any data, with and without an attribute
 Verdict = Literal["better", "worse", "open"]
 
 
@@ -45,9 +45,9 @@ class GroupPath:
     label, value : str
         Class and attribute value; the latter is empty without an attribute.
     task : int
-        Number of the task that brings the class, from 1.
+        Number of the task that introduces the class, from 1.
     n : int
-        Test samples.
+        Number of test samples.
     path : tuple of float or None
         Accuracy after each task; None before the class is learned.
     lost : float or None
@@ -63,7 +63,7 @@ class GroupPath:
 
     @property
     def name(self) -> str:
-        """Class and value."""
+        """Class and attribute value."""
         return f"{self.label}, {self.value}" if self.value else self.label
 
     @property
@@ -73,13 +73,13 @@ class GroupPath:
 
     @property
     def too_small(self) -> bool:
-        """Whether there are too few test samples to judge the group."""
+        """Whether there are too few test samples to evaluate the group."""
         return self.n < ENOUGH
 
 
 @dataclass(frozen=True)
 class GroupWeight:
-    """Weight of a group of the training data in each task; None where it has none."""
+    """Weight of a group of the training data in each task; None without a weight."""
 
     name: str
     weights: tuple[float | None, ...]
@@ -87,15 +87,15 @@ class GroupWeight:
 
 @dataclass(frozen=True)
 class Method:
-    """A configuration with all that its runs have kept.
+    """A configuration with everything that its runs have stored.
 
     Parameters
     ----------
     row : Row
     style : int
-        Number of its colour and mark.
+        Index of its colour and marker.
     timelines : tuple of Timeline
-        Of each run; empty where the runs keep no predictions.
+        For each run; empty if the runs store no predictions.
     epochs : tuple of EpochRecord
         Of the first run.
     names : Names
@@ -112,7 +112,7 @@ class Method:
 
     @property
     def name(self) -> str:
-        """The method as tables name it."""
+        """The method's name in tables."""
         return self.row.name
 
     @property
@@ -122,7 +122,7 @@ class Method:
 
     @cached_property
     def means(self) -> Means:
-        """Every metric of the runs, as a mean over seeds."""
+        """All metrics of the runs, as means over seeds."""
         return over_seeds(self.runs)[0]
 
     def by_seed(self, metric: str) -> dict[int, float]:
@@ -131,7 +131,7 @@ class Method:
         return {seed: value for seed, value in values if value is not None}
 
     def interval(self, metric: str) -> Interval | None:
-        """Return a metric with its interval over seeds; None where no run has it."""
+        """Return a metric with its interval over seeds; None if no run has it."""
         return _possible(list(self.by_seed(metric).values()), metric)
 
     def after_tasks(self, metric: str) -> list[Interval | None]:
@@ -156,7 +156,7 @@ class Method:
 
     @cached_property
     def groups(self) -> tuple[GroupPath, ...]:
-        """All groups of the test data, in the order in which they are learned."""
+        """All groups of the test data, in the order of learning."""
         if not self.timelines:
             return ()
         first = self.followed[0]
@@ -182,7 +182,7 @@ class Method:
 
     @property
     def transfers(self) -> list[tuple[str, Transfer]]:
-        """What became of the favoured attribute value in each task, with its name."""
+        """Changes of the favoured attribute value's advantage in each task, with its name."""
         if not self.timelines or not self.timelines[0].by_attribute:
             return []
         first = self.followed[0]
@@ -192,12 +192,12 @@ class Method:
 
     @property
     def weights_are_of_groups(self) -> bool:
-        """Whether weights are those of groups in a solution, rather than of samples in a step."""
+        """Whether weights belong to groups in a solution, rather than to samples in a step."""
         return any(epoch.passed is not None and epoch.passed.groups for epoch in self.epochs)
 
     @cached_property
     def weights(self) -> tuple[GroupWeight, ...]:
-        """Weights of groups in each task, of the first run; a mean over epochs. Empty: none."""
+        """Group weights in each task of the first run, as means over epochs; empty if none."""
         found: dict[tuple[int, tuple[int, ...]], dict[int, list[float]]] = {}
         for epoch in self.epochs:
             for label, attribute, weight in _weights_of(epoch):
@@ -224,7 +224,7 @@ def _weights_of(epoch: EpochRecord) -> list[tuple[int, tuple[int, ...], float]]:
 
 
 def _possible(values: Sequence[float], metric: str) -> Interval | None:
-    """Return the interval of a metric, within what the metric can be; None without a value."""
+    """Return the interval of a metric, clipped to its possible values; None without a value."""
     if not values:
         return None
     found = interval(values)
@@ -239,7 +239,7 @@ def _possible(values: Sequence[float], metric: str) -> Interval | None:
 
 
 def _mean(arrays: Sequence[Floats]) -> Floats:
-    """Return the mean of arrays of one shape; NaN where all are."""
+    """Return the mean of arrays of the same shape; NaN where all are NaN."""
     stacked = np.stack(arrays)
     there = np.isfinite(stacked)
     means = np.full(stacked.shape[1:], np.nan)
@@ -250,11 +250,12 @@ def _mean(arrays: Sequence[Floats]) -> Floats:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a method differs from the baseline in a metric, over common seeds.
+    """The difference of a method from the baseline in a metric, over common seeds.
 
-    ``difference`` is the method's value less that of the baseline. ``verdict`` is open where the
-    paired t-test, after Holm over all differences of the study, tells nothing at 5 %, or there are
-    fewer than 3 common seeds. ``levelled`` is whether a disparity is lower but nobody gains by it.
+    ``difference`` is the method's value minus that of the baseline. ``verdict`` is open if the
+    paired t-test, with Holm's correction over all differences of the study, is not significant at 5
+    %, or if there are fewer than 3 common seeds. ``levelled`` is whether a disparity is lower but
+    no group gains.
     """
 
     method: str
@@ -269,16 +270,16 @@ class Difference:
 
 @dataclass(frozen=True)
 class Study:
-    """Methods that may be compared.
+    """Methods that can be compared.
 
     Parameters
     ----------
     title : str
     note : str
-        What differs from other studies of the same dataset; empty for nothing.
+        Differences from other studies of the same dataset; empty if there are none.
     methods : tuple of Method
     disparity : str
-        The metric that shows the measure of the runs.
+        The metric that shows the runs' measure.
     """
 
     title: str
@@ -288,7 +289,7 @@ class Study:
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics that a reader sees first."""
+        """The metrics shown first."""
         names = ("final_accuracy", "worst_group", self.disparity)
         return tuple(n for n in names if any(one.interval(n) for one in self.methods))
 
@@ -299,7 +300,7 @@ class Study:
 
     @cached_property
     def baseline(self) -> Method | None:
-        """Plain replay, if it is among several methods; of several, that with the most seeds."""
+        """Plain replay, if there are several methods including it; the one with the most seeds."""
         plain = [one for one in self.methods if one.runs[0].label == BASELINE]
         return (
             max(plain, key=lambda one: len(one.runs)) if len(self.methods) > 1 and plain else None
@@ -312,7 +313,7 @@ class Study:
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """How each method differs from the baseline in each metric of the headline."""
+        """Differences of each method from the baseline in each headline metric."""
         base = self.baseline
         if base is None:
             return ()
@@ -345,7 +346,7 @@ class Study:
 
     @cached_property
     def front(self) -> frozenset[str]:
-        """Names of the methods that no other beats in final accuracy and in disparity, by mean."""
+        """Names of methods that no other beats in both mean final accuracy and disparity."""
         places = {
             one.name: (accuracy.mean, -disparity.mean)
             for one in self.ranked
@@ -369,7 +370,7 @@ def _verdict(one: Difference, p_value: float) -> Verdict:
 
 
 def studies_of(runs: Iterable[RunSummary], shown: Mapping[str, str]) -> list[Study]:
-    """Read what finished runs have kept, and put together what may be compared.
+    """Read the files of finished runs, and group comparable runs.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Small drawings as SVG text, in the colours of the page that they stand in.
+"""Small drawings as SVG text, in the colours of their page.
 
-Each is drawn for the width of a phone, so that its letters stay readable there; a wide page puts
-several side by side. Colours are classes of ``style.css``: ``s0`` to ``s6`` for series. No drawing
-refers to anything outside itself.
+Each is drawn for the width of a phone, so that its letters stay readable there; a wide page shows
+several next to each other. Colours are classes of ``style.css``: ``s0`` to ``s6`` for series. No
+drawing refers to anything outside itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from faircil.report.page import escaped, percent
 
 COLOURS = 7  # s0 to s6
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
-LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 8.0, 34.0  # room around the field of a chart
+LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 8.0, 34.0  # margins around a chart
 RADIUS = 4.0
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: a value after each task, None for a gap, and its interval where there is one."""
+    """A line: a value after each task, None for a gap, and optionally its interval."""
 
     name: str
     values: tuple[float | None, ...]
@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Point:
-    """A method in the plane: disparity across, accuracy up, each as (mean, low, high)."""
+    """A method in the plane: disparity (x) and accuracy (y), each as (mean, low, high)."""
 
     name: str
     across: tuple[float, float | None, float | None]
@@ -43,7 +43,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from values to places along a side of the drawing."""
+    """A scale from values to positions along a side of the drawing."""
 
     low: float
     high: float
@@ -51,12 +51,12 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the place of a value."""
+        """Return the position of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     @property
     def ticks(self) -> list[float]:
-        """Return round numbers within the scale, about four."""
+        """Return about four round numbers within the scale."""
         step = _round_step((self.high - self.low) / 4)
         first = -floor(-self.low / step + 1e-9)
         last = floor(self.high / step + 1e-9)
@@ -70,12 +70,12 @@ def _round_step(size: float) -> float:
 
 
 def style_class(style: int) -> str:
-    """Return the class of a series's colour."""
+    """Return the CSS class of a series' colour."""
     return f"s{style % COLOURS}"
 
 
 def marker(style: int, x: float, y: float, title: str = "", radius: float = RADIUS) -> str:
-    """Draw the mark of a series: its shape differs from that of others of the same colour."""
+    """Draw the marker of a series: its shape differs from others of the same colour."""
     shape = SHAPES[(style + style // COLOURS) % len(SHAPES)]
     r, told = radius, f"<title>{escaped(title)}</title>" if title else ""
     name = f'class="mark {style_class(style)}"'
@@ -97,19 +97,19 @@ def _cross(r: float) -> list[tuple[float, float]]:
     thin, wide = 0.4 * r, 1.2 * r
     arm = [(-thin, -wide), (thin, -wide), (thin, -thin)]
     corners: list[tuple[float, float]] = []
-    for _ in range(4):  # each arm is the one before, turned by a right angle
+    for _ in range(4):  # each arm is the previous one rotated by a right angle
         corners += arm
         arm = [(-b, a) for a, b in arm]
     return corners
 
 
 def legend_mark(style: int) -> str:
-    """Draw the mark of a series for a legend, which names it."""
+    """Draw the marker of a series for a legend, which gives its name."""
     return f'<svg class="key" viewBox="0 0 14 14" aria-hidden="true">{marker(style, 7, 7)}</svg>'
 
 
 def drawing(parts: Iterable[str], width: float, height: float, title: str) -> str:
-    """Put parts together; ``title`` says what is seen, for readers who do not see it."""
+    """Combine parts; ``title`` describes the drawing, for readers who cannot see it."""
     text = escaped(title)
     return (
         f'<svg class="drawing" role="img" viewBox="0 0 {width:g} {height:g}" aria-label="{text}">'
@@ -124,21 +124,21 @@ def line_chart(
     limits: tuple[float | None, float | None] = (0.0, None),
     size: tuple[float, float] = (340.0, 210.0),
 ) -> str:
-    """Draw values after each task: a line for each series, a band where it has an interval.
+    """Draw values after each task: a line for each series, with a band for intervals.
 
     Parameters
     ----------
     series : sequence of Series
-        At least one value is there.
+        With at least one value.
     title : str
-        What is seen, in a sentence.
+        Description, in a sentence.
     limits : tuple
-        Ends of the vertical axis; None where it follows the values.
+        Ends of the vertical axis; None: determined by the values.
     size : tuple
     """
     width, height = size
     length = max(len(one.values) for one in series)
-    # Of the bands, what goes beyond is cut off: over two seeds they would dwarf the lines.
+    # Bands are cut off at the ends of the axis: over two seeds, they would dwarf the lines.
     known = [v for one in series for v in one.values if v is not None]
     across = Axis(1, max(length, 2), LEFT + 8, width - RIGHT - 6)
     up = Axis(*_ends(known, limits), height - BOTTOM, TOP)
@@ -227,7 +227,7 @@ def front_chart(
     across_title: str,
     size: tuple[float, float] = (420.0, 280.0),
 ) -> str:
-    """Draw accuracy against disparity, and the front: nothing is better than it in both.
+    """Draw accuracy against disparity, with the Pareto front.
 
     Up and to the left is better.
 
@@ -235,7 +235,7 @@ def front_chart(
     ----------
     points : sequence of Point
     title, across_title : str
-        What is seen; what stands below.
+        Description; title of the horizontal axis.
     size : tuple
     """
     width, height = size
@@ -278,7 +278,7 @@ def _within(value: float, axis: Axis) -> float:
 
 
 def fall_bar(best: float, last: float, style: int, title: str) -> str:
-    """Draw from where a group was at its best to where it is now, on a line from 0 to 100 %."""
+    """Draw the change of a group from its best to its last accuracy, on a line from 0 to 100 %."""
     scale = Axis(0.0, 1.0, 6.0, 154.0)
     start, end = scale.at(best), scale.at(last)
     name = style_class(style)

@@ -1,4 +1,4 @@
-"""Tables as data: how values are written, what the marks mean, and notes that caution readers."""
+"""Tables as data: the format of values, the meaning of marks, and cautionary notes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ AMONG_BEST = "°"
 TOO_SMALL = "†"
 TEST = "paired t-test over at least 3 common seeds, Holm, 5 %"
 MOST_GROUPS = 20
-NEARLY = 0.01  # of a disparity: less is no difference
+NEARLY = 0.01  # of a disparity: smaller differences are ignored
 UNTESTED = "nothing is marked: methods are tested only over 3 or more common seeds"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a value, and its marks.
+    """The text of a value, and its marks.
 
     Parameters
     ----------
     text : str
     best : bool
-        Whether it is significantly better than all others of its column.
+        Whether it is significantly better than all others in its column.
     among_best : bool
-        Whether nothing is, and it is the best mean or one of those after it, down to the first that
-        is significantly worse.
+        Whether there is no best, and it is the best mean or one of those after it, down to the
+        first that is significantly worse.
     too_small : bool
-        Whether it compares parts of the test data that are too small to judge.
+        Whether it compares parts of the test data that are too small to evaluate.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Cell:
     too_small: bool = False
 
     def marked(self, best: str) -> str:
-        """Return the text with its marks, ``best`` being that of the best."""
+        """Return the text with its marks; ``best`` is the mark of the best."""
         marks = (
             best if self.best else "",
             AMONG_BEST if self.among_best else "",
@@ -63,9 +63,9 @@ class Table:
     cells : tuple of tuple of Cell
         Row by row.
     ranked : bool
-        Whether the best of each column is looked for.
+        Whether the best of each column is determined.
     notes : tuple of str
-        What the reader has to know, a line each.
+        Notes for the reader, one line each.
     """
 
     title: str
@@ -76,12 +76,12 @@ class Table:
 
 
 def heading(metric: str) -> str:
-    """Return the heading of a metric's column."""
+    """Return the column heading of a metric."""
     return METRICS[metric].heading or metric
 
 
 def format_value(mean: float | None, deviation: float | None = None) -> str:
-    """Write a metric as in papers, ``.925 ± .004``; a dash where there is none.
+    """Write a metric as in papers, ``.925 ± .004``; a dash for None.
 
     Examples
     --------
@@ -100,13 +100,13 @@ def _short(value: float) -> str:
 
 
 def legend(table: Table, best: str = "bold") -> str:
-    """Explain the marks of a table, then give its notes; empty where there is nothing to say.
+    """Explain the marks of a table, and add its notes; empty if there are none.
 
     Parameters
     ----------
     table : Table
     best : str
-        How the best of a column is marked: ``bold`` by :func:`as_markdown`.
+        How the best of a column is marked; ``bold`` in :func:`as_markdown`.
     """
     cells = [cell for row in table.cells for cell in row]
     marks = []
@@ -131,7 +131,7 @@ def as_markdown(table: Table) -> str:
 
 
 def in_markdown(text: str) -> str:
-    r"""Return a text, which may come from data, for Markdown: without tag, link, cell or line.
+    r"""Escape text, possibly from data, for Markdown: no tags, links, cells or line breaks.
 
     Examples
     --------
@@ -150,9 +150,9 @@ def _marked(cell: Cell) -> str:
 
 
 MOST_NAMED = 6
-MARGIN = 0.01  # a smaller difference of means is not named
-LEVELS = ("worst_group", "final_accuracy")  # that are lower where a method levels down
-CHANCE = 1.1  # times the accuracy of predicting always the same class
+MARGIN = 0.01  # smaller differences of means are not reported
+LEVELS = ("worst_group", "final_accuracy")  # one of these is lower if a method levels down
+CHANCE = 1.1  # relative to the accuracy of always predicting the same class
 PLURALS: Mapping[Part, str] = {
     "class": "classes",
     "task": "classes",  # whose mean is the accuracy of a task
@@ -162,7 +162,7 @@ PLURALS: Mapping[Part, str] = {
 
 
 def summary_note(names: Sequence[str]) -> str:
-    """Say which metrics are means over tasks, and which are of the final model."""
+    """State which metrics are means over tasks, and which are of the final model."""
     at_end = [heading(name) for name in names if METRICS[name].at_end]
     if len(at_end) in (0, len(names)):
         return ""
@@ -170,19 +170,19 @@ def summary_note(names: Sequence[str]) -> str:
 
 
 def direction_note(names: Sequence[str]) -> str:
-    """Say of which metrics more is better."""
+    """State for which metrics higher is better."""
     higher = [heading(name) for name in names if METRICS[name].higher_is_better]
     return f"higher is better for {', '.join(higher)}; lower is better for all other metrics"
 
 
-Sizes = Mapping[str, int]  # test samples by name of the part
+Sizes = Mapping[str, int]  # number of test samples by name of the part
 
 
 def part_sizes(runs: Sequence[RunSummary], part: Part) -> Sizes:
-    """Return the test samples of each class, attribute value or group that a metric compares.
+    """Return the numbers of test samples of the classes, values or groups that a metric compares.
 
-    Where they differ between runs, the fewest count. A group of a class that has no other is
-    compared with none. Empty where no run has recorded its groups.
+    If they differ between runs, the smallest is used. The only group of a class is not compared.
+    Empty if no run has recorded its groups.
     """
     fewest: dict[str, int] = {}
     for run in runs:
@@ -206,19 +206,19 @@ def _sizes(groups: Sequence[GroupResult], part: Part) -> dict[str, int]:
 
 
 def too_small(sizes: Sizes) -> Sizes:
-    """Return the parts that are too small to judge."""
+    """Return the parts that are too small to evaluate."""
     return {name: n for name, n in sizes.items() if n < ENOUGH}
 
 
 def compares_too_small(metric: Metric, runs: Sequence[RunSummary]) -> bool:
-    """Whether a disparity rests on parts of the test data that are too small to judge."""
+    """Whether a disparity depends on parts of the test data that are too small to evaluate."""
     if metric.compares is None or not metric.is_disparity:
         return False
     return bool(too_small(part_sizes(runs, metric.compares)))
 
 
 def small_note(runs: Sequence[RunSummary], names: Sequence[str]) -> str:
-    """Say how many parts are too small to judge, and which; empty if none is."""
+    """Report how many parts are too small to evaluate, and which; empty if none are."""
     parts = [METRICS[name].compares for name in names if METRICS[name].is_disparity]
     found = {}
     for part in parts:
@@ -240,16 +240,16 @@ Means = Mapping[str, float | None]
 
 
 def levelling_note(means: Mapping[str, Means], references: frozenset[str]) -> str:
-    """Name the rows whose disparity is lower than another's only because some fare worse.
+    """Report rows whose disparity is lower than another's only because some groups fare worse.
 
-    See :func:`levels_down`. Of several rows that one levels down against, that with the best worst
-    group is named, of equals the most accurate.
+    See :func:`levels_down`. If a row levels down against several rows, the one with the best worst
+    group is given; among ties, the most accurate.
 
     Parameters
     ----------
     means : mapping from row to mean of each metric
     references : frozenset of str
-        Rows that others are not held against.
+        Rows to which others are not compared.
     """
     found = []
     shown = [name for name, metric in METRICS.items() if metric.in_tables and metric.is_disparity]
@@ -280,10 +280,10 @@ def _levels(own: Means, other: Means) -> str:
 
 
 def levels_down(own: Means, other: Means, disparity: str) -> bool:
-    """Whether a disparity is lower here than there although nobody gains by it.
+    """Whether a disparity is lower than another one although no group gains.
 
-    That is so if the disparity is lower by :data:`MARGIN` or more, the accuracy of the worst group
-    is not higher, and it or the final accuracy is lower by :data:`MARGIN` or more.
+    This is so if the disparity is lower by at least :data:`MARGIN`, the accuracy of the worst group
+    is not higher, and it or the final accuracy is lower by at least :data:`MARGIN`.
     """
     less = _lost(own, other, disparity)
     worst, final = (_lost(own, other, key) for key in LEVELS)
@@ -293,7 +293,7 @@ def levels_down(own: Means, other: Means, disparity: str) -> bool:
 
 
 def _lost(own: Means, other: Means, name: str) -> float | None:
-    """Return by how much a value is lower here than there; None where one is missing."""
+    """Return how much lower a value is than another; None if one is missing."""
     here, there = own.get(name), other.get(name)
     return None if here is None or there is None else there - here
 
@@ -305,7 +305,7 @@ def at_chance(means: Means, runs: Sequence[RunSummary]) -> bool:
 
 
 def chance_note(means: Mapping[str, Means], rows: Sequence[str]) -> str:
-    """Name the rows at chance."""
+    """Report rows at chance level."""
     if not rows:
         return ""
     names = ", ".join(f"{name} ({format_value(means[name]['final_accuracy'])})" for name in rows)
@@ -316,13 +316,13 @@ def chance_note(means: Mapping[str, Means], rows: Sequence[str]) -> str:
 
 
 def change_table(passed: PassRecord, names: Names, title: str) -> Table:
-    """Show what the weights of a one-pass method did to the groups, the most changed first.
+    """Show the effect of a one-pass method's weights on the groups, largest change first.
 
     Parameters
     ----------
     passed : PassRecord
     names : Names
-        Of its classes and attribute values.
+        Names of its classes and attribute values.
     title : str
     """
     order = sorted(passed.groups, key=lambda group: -abs(group.after - group.before))
@@ -354,14 +354,14 @@ def change_table(passed: PassRecord, names: Names, title: str) -> Table:
 
 
 def abstention_table(found: Sequence[GroupAnswers], abstain: float) -> Table:
-    """Show how many predictions each group loses if uncertain ones are withheld, the most first.
+    """Show how many predictions each group loses if uncertain ones are withheld, most first.
 
     Parameters
     ----------
     found : sequence of GroupAnswers
-        Of all test samples, then of each group.
+        For all test samples, then for each group.
     abstain : float
-        Share of the predictions that are withheld.
+        Fraction of predictions that are withheld.
     """
     whole, *groups = found
     groups.sort(key=lambda one: one.answered)
@@ -399,7 +399,7 @@ def abstention_table(found: Sequence[GroupAnswers], abstain: float) -> Table:
 
 
 def bound_note(objective: float, bound: float) -> str:
-    """Say how much better another model could be."""
+    """Report how much better another model could be at most."""
     return (
         f"objective {format_value(objective)}; no linear model of at most its norm has one lower "
         f"by more than {format_value(bound)}"
@@ -407,7 +407,7 @@ def bound_note(objective: float, bound: float) -> str:
 
 
 def price_note(price: Price) -> str:
-    """Say how uneven the losses are, and what more evenness would cost."""
+    """Report the disparity of the losses, and the cost of a smaller one."""
     what = "largest loss of a group" if price.largest else "disparity of losses"
     text = f"{what} {format_value(price.disparity)} at mean loss {format_value(price.mean)}"
     if price.counted <= NEARLY * price.disparity:
@@ -422,7 +422,7 @@ def price_note(price: Price) -> str:
 
 
 def group_name(label: int, attribute: Sequence[int], names: Names) -> str:
-    """Return the class and, where groups have one, the attribute value."""
+    """Return the class and, if groups have one, the attribute value."""
     try:
         values = [names.attribute_values[one] if one >= 0 else "unknown" for one in attribute]
         return ", ".join((names.classes[label], *values))

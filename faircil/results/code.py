@@ -1,9 +1,9 @@
 """The code that a result depends on, found by static analysis.
 
-From the modules where a computation begins, and from the pieces that its configuration names,
-imports are followed within faircil and within the packages that the pieces come from. What is
-hashed is the syntax: comments, docstrings and formatting do not count. A table of pieces, such as
-the learners by name, leads to the chosen piece only.
+Imports are followed from the modules where a computation begins, and from the pieces in its
+configuration, within faircil and within the packages of the pieces. The syntax is hashed, without
+comments, docstrings and formatting. A table of pieces, such as the learners by name, leads to the
+chosen piece only.
 """
 
 from __future__ import annotations
@@ -37,18 +37,17 @@ def digest_code(
 ) -> str:
     """Return a short hash of the code that a result depends on.
 
-    It is computed once for the same arguments, except where a piece is defined in a script or
-    notebook.
+    The result is cached by arguments, unless a piece is defined in a script or notebook.
 
     Parameters
     ----------
     modules : iterable of str
-        Names of modules where the computation begins.
+        Names of the modules where the computation begins.
     pieces : iterable of object
-        Functions, classes or rows of tables that it uses besides. Their modules belong to the code;
-        of those defined in a script or notebook, their source and what they refer to there.
+        Functions, classes or table rows that it also uses. Their modules belong to the code; for
+        those defined in a script or notebook, their source and what they refer to there.
     tables : collection of str
-        Tables of pieces as ``"module:NAME"``. What a module imports only for such a table does not
+        Tables of pieces as ``"module:NAME"``. Imports of a module for such a table only do not
         belong to the code.
     """
     modules, pieces, tables = tuple(modules), tuple(pieces), tuple(tables)
@@ -66,7 +65,7 @@ def digest_code(
         digest.update(f"{text}\0".encode())
     result = digest.hexdigest()[:LENGTH]
     if found.from_files:
-        _known[key] = pieces, result  # the pieces too: their numbers are not given to others then
+        _known[key] = pieces, result  # keeps the pieces alive, so that their ids are not reused
     return result
 
 
@@ -78,18 +77,18 @@ class Source(NamedTuple):
 
     @property
     def home(self) -> Path:
-        """The folder that holds its top-level package."""
+        """The folder that contains its top-level package."""
         return self.path.parents[self.name.count(".") + (self.path.name == "__init__.py")]
 
     @property
     def package(self) -> str:
-        """The package that relative imports start from."""
+        """The package to which relative imports refer."""
         own = self.path.name == "__init__.py"
         return self.name if own else self.name.rpartition(".")[0]
 
 
 def _source(module: ModuleType | None) -> Source | None:
-    """Return the source of a module; None where it has no file of Python."""
+    """Return the source of a module; None if it has no Python file."""
     file = getattr(module, "__file__", None)
     if module is None or file is None or not file.endswith(".py"):
         return None
@@ -97,7 +96,7 @@ def _source(module: ModuleType | None) -> Source | None:
 
 
 def _below(home: Path, name: str) -> Source | None:
-    """Find a module by its name below the folder of its top-level package."""
+    """Find a module by name below the folder of its top-level package."""
     path = home.joinpath(*name.split("."))
     for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
         if file.is_file():
@@ -106,13 +105,13 @@ def _below(home: Path, name: str) -> Source | None:
 
 
 INSTALLED = frozenset(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
-# What faircil is built on: the versions are recorded, the code is not read.
+# The libraries that faircil uses: their versions are recorded, their code is not read.
 LIBRARIES = {"torch", "numpy", "scipy", "highspy", "sklearn", "transformers", "tokenizers"}
 HOME = Path(faircil.__file__).parents[1]
 
 
 def _reached(starts: Iterable[Source | None], tables: tuple[str, ...]) -> set[Source]:
-    """Return these modules, the packages around them, and what they import, near and far."""
+    """Return these modules, their parent packages, and all their direct and indirect imports."""
     todo, reached = [source for source in starts if source is not None], set[Source]()
     while todo:
         source = todo.pop()
@@ -123,17 +122,17 @@ def _reached(starts: Iterable[Source | None], tables: tuple[str, ...]) -> set[So
 
 
 def _found(names: Iterable[str], importer: Source) -> frozenset[Source]:
-    """Return the modules of these names, and the packages around them, that belong to the code."""
-    # Of a.b.c also a and a.b.
+    """Return the modules of these names and their parent packages that belong to the code."""
+    # For a.b.c, also a and a.b.
     parts = {part for name in names for part in accumulate(name.split("."), "{}.{}".format)}
-    # Its names are defined elsewhere, and its version says nothing about results.
+    # Its names are defined elsewhere, and its version does not affect results.
     parts.discard(faircil.__name__)
     found = {_below(home, name) for name in parts if (home := _home(name, importer)) is not None}
     return frozenset(source for source in found if source is not None)
 
 
 def _home(name: str, importer: Source) -> Path | None:
-    """Return where to look for a module: beside its importer, unless libraries are there too."""
+    """Return where to look for a module: next to its importer, unless libraries are there too."""
     top = name.partition(".")[0]
     if top == faircil.__name__:
         return HOME
@@ -142,7 +141,7 @@ def _home(name: str, importer: Source) -> Path | None:
 
 
 class Parsed(NamedTuple):
-    """A module as it counts: a hash of its syntax, and what it imports."""
+    """The relevant content of a module: a hash of its syntax, and its imports."""
 
     digest: str
     imports: frozenset[Source]
@@ -157,7 +156,7 @@ def _parsed(source: Source, tables: tuple[str, ...]) -> Parsed:
 
 @cache
 def _parse(source: Source, tables: tuple[str, ...], written: int, size: int) -> Parsed:
-    del written, size  # a file that was edited is read again
+    del written, size  # part of the cache key, so that an edited file is read again
     tree = ast.parse(source.path.read_bytes())
     if tables:
         _drop_tables(tree, tables)
@@ -170,7 +169,7 @@ def _parse(source: Source, tables: tuple[str, ...], written: int, size: int) -> 
 def _drop_tables(tree: ast.Module, tables: Collection[str]) -> None:
     """Remove the assignments of tables, and imports and constants that only they use.
 
-    Functions that are written in a table stay.
+    Functions that are defined in a table stay.
     """
     dropped = [node for node in tree.body if _assigned(node).keys() & set(tables)]
     values = [value for node in dropped for value in _assigned(node).values()]
@@ -189,7 +188,7 @@ def _drop_tables(tree: ast.Module, tables: Collection[str]) -> None:
 
 
 def _constants(tree: ast.Module) -> dict[str, str]:
-    """Return the texts that a module gives a name."""
+    """Return the string constants of a module by name."""
     return {
         name: value.value
         for node in tree.body
@@ -199,7 +198,7 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 
 
 def _assigned(node: ast.stmt) -> dict[str, ast.expr]:
-    """Return the names that a statement gives values, with these."""
+    """Return the names that a statement assigns, with their values."""
     found: dict[str, ast.expr] = {}
     if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
         return found
@@ -216,15 +215,14 @@ def _read(nodes: Iterable[ast.AST]) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-# "module:name", as tables refer to what is imported when it is used
+# "module:name": references to objects that are imported on use
 REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.\w+)+):[A-Za-z_]\w*")
 
 
 class SyntaxWriter:
-    """Writes a syntax tree as text, the same for every version of Python, and collects imports.
+    """Writes a syntax tree as text, independent of the Python version, and collects imports.
 
-    Left out are docstrings and other strings that stand alone, positions, and what only a type
-    checker sees.
+    It omits docstrings and other bare strings, positions, and what only a type checker sees.
     """
 
     def __init__(self, package: str = "", constants: Mapping[str, str] | None = None) -> None:
@@ -234,11 +232,11 @@ class SyntaxWriter:
 
     @property
     def text(self) -> str:
-        """What was written."""
+        """The text written so far."""
         return " ".join(self._parts)
 
     def write(self, node: ast.AST) -> None:
-        """Write a node and all below."""
+        """Write a node and everything below it."""
         if isinstance(node, ast.Import):
             self.imports.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -261,7 +259,7 @@ class SyntaxWriter:
         self._parts.append(")")
 
     def _text(self, node: ast.AST) -> str:
-        """Return a string, with the texts of the module in place of their names; else nothing."""
+        """Return a string, with constants of the module inserted for their names; else nothing."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else ""
         if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name):
@@ -274,12 +272,12 @@ class SyntaxWriter:
             parts = self._package.split(".")
             above = ".".join(parts[: len(parts) - node.level + 1])
             base = f"{above}.{base}" if base else above
-        # A name may be that of a module; one that is not is found in no file.
+        # A name may be that of a module; for others, no file is found.
         self.imports.update([base, *(f"{base}.{name.name}" for name in node.names)])
 
 
 def _is_silent(node: ast.AST) -> bool:
-    """Whether a statement does nothing when it is run."""
+    """Whether a statement has no effect when it is executed."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.If) and not node.orelse:
@@ -288,12 +286,12 @@ def _is_silent(node: ast.AST) -> bool:
     return False
 
 
-MAIN = ("__main__", "__mp_main__")  # a script or notebook; the second in processes it starts
-FOR_PEOPLE = "summary"  # the field of a row that no result depends on
+MAIN = ("__main__", "__mp_main__")  # a script or notebook; the second in its child processes
+FOR_PEOPLE = "summary"  # the field of a row that does not affect results
 
 
 class Pieces:
-    """What objects are made of: modules with a file, and texts for whatever no file holds."""
+    """The code of objects: modules with a file, and texts for code that is not in a file."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
@@ -302,7 +300,7 @@ class Pieces:
         self._seen: dict[int, object] = {}
 
     def add(self, piece: Any) -> None:
-        """Add an object and everything that it is made of."""
+        """Add an object and everything that it consists of."""
         if piece is None or isinstance(piece, str | bytes | int | float | complex):
             self.texts.append(repr(piece))
             return
@@ -356,7 +354,7 @@ class Pieces:
 
     def _add_function(self, piece: FunctionType) -> None:
         self.texts.append(piece.__qualname__)
-        # What a function made by another one has captured is in no file.
+        # Variables captured by a closure are in no file.
         self._add_all(_captured(piece))
         if not self._add_module(piece.__module__):
             self._add_syntax(piece)
@@ -364,7 +362,7 @@ class Pieces:
             self._add_globals(piece)
 
     def _add_module(self, name: str) -> bool:
-        """Note a module; False for a script or notebook, of which only the piece itself counts."""
+        """Add a module; return False for a script or notebook, of which only the piece counts."""
         top = name.partition(".")[0]
         if name not in MAIN and (top in sys.stdlib_module_names or top in LIBRARIES):
             return True
@@ -384,7 +382,7 @@ class Pieces:
             self.texts += [_compiled(f.__code__) for f in functions if isinstance(f, FunctionType)]
 
     def _add_globals(self, function: FunctionType) -> None:
-        """Add what a function of a script or notebook refers to there, but no installed package."""
+        """Add what a script's or notebook's function refers to there, except installed packages."""
         for name in _names(function.__code__):
             value = function.__globals__.get(name)
             module = value if isinstance(value, ModuleType) else getattr(value, "__module__", None)
@@ -393,7 +391,7 @@ class Pieces:
 
 
 def _is_near(module: str) -> bool:
-    """Whether a module is of faircil, of a script or notebook, or of a package beside them."""
+    """Whether a module is of faircil, a script or notebook, or a package next to them."""
     top = module.partition(".")[0]
     source = _source(sys.modules.get(top))
     near = source is not None and source.home not in INSTALLED

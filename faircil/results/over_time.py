@@ -1,7 +1,7 @@
-"""How fairness moves over tasks: metrics of each task, what is lost, by whom, bias that stays.
+"""How fairness changes over tasks: metrics of each task, forgetting by group, persistent bias.
 
-All of it follows from counts of the predictions after each task (:class:`Timeline`). A metric of a
-task is that of :data:`faircil.metrics.METRICS`, on the test samples of the task's classes alone.
+All of it is computed from counts of the predictions after each task (:class:`Timeline`). The metric
+of a task is that of :data:`faircil.metrics.METRICS`, on test samples of the task's classes only.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ class Timeline:
     Parameters
     ----------
     classes : ndarray of int64 or object, shape (C,)
-        True or predicted classes, in the order of their tasks; those that are never true are last.
+        True or predicted classes, in the order of their tasks; those that never occur as true
+        classes are last.
     attributes : ndarray of int64 or object, shape (Z,)
         The attribute values; a single value if there is no attribute. Negative numbers and None are
         unknown.
     task_of : ndarray of int64, shape (C,)
-        Place of the task of each class, from 0; −1 for a class that is never true.
+        Index of the task of each class, from 0; −1 for a class that never occurs as a true class.
     samples, hits : ndarray of int64, shape (L, C, Z)
         Test samples of each class and value after each task, and those predicted correctly.
     predicted : ndarray of int64, shape (L, T, C, Z)
-        Test samples of a task, with this value, that are predicted as the class.
+        Test samples of a task with this value that are predicted as the class.
     by_attribute : bool
         Whether there is an attribute.
     favoured : ndarray of bool, shape (C,), or None
-        Which classes are favoured; None if that is not known.
+        Which classes are favoured; None if unknown.
     """
 
     classes: Labels
@@ -62,10 +63,10 @@ class Timeline:
         return known_values(self.attributes)
 
     def counts(self, evaluation: int, task: int) -> Counts | None:
-        """Return the counts of the test samples of one task; None where there are none yet."""
+        """Return the counts of the test samples of one task; None before it is learned."""
         own = self.task_of == task
         samples = self.samples[evaluation] * own[:, None]
-        there = samples.sum(axis=0) > 0  # else shares would divide by 0
+        there = samples.sum(axis=0) > 0  # excludes division by 0
         if not there.any():
             return None
         return Counts(
@@ -87,15 +88,15 @@ def timeline_of(
     Parameters
     ----------
     after : sequence of mapping
-        For each evaluation the columns ``y_true``, ``y_pred`` and, where there are any, ``task``
-        and ``sensitive``, as :func:`faircil.metrics.read_predictions` returns them.
+        For each evaluation, the columns ``y_true``, ``y_pred`` and optionally ``task`` and
+        ``sensitive``, as returned by :func:`faircil.metrics.read_predictions`.
     favoured : collection of labels, optional
-        Classes whose outcome people want.
+        Classes with a favourable outcome.
 
     Raises
     ------
     DataError
-        If columns cannot be used, or a class is in two tasks.
+        If columns are invalid, or a class is in two tasks.
 
     Examples
     --------
@@ -117,7 +118,7 @@ def timeline_of(
     attributes, value = distinct_labels(joined("sensitive"))
     true, predicted = np.split(codes, 2)
     task_of = _task_of(classes, tasks, true, task)
-    # Classes in the order in which they are learned; one that is never true was never learned.
+    # Classes in the order of learning; one that is never a true class was never learned.
     order = np.argsort(np.where(task_of < 0, len(tasks), task_of), kind="stable")
     place = np.argsort(order)
     true, predicted = place[true], place[predicted]
@@ -137,7 +138,7 @@ def timeline_of(
 
 
 def _task_of(classes: Labels, tasks: Labels, true: ArrayLike, task: ArrayLike) -> Integers:
-    """Return the place of each class's task, (C,); raise if a class has two."""
+    """Return the index of each class's task, (C,); raise an error if a class has two."""
     members = _table((np.asarray(true), np.asarray(task)), (len(classes), len(tasks))) > 0
     raise_all(
         [
@@ -157,9 +158,9 @@ def _table(places: tuple[NDArray[np.intp], ...], shape: tuple[int, ...]) -> Inte
 
 
 def read_timeline(run: RunSummary) -> Timeline:
-    """Count the predictions that a finished run keeps; altered ones are an error.
+    """Count the stored predictions of a finished run; changed files are an error.
 
-    A run that was evaluated on validation data keeps none, which is an error too.
+    A run that was evaluated on validation data stores no predictions, which is an error too.
     """
     folder = Path(run.dir)
     if run.config.get("evaluate_on") == "validation":
@@ -171,9 +172,9 @@ def read_timeline(run: RunSummary) -> Timeline:
 def metric_matrix(timeline: Timeline, metric: str) -> Floats:
     """Return a metric of each task after each evaluation, shape (L, T).
 
-    Row l, column t is the metric on the test samples of task t after evaluation l: NaN before its
-    task is learned, and where the metric is undefined on it, such as a comparison of classes in a
-    task of one class.
+    Row l, column t is the metric on the test samples of task t after evaluation l. It is NaN before
+    the task is learned, and where the metric is undefined, such as a comparison of classes in a
+    task with a single class.
     """
     of = METRICS[metric].of
     matrix = np.full(timeline.predicted.shape[:2], np.nan)
@@ -186,23 +187,23 @@ def metric_matrix(timeline: Timeline, metric: str) -> Floats:
 
 
 def lost_since_best(values: ArrayLike, higher_is_better: bool = True) -> Floats:
-    """Return how much worse the last row is than the best row before it, column by column.
+    """Return how much worse the last row is than the best earlier row, column by column.
 
-    With accuracies of tasks, (L, T), its mean over old tasks is ``forgetting``. With a disparity of
-    tasks and ``higher_is_better=False`` it is *fairness forgetting*: the disparity on the classes
-    of a task after the last task, minus its smallest value since they were learned. With accuracies
-    of groups, (L, C, Z), it is what each group has forgotten. Below 0, it has become better.
+    For accuracies of tasks, (L, T), the mean over old tasks is ``forgetting``. For a disparity of
+    tasks and ``higher_is_better=False``, it is *fairness forgetting*: the disparity on the classes
+    of a task after the last task, minus its smallest value since they were learned. For accuracies
+    of groups, (L, C, Z), it is the forgetting of each group. Negative values mean improvement.
 
     Parameters
     ----------
     values : array of float, shape (L, …)
-        After each evaluation; NaN where undefined.
+        Values after each evaluation; NaN where undefined.
     higher_is_better : bool
 
     Returns
     -------
     array of float, shape (…)
-        NaN where the last row is undefined, or all rows before it, as for the last task.
+        NaN if the last row or all earlier rows are undefined, as for the last task.
     """
     signed = np.asarray(values, dtype=np.float64) * (1.0 if higher_is_better else -1.0)
     earlier = signed[:-1]
@@ -215,7 +216,7 @@ def lost_since_best(values: ArrayLike, higher_is_better: bool = True) -> Floats:
 def group_accuracies(timeline: Timeline) -> Floats:
     """Return the accuracy of each group after each evaluation, shape (L, C, K).
 
-    K counts the known attribute values; NaN where a group has no test samples, or not yet.
+    K is the number of known attribute values; NaN where a group has no test samples yet.
     """
     known = timeline.known
     return share(timeline.hits[..., known], timeline.samples[..., known])
@@ -223,25 +224,25 @@ def group_accuracies(timeline: Timeline) -> Floats:
 
 @dataclass(frozen=True)
 class Transfer:
-    """What becomes of an advantage when a task is learned.
+    """The change of an advantage when a task is learned.
 
-    The *advantage* of an attribute value is how far its accuracy is above the mean over values,
-    within a class, averaged over classes that have several values.
+    The *advantage* of an attribute value is the difference of its accuracy from the mean over
+    values within a class, averaged over classes with several values.
 
     Parameters
     ----------
     task : int
-        Place of the task that is learned, from 0.
+        Index of the learned task, from 0.
     value : int
-        Place of the attribute value that has the largest advantage in the old classes before.
+        Index of the attribute value with the largest advantage in the old classes before.
     before : float
         This advantage.
     old : float
-        Its advantage in the old classes once the task is learned: more than ``before``, and the
-        task has deepened the bias.
+        Its advantage in the old classes after the task; if it exceeds ``before``, the task has
+        deepened the bias.
     new : float
-        Its advantage in the classes of the task: above 0, and the bias has carried over; below 0,
-        it is reversed.
+        Its advantage in the classes of the task: if positive, the bias has carried over; if
+        negative, it is reversed.
     """
 
     task: int
@@ -257,14 +258,14 @@ def bias_transfers(accuracies: Floats, task_of: Integers) -> list[Transfer]:
     Parameters
     ----------
     accuracies : array of float, shape (L, C, Z)
-        Of groups, see :func:`group_accuracies`; a mean over seeds will do.
+        Accuracies of groups, see :func:`group_accuracies`, or their means over seeds.
     task_of : array of int, shape (C,)
-        Place of the task of each class.
+        Index of the task of each class.
 
     Returns
     -------
     list of Transfer
-        One for each task after the first, without those where nothing can be compared.
+        One for each task after the first, except where nothing can be compared.
     """
     found = []
     starts = [_first_seen(accuracies, task_of == task) for task in range(int(task_of.max()) + 1)]
@@ -284,17 +285,17 @@ def bias_transfers(accuracies: Floats, task_of: Integers) -> list[Transfer]:
 
 
 def advantages(accuracies: Floats) -> Floats:
-    """Return how far each attribute value is above the mean of its class, on average.
+    """Return the mean difference of each attribute value from the mean of its class.
 
     Parameters
     ----------
     accuracies : array of float, shape (C, Z)
-        NaN for absent groups; classes with a single value compare nothing and do not count.
+        NaN for missing groups; classes with a single value are ignored.
 
     Returns
     -------
     array of float, shape (Z,)
-        NaN for a value that is compared in no class.
+        NaN for values that are not compared in any class.
 
     Examples
     --------
@@ -311,6 +312,6 @@ def advantages(accuracies: Floats) -> Floats:
 
 
 def _first_seen(accuracies: Floats, classes: NDArray[np.bool_]) -> int:
-    """Return the first evaluation that has samples of these classes; 0 if none has."""
+    """Return the first evaluation with samples of these classes; 0 if there is none."""
     there = np.isfinite(accuracies[:, classes]).any(axis=(1, 2))
     return int(there.argmax())

@@ -1,4 +1,4 @@
-"""Finished runs seen otherwise: post-processed with several ε, or without uncertain predictions."""
+"""Finished runs with post-processing for several ε, or without uncertain predictions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from faircil.results.run_files import (
 
 @dataclass(frozen=True)
 class ProcessedRun:
-    """A run as post-processing with ε makes it.
+    """A run after post-processing with ε.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def _process(
 
 @dataclass(frozen=True)
 class GroupAnswers:
-    """Answers of the final model if its least certain predictions are withheld: means over runs.
+    """Answers of the final model without its least certain predictions: means over runs.
 
     Parameters
     ----------
@@ -98,13 +98,13 @@ class GroupAnswers:
     attribute : str or None
         Name of the attribute value; None without one.
     n : float
-        Test samples.
+        Number of test samples.
     accuracy : float
-        On all of them.
+        Accuracy on all of them.
     answered : float
-        Share of them whose prediction is certain enough.
+        Fraction of them whose prediction is certain enough.
     answered_accuracy : float or None
-        On these; None where a run has none.
+        Accuracy on these; None if a run has none.
     """
 
     label: str | None
@@ -116,14 +116,14 @@ class GroupAnswers:
 
 
 def abstained(runs: Sequence[RunSummary], abstain: float) -> list[GroupAnswers]:
-    """Withhold a share of the predictions of each run, whatever their group.
+    """Withhold a fraction of the predictions of each run, regardless of group.
 
-    The threshold follows from the probabilities of the test samples, not from their classes.
+    The threshold depends on the probabilities of the test samples, but not on their classes.
 
     Returns
     -------
     list of GroupAnswers
-        First of all test samples, then of each group, by name.
+        First for all test samples, then for each group, by name.
     """
     found: dict[tuple[str | None, str | None], list[tuple[int, float, int, float | None]]] = {}
     for run in runs:

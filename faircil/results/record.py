@@ -20,7 +20,7 @@ from faircil.moments import PassRecord
 from faircil.postprocess.tasks import TaskProbabilities
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "scikit-learn")
-EXTRAS = ("transformers", "tokenizers")  # that a run may use, where they are installed
+EXTRAS = ("transformers", "tokenizers")  # packages that a run may use, if installed
 
 
 def version() -> str:
@@ -34,13 +34,13 @@ def environment(command: str, device: str, code: str = "") -> dict[str, Any]:
     Parameters
     ----------
     command : str
-        What the user typed, to run it again.
+        The command line, to repeat the run.
     device : str
-        Where the run computed.
+        Device of the run.
     code : str
-        Hash of the code that the result depends on, where it is known.
+        Hash of the code that the result depends on, if known.
     """
-    import torch  # here, so that reading results does not load it
+    import torch  # here, so that results can be read without loading it
 
     return {
         "command": command,
@@ -63,23 +63,23 @@ def _is_there(package: str) -> bool:
         return False
 
 
-# Parts of an identity that two runs must share to be the same, as messages call them.
+# Parts of an identity that two equal runs share, as named in messages.
 PARTS = {"config": "configuration", "code": "code", "seed": "seed"}
 
 
 def identity(config: Mapping[str, Any], seed: int, code: str) -> dict[str, Any]:
-    """Return what makes two runs the same: configuration, seed and code. The version is a note."""
+    """Return the identity of a run: configuration, seed and code. The version is informative."""
     return {"faircil": version(), "code": code, "seed": seed, "config": dict(config)}
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Name the parts in which two identities differ."""
+    """Return the parts in which two identities differ."""
     return [name for key, name in PARTS.items() if one.get(key) != other.get(key)]
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Wall time of a run, split; ``total`` is from the first task to the last evaluation."""
+    """Wall time of a run by activity; ``total`` is from the first task to the last evaluation."""
 
     gradient: float
     lp: float
@@ -93,9 +93,9 @@ SPLIT = tuple(field.name for field in fields(Seconds))
 
 @dataclass(frozen=True, slots=True)
 class GroupWeights:
-    """Weights of a group of the current task: its samples, their mean weight, and the group's loss.
+    """Weights of a group of the current task: number of samples, mean weight, and the group's loss.
 
-    ``attribute`` is 0 where the measure compares classes; the loss is that of the setting ``loss``.
+    ``attribute`` is 0 if the measure compares classes; the loss is that of the setting ``loss``.
     """
 
     label: int
@@ -112,13 +112,13 @@ class WeightRecord:
     Parameters
     ----------
     kept, dropped, partial : int
-        Number of weights that are 1, 0, between.
+        Number of weights that are 1, 0, and in between.
     objective, bound : float
-        Of the program, with its proven lower bound.
+        Objective of the program, with its proven lower bound.
     gradient, lp : float
         Seconds.
     groups : tuple of GroupWeights
-        Of the current task.
+        Groups of the current task.
     """
 
     kept: int
@@ -133,11 +133,12 @@ class WeightRecord:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What an epoch did: trained on ``trained`` of ``samples`` in ``steps`` and ``train`` seconds.
+    """An epoch: it trained on ``trained`` of ``samples`` in ``steps`` and ``train`` seconds.
 
-    ``task`` and ``epoch`` count from 1; ``weights`` is None where the epoch was not weighted.
-    ``tokens`` is how many of them training sent through the encoder of texts, replayed ones
-    included; None where no encoder is trained. ``passed`` is what a one-pass method chose.
+    ``task`` and ``epoch`` count from 1; ``weights`` is None if the epoch was not weighted.
+    ``tokens`` is the number of tokens passed through the text encoder in training, including
+    replayed ones; None if no encoder is trained. ``passed`` contains the choices of a one-pass
+    method.
     """
 
     task: int
@@ -167,7 +168,7 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Names:
-    """What the numbers of classes and attribute values mean."""
+    """The names of the numbered classes and attribute values."""
 
     classes: tuple[str, ...]
     attribute: str | None = None
@@ -193,9 +194,9 @@ class RunResult:
     epochs : tuple of EpochRecord
     seconds : Seconds
     notes : tuple of str
-        What the user should know.
+        Notes for the user.
     probabilities : tuple of TaskProbabilities
-        After each task; empty where there is no attribute or no buffer.
+        After each task; empty without an attribute or a buffer.
     """
 
     config: Mapping[str, Any]
@@ -224,9 +225,9 @@ class RunResult:
 
 
 def accuracy_matrix(per_task: Sequence[TaskMetrics]) -> NDArray[np.float64]:
-    """Return the accuracy of task t after task l in row l, column t; NaN for tasks to come.
+    """Return the accuracy of task t after task l in row l, column t; NaN for later tasks.
 
-    Tasks that bring no class have a row and no column.
+    Tasks without new classes have a row but no column.
     """
     matrix = np.full((len(per_task), len(per_task[-1].per_test_task)), np.nan)
     for row, metrics in enumerate(per_task):
@@ -235,7 +236,7 @@ def accuracy_matrix(per_task: Sequence[TaskMetrics]) -> NDArray[np.float64]:
 
 
 def averages(per_task: Sequence[TaskMetrics]) -> dict[str, float | None]:
-    """Summarise each metric: by its mean over tasks, or by its last value where its row says so.
+    """Summarise each metric by its mean over tasks or its last value, as its table row specifies.
 
     Tasks for which a metric does not apply are excluded from its mean.
     """
@@ -262,7 +263,7 @@ class GroupResult:
     attribute : str or None
         Name of the attribute value; None without an attribute.
     n : int
-        Test samples.
+        Number of test samples.
     accuracy : float
     """
 
@@ -273,18 +274,19 @@ class GroupResult:
 
     @property
     def too_small(self) -> bool:
-        """Whether there are too few test samples to judge the group."""
+        """Whether there are too few test samples to evaluate the group."""
         return self.n < ENOUGH
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A finished run as ``summary.json`` holds it.
+    """A finished run as stored in ``summary.json``.
 
     ``metrics`` are the metrics over all tasks (see :func:`averages`), ``per_task`` the metrics
-    after each task, ``steps`` the updates of the net, ``seconds`` the split of the wall time,
-    ``code`` the hash of the code that made it. ``groups`` are those of the test data after the last
-    task; None in runs of earlier versions, which may also lack newer metrics and their ``names``.
+    after each task, ``steps`` the number of updates, ``seconds`` the wall time by activity,
+    ``code`` the hash of the code that produced it. ``groups`` are those of the test data after the
+    last task; None in runs of earlier versions, which may also lack newer metrics and their
+    ``names``.
     """
 
     label: str
@@ -301,9 +303,9 @@ class RunSummary:
     names: Names | None = None
 
     def value(self, metric: str) -> float | None:
-        """Return a metric of the whole run; None where the run lacks it.
+        """Return a metric of the whole run; None if the run does not have it.
 
-        Earlier versions did not store ``final_accuracy``: it is the last accuracy.
+        Earlier versions did not store ``final_accuracy``, which is the last accuracy.
         """
         if metric == "final_accuracy" and metric not in self.metrics:
             return self.per_task[-1].get("accuracy")
@@ -323,7 +325,7 @@ class RunSummary:
 
 
 def summarise_run(result: RunResult, folder: Path, code: str) -> RunSummary:
-    """Reduce a run, made by ``code`` and kept in ``folder``, to its numbers."""
+    """Summarise a run, produced by ``code`` and stored in ``folder``."""
     return RunSummary(
         label=result.label,
         code=code,
@@ -361,7 +363,7 @@ def group_results(metrics: TaskMetrics, names: Names) -> list[GroupResult]:
 def over_seeds(runs: Sequence[RunSummary]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return mean and standard deviation (n − 1) over runs of all metrics, steps and seconds.
 
-    A value is None where a run lacks it; a deviation also where there is only one run.
+    A value is None if a run does not have it; deviations also for a single run.
     """
     means: dict[str, Any] = {}
     deviations: dict[str, Any] = {}

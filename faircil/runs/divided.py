@@ -1,14 +1,14 @@
-"""A run divided among shards: its data, its steps, and copies of its net that stay the same.
+"""A run divided into shards: its data, its steps, and copies of its net that stay identical.
 
-The gradient of a batch is the sum of those of its parts. The batch is the one that an undivided run
-would train on. A shard's part of it is the samples that the shard has, and every so many-th sample
-of the memory batch, of which every rank has all. Each part gives one gradient; these are added up
-in the order of the shards. So a run follows from the number of shards, and not from the number of
-processes that compute them.
+The gradient of a batch is the sum of the gradients of its parts. The batch is the same as in an
+undivided run. A shard's part of it consists of the samples that the shard has, and of every n-th
+sample of the memory batch, for n shards; all ranks have the whole memory batch. Each part gives one
+gradient; these are added in the order of the shards. So a run depends on the number of shards, but
+not on the number of processes that compute them.
 
-Batch normalisation works within a part, and its statistics are the mean over the parts: with more
-shards it is another normalisation. For all other nets the number of shards changes the order of
-additions and nothing else.
+Batch normalisation works within a part, and its statistics are means over the parts: another number
+of shards means another normalisation. For all other nets, the number of shards only changes the
+order of additions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DRIFTED = (
 
 
 def check_ranks(config: RunConfig, ranks: Ranks) -> None:
-    """Raise if so many processes cannot make a run together."""
+    """Raise an error if this number of processes cannot share a run."""
     shards = config.settings.training.shards
     if shards % ranks.size:
         raise UsageError(
@@ -57,15 +57,15 @@ def check_ranks(config: RunConfig, ranks: Ranks) -> None:
 
 @dataclass(frozen=True)
 class Cut:
-    """How the samples of a task are cut into shards.
+    """How the samples of a task are divided into shards.
 
     Parameters
     ----------
     shards : int
     first : int
-        Training samples of earlier tasks.
+        Number of training samples of earlier tasks.
     chunk : int
-        Test samples that pass through the net together.
+        Number of test samples that pass through the net together.
     """
 
     shards: int
@@ -73,23 +73,23 @@ class Cut:
     chunk: int
 
     def train(self, task: Task, ranks: Ranks) -> ShardedSamples:
-        """Return the training samples as a rank has them."""
+        """Return a rank's view of the training samples."""
         return sharded(task.train, self.shards, ranks, first=self.first)
 
     def test(self, task: Task, ranks: Ranks) -> ShardedSamples:
-        """Return the test samples as a rank has them."""
+        """Return a rank's view of the test samples."""
         return dealt(task.test, self.chunk, ranks)
 
 
 def cuts(stream: TaskStream, config: RunConfig, device: torch.device) -> list[Cut]:
-    """Return how each task of a stream is cut.
+    """Return how each task of a stream is divided.
 
     Parameters
     ----------
     stream : TaskStream
     config : RunConfig
     device : torch.device
-        Where the net is: test data is dealt out by the chunks of its passes there.
+        Device of the net: test data is distributed by the chunks of its passes there.
     """
     shards = config.settings.training.shards
     chunk = chunk_size(device, LEARNERS[config.method].learner.chunk)
@@ -109,15 +109,15 @@ def cuts(stream: TaskStream, config: RunConfig, device: torch.device) -> list[Cu
 def divided(
     stream: TaskStream, config: RunConfig, device: torch.device, ranks: Ranks = ALONE
 ) -> TaskStream:
-    """Return a stream with the inputs of this rank's shards alone; the same if there is one shard.
+    """Return a stream with the inputs of this rank's shards only; unchanged for a single shard.
 
     Parameters
     ----------
     stream : TaskStream
-        Whole, or divided already.
+        Undivided, or already divided.
     config : RunConfig
     device : torch.device
-        Where the net is.
+        Device of the net.
     ranks : Ranks
     """
     if config.settings.training.shards == 1 or isinstance(stream.tasks[0].train, ShardedSamples):
@@ -130,14 +130,14 @@ def divided(
 
 
 def attach_inputs(state: RunState, stream: TaskStream, device: torch.device) -> None:
-    """Give the samples of a state that was saved between steps their inputs again."""
+    """Restore the inputs of samples in a state that was saved between steps."""
     sources = [task.train for task in stream.tasks]
     for samples in _waiting(state):
         attach(samples, sources, device)
 
 
 def _waiting(state: RunState) -> Iterator[ShardedSamples]:
-    """Yield samples without inputs: those of the task, and what the learner keeps of any."""
+    """Yield samples without inputs: those of the task, and those that the learner keeps."""
     held: list[object] = [] if state.task is None else [state.task.material.current]
     for value in vars(state.learner).values():
         held += value if isinstance(value, list) else [value]
@@ -157,7 +157,7 @@ def weigh_divided(
 ) -> WeightResult:
     """Return the weights of all samples of a task on every rank; each computes those of its own.
 
-    Samples are drawn as an undivided run draws them.
+    Samples are drawn as in an undivided run.
     """
     assert isinstance(current, ShardedSamples)
     parts = [current.of_shard(shard)[0] for shard in current.local_shards]
@@ -173,10 +173,10 @@ def weigh_divided(
 
 
 def same_net(state: RunState, ranks: Ranks) -> None:
-    """Make sure that all ranks have one net; where they have not, take that of the first.
+    """Ensure that all ranks have the same net; otherwise copy that of the first rank.
 
-    All ranks make the same additions, but an optimizer on another kind of processor may round
-    otherwise, and the difference would grow.
+    All ranks make the same additions, but an optimizer on a different processor may round
+    differently, and the difference would grow.
     """
     if ranks.size == 1:
         return
@@ -192,7 +192,7 @@ def same_net(state: RunState, ranks: Ranks) -> None:
 
 
 def _numbers(learner: Learner) -> list[Tensor]:
-    """Return the net's parameters and statistics, and what the optimizer keeps of them."""
+    """Return the net's parameters and statistics, and the optimizer's state of them."""
     kept: list[Tensor] = [*learner.net.parameters(), *learner.net.buffers()]
     if "optimizer" in vars(learner):
         for held in learner.optimizer.state.values():
@@ -201,21 +201,21 @@ def _numbers(learner: Learner) -> list[Tensor]:
 
 
 def _checksum(tensor: Tensor) -> Tensor:
-    """Return a sum over the bits of a tensor, each with a weight of its place."""
+    """Return a sum over the bits of a tensor, weighted by position."""
     bits = tensor.detach().contiguous().flatten().view(torch.uint8).to(torch.int64)
     place = torch.arange(len(bits), device=bits.device) % 65521 + 1
     return (bits * place).sum().cpu()
 
 
 class DividedStep:
-    """Makes the steps of one task.
+    """Performs the steps of one task.
 
     Parameters
     ----------
     learner : Learner
-        A divisible one, in the task that its current optimizer is for.
+        A divisible one, in the task for which its current optimizer was created.
     shards : int
-        Parts of a batch.
+        Number of parts of a batch.
     ranks : Ranks
         Processes that share the parts.
     """
@@ -240,9 +240,9 @@ class DividedStep:
         Parameters
         ----------
         samples : Samples
-            Of the task.
+            Samples of the task.
         index : Tensor of int64, shape (b,)
-            Those of the batch.
+            Rows of the batch.
         weight : Tensor, shape (b,), or None
             Their weights.
         memory : Samples or None
@@ -275,7 +275,7 @@ class DividedStep:
             gradients.append(self._measured(part))
         total = self._ranks.summed(torch.stack(gradients))
         if before.proceed is not None and before.passes is not None:
-            # A number of tokens in a step is exact in float32.
+            # The number of tokens in a step is exact in float32.
             tokens = total[len(total) - 3].to(torch.int64)
             before.proceed(before.passes + self._shards, (before.trained_tokens or 0) + tokens)
         for counter, count in zip(self._counters, steps, strict=True):
@@ -283,10 +283,10 @@ class DividedStep:
         self._finish(total)
 
     def _measured(self, part: Batch) -> Tensor:
-        """Return what a part adds to the step, flat; a part without samples adds nothing.
+        """Return a part's contribution to the step, flat; zero for a part without samples.
 
-        These are its gradient, the statistics of normalisations after it, and three numbers: its
-        tokens, whether it has samples, and whether this rank is to stop.
+        It consists of the gradient, then the statistics of normalisations, and three numbers:
+        tokens, whether the part has samples, and whether this rank is to stop.
         """
         net, stop = self._learner.net, float(noted() is not None)
         if len(part.current) + (0 if part.memory is None else len(part.memory)) == 0:
@@ -300,7 +300,7 @@ class DividedStep:
         return _flat([*found, *self._statistics, ends])
 
     def _finish(self, total: Tensor) -> None:
-        """Update the net by what all parts add up to."""
+        """Update the net by the sum over all parts."""
         _, parts, stop = total[-3:].tolist()
         gradient = total[: sum(each.numel() for each in self._trained)]
         statistics = total[len(gradient) : -3]
@@ -323,7 +323,7 @@ def _flat(tensors: list[Tensor]) -> Tensor:
 
 
 def _set(tensors: list[Tensor], flat: Tensor) -> None:
-    """Give tensors, in place, the numbers of a flat one."""
+    """Copy the numbers of a flat tensor into tensors, in place."""
     sizes = [each.numel() for each in tensors]
     for tensor, part in zip(tensors, torch.split(flat, sizes), strict=True):
         tensor.copy_(part.view_as(tensor))

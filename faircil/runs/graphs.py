@@ -1,12 +1,12 @@
 """Training steps recorded and replayed as CUDA graphs.
 
-A step of a small net is some sixty kernels of a few microseconds each, one of a large encoder more
-than a thousand: the GPU waits for the host to launch them. Recorded once, they are launched
-together; only the batch is copied into the place where the recorded kernels look for it. The
-kernels and so the results are the same.
+A step of a small net consists of some sixty kernels of a few microseconds each, that of a large
+encoder of more than a thousand: the GPU waits for the host to launch them. Once recorded, they are
+launched together; only the batch is copied to the memory that the recorded kernels read. The
+kernels, and so the results, are the same.
 
-A net that passes its inputs on in shapes of its own, such as an encoder of texts of all lengths,
-has a :class:`faircil.nets.Recording`: its steps are recorded by layout, several of them.
+A net that changes the shapes of its inputs, such as an encoder of texts of any length, has a
+:class:`faircil.nets.Recording`: its steps are recorded by layout, for several layouts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from faircil.learners.base import Batch, Learner
 from faircil.nets import LayoutUse, traits_of
 from faircil.samples import Samples
 
-WARM_UP = 3  # ordinary steps first: they allocate what the optimizer and the libraries keep
-AGAIN = 1  # and before another layout is recorded: libraries choose kernels for its shapes
-MOST = 8  # recordings of a net with layouts; they share their memory
+WARM_UP = 3  # ordinary steps first, which allocate the state of the optimizer and the libraries
+AGAIN = 1  # and before another layout is recorded, as libraries choose kernels for its shapes
+MOST = 8  # recordings of a net with layouts; they share memory
 Arrays = tuple[Tensor | None, ...]
 Shapes = tuple[tuple[int, ...] | None, ...]
 Key = tuple[Shapes, Any]
@@ -41,7 +41,7 @@ class Recorded:
     ----------
     graph : torch.cuda.CUDAGraph
     static : tuple of Tensor or None
-        Where it looks for its batch.
+        The memory from which it reads its batch.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -49,17 +49,17 @@ class Recorded:
 
 
 class GraphedStep:
-    """Makes the steps of one task: records what comes back, replays it.
+    """Performs the steps of one task, recording and replaying those that recur.
 
-    Of a plain net, the first batch shape that comes back is recorded; batches of another shape,
-    such as the last of an epoch, take ordinary steps. Of a net with layouts, up to ``MOST`` of them
-    are. A recording keeps the memory of a step; where there is not as much again, steps stay
-    ordinary ones.
+    For a plain net, the first recurring batch shape is recorded; batches of other shapes, such as
+    the last one of an epoch, take ordinary steps. For a net with layouts, up to ``MOST`` layouts
+    are recorded. A recording needs as much memory as a step; if this is not available, steps are
+    not recorded.
 
     Parameters
     ----------
     learner : Learner
-        On a CUDA device, in the task that its current optimizer is for.
+        On a CUDA device, in the task for which its current optimizer was created.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -71,7 +71,7 @@ class GraphedStep:
 
     @property
     def recorded(self) -> int:
-        """Number of steps that are recorded."""
+        """Number of recorded steps."""
         return len(self._recorded)
 
     def __call__(self, batch: Batch) -> None:
@@ -96,14 +96,14 @@ class GraphedStep:
         self._replay(self._recorded[key], arrays)
 
     def _layout(self, batch: Batch, shapes: Shapes) -> Any:
-        """Return the layout of a net that has them; None if its step cannot be recorded."""
+        """Return the batch's layout if the net has layouts; None if its step cannot be recorded."""
         if self._recording is None or not self._most:
             return None
         known = [layout for other, layout in self._recorded if other == shapes]
         return self._recording.layout(batch.x, known, len(self._recorded) < self._most)
 
     def _room(self, device: torch.device) -> bool:
-        """Whether one more step may be recorded: by number, and by the memory that it keeps."""
+        """Whether another step may be recorded, given the limit and the memory that it needs."""
         if self._recorded:
             return len(self._recorded) < self._most
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -111,7 +111,7 @@ class GraphedStep:
         return self._most > 0 and free >= torch.cuda.max_memory_allocated(device)
 
     def _aside(self, batch: Batch, layout: Any) -> None:
-        """Take an ordinary step, on another stream as recording wants it."""
+        """Take an ordinary step on another stream, as recording requires."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         before = 0 if self._recording is None else self._recording.passes
@@ -120,7 +120,7 @@ class GraphedStep:
         torch.cuda.current_stream().wait_stream(stream)
         if self._recording is not None:
             alone = self._recording.passes == before + 1 and (use is None or use.times == 1)
-            # Else replays would draw otherwise than the passes of a step, or shapes are not fixed.
+            # Otherwise replays would draw other random numbers, or shapes are not fixed.
             self._most = self._most if alone else 0
 
     def _in(self, layout: Any) -> AbstractContextManager[LayoutUse | None]:
@@ -129,15 +129,16 @@ class GraphedStep:
         return self._recording.in_layout(layout)
 
     def _record(self, arrays: Arrays, key: Key) -> bool:
-        """Record a step, without taking it; return whether that was possible."""
+        """Record a step without executing it; return whether this was possible."""
         static = tuple(None if array is None else array.clone() for array in arrays)
         graph = torch.cuda.CUDAGraph()
-        # One is replayed after another: what one leaves behind the next may overwrite.
+        # Steps are replayed one after another, so each may overwrite the memory of the previous
+        # one.
         pool = next((one.graph.pool() for one in self._recorded.values()), None)
         try:
             with torch.cuda.graph(graph, pool=pool), self._in(key[1]):
                 self._learner.step(_batch(static))
-        except RuntimeError as error:  # such as a model that asks the GPU for a number
+        except RuntimeError as error:  # such as a model that reads a number from the GPU
             self._most = 0
             warnings.warn(
                 f"steps of this net cannot be recorded as a CUDA graph ({_first_line(error)}), and "
@@ -161,7 +162,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _arrays(batch: Batch) -> Arrays:
-    """Return what a step reads."""
+    """Return the tensors that a step reads."""
     memory = batch.memory
     old = (None, None, None) if memory is None else (memory.x, memory.y, memory.z)
     new = (batch.current.x, batch.current.y, batch.current.z)
@@ -169,7 +170,7 @@ def _arrays(batch: Batch) -> Arrays:
 
 
 def _batch(arrays: Arrays) -> Batch:
-    """Put a batch together again."""
+    """Reassemble a batch."""
     x, y, z, rows, weight, memory_x, memory_y, memory_z, memory_rows, noise = arrays
     assert x is not None
     assert y is not None

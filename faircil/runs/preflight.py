@@ -1,11 +1,11 @@
-"""Pre-flight of data: what can be learned and told from it, before anything is trained.
+"""Pre-flight checks of data: what can be learned and detected, before training.
 
-**The smallest gap that can be told.** Two groups with n₁ and n₂ test rows are predicted with true
-accuracies p and p + d. The difference of the measured ones has the variance
-``p(1−p)(1/n₁ + 1/n₂)``. A two-sided test at the 5 % level calls it a difference in 80 % of all
-draws if ``d ≥ (z_.975 + z_.8) √(p(1−p)(1/n₁ + 1/n₂))``, with the quantiles 1.96 and .84 of the
-normal distribution. Before training p is unknown. It is taken as ½, where the variance is largest:
-``d = 1.40 √(1/n₁ + 1/n₂)``; at an accuracy of .9 it is .6 of this.
+**The smallest detectable gap.** Two groups with n₁ and n₂ test rows are predicted with true
+accuracies p and p + d. The difference of the measured accuracies has the variance
+``p(1−p)(1/n₁ + 1/n₂)``. A two-sided test at the 5 % level detects it in 80 % of all draws if
+``d ≥ (z_.975 + z_.8) √(p(1−p)(1/n₁ + 1/n₂))``, with the quantiles 1.96 and .84 of the normal
+distribution. Before training, p is unknown. It is taken as ½, where the variance is largest:
+``d = 1.40 √(1/n₁ + 1/n₂)``; at an accuracy of .9, the gap is .6 of this.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from faircil.runs.readability import Readability, read_attribute, readable_sente
 from faircil.runs.state import load_stream
 from faircil.samples import Samples, group_counts
 
-LEVEL, POWER = 0.05, 0.8  # of the test that tells a gap
+LEVEL, POWER = 0.05, 0.8  # of the test for a gap
 MOST_NAMED = 12  # groups in a sentence
-METHOD = "er"  # whose buffer is looked at, unless another is named
+METHOD = "er"  # the method whose buffer is planned, by default
 
 
 @dataclass(frozen=True)
 class GroupSize:
-    """Rows of a class, with one attribute value if there is an attribute, in one task.
+    """Rows of a class in one task, with one attribute value if there is an attribute.
 
     Parameters
     ----------
     task : int
-        From 1.
+        Number of the task, starting at 1.
     label : str
         Class.
     value : str or None
         None: unknown, or no attribute.
     train, test : int
-        Rows.
+        Numbers of rows.
     gap : float or None
-        Smallest gap of accuracy to the other test rows of the class, without an attribute to those
-        of the other classes, that can be told; None without rows on either side.
+        Smallest detectable gap of accuracy to the other test rows of the class, or without an
+        attribute to those of the other classes; None if either side has no rows.
     """
 
     task: int
@@ -79,9 +79,9 @@ class BufferPlan:
     Parameters
     ----------
     per_group, batch : int
-        Rows that it keeps of each group, and rows of a replayed batch.
+        Rows kept of each group, and rows of a replayed batch.
     groups, rows : int
-        Groups in it, and rows.
+        Groups in the buffer, and its rows.
     """
 
     per_group: int
@@ -92,21 +92,21 @@ class BufferPlan:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What there is to know of data before training.
+    """Findings on data before training.
 
     Parameters
     ----------
     data : str
-        Its name.
+        Name of the data.
     attribute : str or None
     groups : tuple of GroupSize
     constant : tuple of Constant
     readability : Readability or None
-        None without an attribute, or where it cannot be told.
+        None without an attribute, or where it is undefined.
     buffer : BufferPlan or None
-        None for a method without one.
+        None for a method without a buffer.
     findings : tuple of str
-        What follows, in plain words.
+        Conclusions, in plain language.
     notes : tuple of str
         How the data was read.
     """
@@ -135,12 +135,12 @@ def diagnose(
     data : str, Path, RunConfig or TaskStream
         The name of a dataset, a table, the configuration of a run, or a stream of tasks.
     buffer_size : int, optional
-        Rows of each group that replay keeps; default: what a run of replay would keep, and for
-        a stream, nothing.
+        Rows of each group that replay keeps; by default those that a run with replay would keep,
+        and no buffer for a stream.
     seed : int
-        Of splits.
+        Seed of the splits.
     **roles
-        Of a table: ``label``, ``sensitive``, ``tasks`` and the others of
+        Roles of a table's columns: ``label``, ``sensitive``, ``tasks`` and the others of
         :class:`faircil.data.own.OwnData`.
 
     Examples
@@ -167,7 +167,7 @@ def diagnose(
 
 
 def _own(path: str | Path, roles: dict[str, Any]) -> OwnData:
-    """Return a table and its roles; refuse roles that there are not."""
+    """Return a table and its roles; reject unknown roles."""
     known = [one.name for one in fields(OwnData) if one.name != "path"]
     mistakes = [unknown_name("role", name, known) for name in roles if name not in known]
     if "label" not in roles:
@@ -189,14 +189,14 @@ def preflight(
     device: torch.device | str = "cpu",
     progress: Callable[[EmbeddingProgress], None] = lambda _: None,
 ) -> Preflight:
-    """Look at the data of a run as it would be trained on.
+    """Inspect the data of a run as it would be used in training.
 
     Parameters
     ----------
     config : RunConfig
     seed : int
     device : torch.device or str
-        Where texts or images are embedded, with calls of ``progress``.
+        Where texts or images are embedded; ``progress`` is then called.
     progress : callable
     """
     raise_all(whole_mistakes(seed=seed))
@@ -208,7 +208,7 @@ def preflight(
 
 
 def inspect(stream: TaskStream, buffer: BufferPlan | None = None, seed: int = 0) -> Preflight:
-    """Look at a stream of tasks, with the plan of its buffer if there is one."""
+    """Inspect a stream of tasks, with the plan of its buffer if it has one."""
     parts = [part for task in stream.tasks for part in (task.train, task.test)]
     if any((part.z is None) != (stream.attribute is None) for part in parts):
         raise DataError(
@@ -240,16 +240,16 @@ def inspect(stream: TaskStream, buffer: BufferPlan | None = None, seed: int = 0)
 
 
 def detectable_gap(first: int, second: int, rate: float = 0.5) -> float:
-    """Return the smallest gap of accuracy that two groups of test rows can tell.
+    """Return the smallest gap of accuracy that is detectable between two groups of test rows.
 
-    Two-sided test at the 5 % level with a power of 80 %; see the module.
+    Two-sided test at the 5 % level with a power of 80 %; see the module's docstring.
 
     Parameters
     ----------
     first, second : int
         Test rows of the groups, at least 1.
     rate : float
-        Accuracy, about.
+        Approximate accuracy.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def _value(stream: TaskStream, key: tuple[int, ...]) -> str | None:
 
 
 def _sizes(stream: TaskStream) -> list[GroupSize]:
-    """Count the rows of each group of each task; groups of its classes may have none."""
+    """Count the rows of each group of each task; groups of its classes may be empty."""
     tested = _counts(task.test for task in stream.tasks)
 
     def gap(key: tuple[int, ...]) -> float | None:
@@ -308,7 +308,7 @@ def _sizes(stream: TaskStream) -> list[GroupSize]:
 
 
 def _constant(stream: TaskStream) -> list[Constant]:
-    """Find tasks and classes in which the attribute has one value."""
+    """Find tasks and classes in which the attribute is constant."""
     if stream.attribute is None:
         return []
     every = _counts(task.train for task in stream.tasks)
@@ -341,7 +341,7 @@ def _absent(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
 
 
 def _too_few(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
-    """Name the groups that are too small to be learned or judged."""
+    """List groups that are too small to be learned or evaluated."""
     sentences = []
     for part, what in (("train", "learned"), ("test", "judged")):
         few = [
@@ -382,7 +382,7 @@ def _buffer_sentences(plan: BufferPlan) -> list[str]:
 
 
 def _gap_sentence(stream: TaskStream, groups: Sequence[GroupSize]) -> list[str]:
-    """Say which gap can be told at these sizes."""
+    """Describe the gaps that are detectable at these sizes."""
     told = [(one.gap, one) for one in groups if one.gap is not None]
     if not told:
         return ["no two groups can be compared: test rows are of one group"]

@@ -1,8 +1,8 @@
-"""Whether a sensitive attribute can be read from the inputs, by a linear classifier.
+"""Whether a sensitive attribute can be predicted from the inputs by a linear classifier.
 
-A ridge classifier of the attribute is fitted to standardised inputs of a part of the training rows,
-and counts its hits on the others. It is compared to guessing the most frequent value of all rows,
-and of each class.
+A ridge classifier of the attribute is fitted to standardised inputs of a part of the training rows
+and evaluated on the others. It is compared to predicting the most frequent value, overall and of
+each class.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from faircil.data.stream import TaskStream
 from faircil.errors import DataError
 from faircil.samples import Samples, concatenate
 
-HELD_OUT = 0.3  # share of the training rows that a reader of the attribute is judged on
-MOST_ROWS = 5000  # that it is fitted to, and judged on: as many digits as anybody needs
-PENALTY = 0.1  # of its ridge, by the number of rows
+HELD_OUT = 0.3  # fraction of training rows on which the classifier is evaluated
+MOST_ROWS = 5000  # for fitting and for evaluation, which gives sufficient precision
+PENALTY = 0.1  # of the ridge classifier, relative to the number of rows
 LEVEL = 0.95  # of intervals
 
 
 @dataclass(frozen=True)
 class Readability:
-    """How well a linear classifier reads the attribute from the inputs.
+    """How well a linear classifier predicts the attribute from the inputs.
 
     Parameters
     ----------
     accuracy : float
-        On held-out training rows.
+        Accuracy on held-out training rows.
     low, high : float
-        Its 95 % interval, Wilson's.
+        Its 95 % Wilson interval.
     majority, by_class : float
-        Share of these rows that the most frequent value is right on, of all rows and of each class.
+        Accuracy on these rows of predicting the most frequent value, overall and of each class.
     rows : int
-        Held-out rows.
+        Number of held-out rows.
     """
 
     accuracy: float
@@ -50,7 +50,7 @@ class Readability:
 
 
 def read_attribute(stream: TaskStream, seed: int) -> tuple[Readability | None, list[str]]:
-    """Read the attribute from the inputs by a linear classifier; or say why that cannot be."""
+    """Predict the attribute from the inputs by a linear classifier; else return the reasons."""
     unread = f"unknown whether {stream.attribute} can be read from the inputs: "
     if not all(task.train.x.is_floating_point() for task in stream.tasks):
         return None, [f"{unread}the encoder of the texts is trained, so there are no inputs yet"]
@@ -83,7 +83,7 @@ def _attribute(samples: Samples) -> NDArray[np.int64]:
 
 
 def _known_rows(samples: Samples, draw: np.random.Generator) -> Samples:
-    """Return rows whose attribute value is known, at most ``MOST_ROWS``, drawn at random."""
+    """Return rows with a known attribute value, at most ``MOST_ROWS``, drawn at random."""
     rows = np.flatnonzero(_attribute(samples) >= 0)
     rows = draw.permutation(rows)[:MOST_ROWS]
     return samples.take(torch.from_numpy(rows))
@@ -105,7 +105,7 @@ def _read(fitted: Samples, judged: Samples) -> NDArray[np.int64]:
 def _guessed(
     place: NDArray[np.int64], fitted: Samples, there: NDArray[np.int64], judged: Samples
 ) -> float:
-    """Return the share of hits of the most frequent value of each place."""
+    """Return the accuracy of predicting the most frequent value of each place."""
     values, hits = _attribute(fitted), 0
     for one in np.unique(there):
         seen = values[place == one]
@@ -115,7 +115,7 @@ def _guessed(
 
 
 def readable_sentence(attribute: str, one: Readability) -> str:
-    """Say what a linear classifier makes of the inputs."""
+    """Describe how well a linear classifier predicts the attribute."""
     told = (
         f"a linear classifier is right on {one.accuracy:.0%} of {one.rows:,} held-out rows "
         f"({LEVEL:.0%} interval {one.low:.0%} to {one.high:.0%}), the most frequent value on "

@@ -1,15 +1,15 @@
-"""States of runs on disk, so that a run that was stopped goes on where it was; and its end.
+"""States of runs on disk, from which a stopped run is resumed; and writing its result.
 
-A state is one ``safetensors`` file with the objects as JSON in its header; no pickle. Its name has
-its number and the hash of its bytes, and it appears under that name when it is whole. So what is
-there was written to the end, and what was altered since is noticed. The two newest are kept: if the
-last is damaged, the one before will do. They hold rows of the task and of the buffer, so they are
-for the owner alone, and they are removed when the run is finished.
+A state is a ``safetensors`` file with the objects as JSON in its header; no pickle. Its name
+contains its number and the hash of its bytes, and the file gets this name when it is complete. So
+an existing state was written completely, and later changes are detected. The two newest are kept:
+if the last is damaged, the one before is used. States contain rows of the task and of the buffer,
+so they are readable by the owner only, and they are removed when the run is finished.
 
-Saving takes a share of the time of a run at most, whatever the size of its state: a state is due
-when the run has lasted long enough to pay for it and for all before. A stop from outside saves the
-run at once, see :mod:`faircil.stopping`. What is finished is written somewhere, whatever happens to
-its place.
+Saving takes at most a fixed fraction of the time of a run, whatever the size of its state: a state
+is due when the run has lasted long enough to pay for it and for all earlier ones. A stop signal
+saves the run at once, see :mod:`faircil.stopping`. A finished run is written somewhere, even if its
+folder fails.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from faircil.stopping import check, requested
 DOCUMENT = "state"  # key in the header
 STATES = "*-*.safetensors"
 KEPT = 2
-PAUSE = 2.0  # seconds between two states, at least
-SHARE = 0.02  # of the time of a run that saving may take
-SPEED = 1e8  # bytes per second that the first state is expected to take
+PAUSE = 2.0  # minimum number of seconds between two states
+SHARE = 0.02  # largest fraction of a run's time for saving
+SPEED = 1e8  # assumed bytes per second for the first state
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A state with the run that it is of.
+    """A state, with the identity of its run.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Saved:
 
 
 def save_state(state: RunState, file: Path, identity: Mapping[str, Any] | None = None) -> None:
-    """Write a state that :func:`load_state` reads; the training data of its task is part of it."""
+    """Write a state for :func:`load_state`, including the training data of its task."""
     packed = pack(Saved(dict(identity or {}), state), learner_named)
     file.touch(mode=0o600)
     save_file(packed.tensors, file, {DOCUMENT: json.dumps(packed.document)})
@@ -73,12 +73,12 @@ def save_state(state: RunState, file: Path, identity: Mapping[str, Any] | None =
 def load_state(
     file: Path, device: torch.device | str = "cpu", identity: Mapping[str, Any] | None = None
 ) -> RunState:
-    """Read a state; that runs no code of the file.
+    """Read a state, without running code from the file.
 
     Raises
     ------
     DataError
-        If it is damaged, or of another run.
+        If it is damaged, or belongs to another run.
     """
     try:
         with safe_open(file, "pt") as content:
@@ -97,12 +97,12 @@ def load_state(
 
 
 def size_of(state: RunState) -> int:
-    """Return the bytes of a state, almost all of them in its tensors."""
+    """Return the size of a state in bytes, almost all of it tensors."""
     return sum(tensor.nbytes for tensor in pack(state, learner_named).tensors.values())
 
 
 def state_folder(folder: Path, seed: int) -> Path:
-    """Return where the states of the run with this seed are, while it is not finished."""
+    """Return the folder of the states of the run with this seed, until it is finished."""
     return folder / f".seed-{seed}.state"
 
 
@@ -112,13 +112,13 @@ class Checkpoints:
     Parameters
     ----------
     folder : Path
-        Where they are; made when the first is saved.
+        Their folder; created when the first state is saved.
     identity : mapping
-        Of the run, as JSON.
+        Identity of the run, as JSON.
     tell : callable
-        Takes a line about a state that cannot be used or saved.
+        Called with a message if a state cannot be used or saved.
     room : int
-        Bytes on the disk that are left to the result.
+        Bytes of disk space reserved for the result.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Checkpoints:
         self._complained = False
 
     def latest(self, device: torch.device | str = "cpu") -> RunState | None:
-        """Return the newest state that is what was saved; None without one."""
+        """Return the newest undamaged state, or None."""
         for path in sorted(self._folder.glob(STATES), reverse=True):
             try:
                 if file_digest(path) != path.stem.partition("-")[2]:
@@ -147,7 +147,7 @@ class Checkpoints:
         return None
 
     def __call__(self, state: RunState) -> None:
-        """Save a state, if it is due or the run is to stop; in that case raise afterwards."""
+        """Save a state if it is due, or if the run is to stop; in that case, raise afterwards."""
         start = time.perf_counter()
         if not requested():
             if start < self._due:
@@ -157,7 +157,7 @@ class Checkpoints:
         try:
             self._save(state)
         except (OSError, SafetensorError, FaircilError) as error:
-            # The run itself goes on; to lose it for this would be the wrong way round.
+            # The run itself continues: a failed save must not end it.
             if not self._complained:
                 why = str(error) if isinstance(error, FaircilError) else told(error)
                 self._tell(
@@ -173,7 +173,7 @@ class Checkpoints:
         self._due = max(now + PAUSE, self._plan(now - start))
 
     def _plan(self, cost: float) -> float:
-        """Return when a state that takes so many seconds is due: all have then paid off."""
+        """Return when a state that takes ``cost`` seconds is due: when all have been paid for."""
         self._due = self._begun + (self._spent + cost) / SHARE
         return self._due
 
@@ -185,7 +185,7 @@ class Checkpoints:
                 f"{free / 1e6:,.0f} MB are free on the disk, and the result needs about "
                 f"{self._room / 1e6:,.0f} MB; free space"
             )
-        # After all that are there, also those of a run that was begun anew: the last are kept.
+        # Number it after all existing states, also those of a restarted run: the last are kept.
         numbers = [path.name.partition("-")[0] for path in self._folder.glob(STATES)]
         last = max((int(number) for number in numbers if number.isdecimal()), default=0)
         partial = self._folder / "partial"
@@ -199,16 +199,16 @@ class Checkpoints:
             old.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove all states: the run is finished."""
+        """Remove all states, since the run is finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-BESIDE = 2**20  # bytes of a run besides its predictions
-PREDICTION = 48  # of a row of these
+BESIDE = 2**20  # bytes of a run other than its predictions
+PREDICTION = 48  # bytes of a row of predictions
 
 
 def expected_size(config: RunConfig, stream: TaskStream) -> int:
-    """Return about how many bytes the files of a run take, without its model."""
+    """Return the approximate size in bytes of a run's files, without its model."""
     if config.evaluate_on != "test":
         return BESIDE
     rows = sum(accumulate(len(task.test) for task in stream.tasks))  # all so far after each task
@@ -216,7 +216,7 @@ def expected_size(config: RunConfig, stream: TaskStream) -> int:
     return BESIDE + rows * (PREDICTION + width)
 
 
-TRIES, BETWEEN_TRIES = 20, 15.0  # to write a finished run, and seconds from one to the next
+TRIES, BETWEEN_TRIES = 20, 15.0  # attempts to write a finished run, and seconds between them
 
 
 def write_finished(
@@ -227,15 +227,15 @@ def write_finished(
     write_model: Callable[[Path], None] | None = None,
     tell: Tell = lambda _: None,
 ) -> RunSummary:
-    """Write a run as :func:`write_run` does; if that fails, the run is not lost.
+    """Write a run as :func:`write_run` does, without losing it if that fails.
 
-    It goes to a folder for temporary files instead. Where that fails too, it is kept in memory and
-    tried again, for some minutes or until the program is to stop.
+    It is then written to a temporary folder instead. If that fails too, it is kept in memory and
+    retried for some minutes, or until the program is to stop.
 
     Raises
     ------
     StorageError
-        With the place where the run is instead, or with its metrics if it is nowhere.
+        With the place of the run instead, or with its metrics if it could not be written.
     """
     values = ((name, value) for name, value in result.averages().items() if value is not None)
     metrics = "its metrics: " + ", ".join(f"{name} {value:.4f}" for name, value in values)
@@ -271,7 +271,7 @@ def _write_elsewhere(
     code: str,
     write_model: Callable[[Path], None] | None,
 ) -> Path | None:
-    """Write a run to a new folder for temporary files; None if that is full as well."""
+    """Write a run to a new temporary folder; return None if that fails as well."""
     try:
         new = Path(tempfile.mkdtemp(prefix="faircil-"))
     except OSError:

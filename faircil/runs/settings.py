@@ -26,7 +26,7 @@ _SWITCH = TypeAdapter(bool)
 
 
 class TrainingSettings(BaseModel):
-    """How a run trains, whatever its learner."""
+    """How a run trains, for any learner."""
 
     model_config = SETTINGS
 
@@ -68,10 +68,10 @@ class DataSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """Settings of a run: one part for each thing that is set, defined beside it.
+    """Settings of a run: one part for each component, defined next to it.
 
-    As JSON they are flat, ``{name: value}``: names are unique over the parts, and ``--set``, the
-    shipped table and tuning use them.
+    As JSON they are flat, ``{name: value}``: names are unique over the parts. ``--set``, the
+    shipped table and tuning use these names.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ class Settings(BaseModel):
         The weighting, with the measure of the run.
     data : DataSettings
     text : TextOptions or None
-        None without texts.
+        None if inputs are not texts.
     images : ImageOptions or None
-        None without images.
+        None if inputs are not images.
     """
 
     model_config = SETTINGS
@@ -98,12 +98,12 @@ class Settings(BaseModel):
 
     @property
     def media(self) -> TextOptions | ImageOptions | None:
-        """How texts or images become inputs; None without."""
+        """How texts or images become inputs; None for other inputs."""
         return self.images if self.text is None else self.text
 
     @property
     def medium(self) -> Medium | None:
-        """What inputs are made of, if not of columns."""
+        """The medium of the inputs, if they are not columns."""
         return next((medium for medium in MEDIA if getattr(self, medium) is not None), None)
 
     def flat(self) -> dict[str, Any]:
@@ -113,17 +113,17 @@ class Settings(BaseModel):
 
     @model_serializer
     def _as_flat(self) -> dict[str, Any]:
-        # Left out where it is 1: undivided runs are what they were before there were others.
+        # Omitted if it is 1, so that undivided runs keep their earlier identity.
         return {name: one for name, one in self.flat().items() if (name, one) != ("shards", 1)}
 
 
-# Of FairSampleWeights: a run has a measure and a net of its own.
+# Fields of FairSampleWeights that the run itself provides: its measure and its net.
 BESIDES = {"measure", "head", "batch", "logits"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: the part of :class:`Settings` that it belongs to, and its definition."""
+    """A setting: its part of :class:`Settings`, and its definition."""
 
     part: str
     field: FieldInfo
@@ -149,7 +149,7 @@ def setting_names(options: type[Options], medium: Medium | None = None) -> Mappi
     options : type
         The learner's class of settings.
     medium : str or None
-        Texts and images have settings of their own.
+        Texts and images have additional settings.
     """
     found: dict[str, Setting] = {}
     for part, kind in _parts(options, medium).items():
@@ -166,18 +166,18 @@ def setting_names(options: type[Options], medium: Medium | None = None) -> Mappi
 
 
 def settings_of(method: str, medium: Medium | None = None) -> Mapping[str, Setting]:
-    """Return the settings of runs of a method, by name; of an unknown one, those of every run."""
+    """Return the settings of a method's runs, by name; for an unknown one, the common ones."""
     learner = LEARNERS.get(method)
     return setting_names(Options if learner is None else learner.options, medium)
 
 
 def own_settings(method: str) -> list[str]:
-    """Return the names of the settings that runs of other methods may not have."""
+    """Return the names of settings that runs of other methods may lack."""
     return [name for name in fields_of(LEARNERS[method].options) if name not in fields_of(Options)]
 
 
 def unused_settings(method: str, options: Options, names: Iterable[str]) -> dict[str, str]:
-    """Return the settings that have no effect on a method with these own settings, and why."""
+    """Return the settings that have no effect on a method with these options, and the reasons."""
     learner, known = LEARNERS[method].learner, setting_names(type(options))
     asked = [name for name in names if name in known and known[name].part != "data"]
     reasons = {name: learner.why_unused(options, name) for name in asked}
@@ -187,7 +187,7 @@ def unused_settings(method: str, options: Options, names: Iterable[str]) -> dict
 
 
 def unused_mistakes(method: str, options: Options, names: Iterable[str]) -> list[str]:
-    """Refuse settings without effect: who gives them expects one."""
+    """Reject settings without effect, since a user who gives one expects an effect."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in unused_settings(method, options, names).items():
         by_reason.setdefault(reason, []).append(name)
@@ -198,7 +198,7 @@ def unused_mistakes(method: str, options: Options, names: Iterable[str]) -> list
 
 
 def in_effect(overrides: Iterable[str], method: str, *, medium: Medium | None = None) -> list[str]:
-    """Return the ``name=value`` texts of settings that a method has and, together, makes use of."""
+    """Return the ``name=value`` texts of settings that a method has and that take effect."""
     known = settings_of(method, medium)
     there = {text: text.partition("=")[0] for text in overrides}
     there = {text: name for text, name in there.items() if name in known}
@@ -207,7 +207,7 @@ def in_effect(overrides: Iterable[str], method: str, *, medium: Medium | None = 
     try:
         options = LEARNERS[method].options(**own)
     except ValidationError:
-        return list(there)  # its mistakes are reported when the run is put together
+        return list(there)  # mistakes are reported when the run is configured
     unused = unused_settings(method, options, values)
     return [text for text, name in there.items() if name not in unused]
 
@@ -221,10 +221,10 @@ def shipped_settings(
     medium: Medium | None = None,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Look the run up in ``settings.toml``; own data (None) has only rows without a dataset.
+    """Look the run up in ``settings.toml``; own data (None) matches only rows without a dataset.
 
-    A row may name settings of several methods; each takes those that it has. ``given`` are the
-    user's own: what suits a net depends on whether the encoder of its texts is trained.
+    A row may contain settings of several methods; each method takes its own. ``given`` are the
+    user's settings: what suits a net depends on whether its text encoder is trained.
     """
     key = {"dataset": dataset, "method": method, "weighting": weighting, "measure": measure}
     values: dict[str, Any] = {}
@@ -238,7 +238,7 @@ def shipped_settings(
 
 
 def _is_true(value: Any) -> bool:
-    """Read a switch as the settings will; one that cannot be read is a mistake there."""
+    """Parse a switch as the settings do; invalid values are reported there."""
     try:
         return _SWITCH.validate_python(value)
     except ValidationError:
@@ -252,7 +252,7 @@ def parse_overrides(
     *,
     medium: Medium | None = None,
 ) -> dict[str, Any]:
-    """Read ``name=value`` pairs for a run of the method; a comma makes a list."""
+    """Parse ``name=value`` pairs for a run of the method; commas separate list items."""
     known = settings_of(method, medium)
     values: dict[str, Any] = {}
     for override in overrides:
@@ -291,18 +291,18 @@ def validate_settings(
     *,
     medium: Medium | None = None,
 ) -> Settings | None:
-    """Build the parts of a run's settings from flat values; None if some do not fit.
+    """Build the parts of a run's settings from flat values; None if some are invalid.
 
     Parameters
     ----------
     values : mapping
-        By name; those of :func:`settings_of`. What is left out has its default.
+        By name, from :func:`settings_of`. Missing ones have their defaults.
     method, measure : str
         Of the run.
     mistakes : list of str
-        What does not fit is added here.
+        Receives the mistakes found.
     medium : str or None
-        What the inputs of the run are made of, if not of columns.
+        The medium of the run's inputs, if they are not columns.
     """
     learner = LEARNERS.get(method)
     options = Options if learner is None else learner.options
@@ -314,11 +314,11 @@ def validate_settings(
             given[names[name].part][name] = value
         else:
             found.append(unknown_name("setting", name, names))
-    if measure in MEASURES:  # else its mistake is known already
+    if measure in MEASURES:  # else its mistake is already known
         given["weights"]["measure"] = measure
     parts = {}
     for part, kind in _parts(options, medium).items():
-        with collecting(found):  # FairSampleWeights raises errors of its own
+        with collecting(found):  # FairSampleWeights raises its own errors
             try:
                 parts[part] = kind(**given[part])
             except ValidationError as error:

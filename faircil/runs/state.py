@@ -1,4 +1,4 @@
-"""The state of a run: how it starts, and what it carries from step to step."""
+"""The state of a run: its initial state, and what it carries from step to step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AveragedNet:
     parameters : list of Tensor
         Their means.
     steps : int
-        How many they are over.
+        Number of steps averaged.
     """
 
     parameters: list[Tensor]
@@ -50,46 +50,46 @@ class AveragedNet:
 
     @classmethod
     def of(cls, net: nn.Module) -> AveragedNet:
-        """Begin with no step."""
+        """Start without any steps."""
         return cls([torch.zeros_like(parameter) for parameter in _averaged(net)])
 
     @torch.no_grad()
     def add(self, net: nn.Module) -> None:
-        """Take the current parameters in."""
+        """Add the current parameters to the mean."""
         self.steps += 1
         torch._foreach_lerp_(self.parameters, _averaged(net), 1 / self.steps)
 
     @torch.no_grad()
     def show(self, net: nn.Module) -> None:
-        """Give the net the means as its parameters."""
+        """Set the net's parameters to their means."""
         if self.steps:
             for parameter, mean in zip(_averaged(net), self.parameters, strict=True):
                 parameter.copy_(mean)
 
 
 def _averaged(net: nn.Module) -> list[Tensor]:
-    """Return parameters and statistics: those of the averaged net are near their average."""
+    """Return parameters and statistics; those of the averaged net are close to their average."""
     return [*net.parameters(), *(each for each in net.buffers() if each.is_floating_point())]
 
 
 @dataclass
 class EpochInProgress:
-    """An epoch that has begun and not ended.
+    """An epoch that has started but not ended.
 
     Parameters
     ----------
     selection : Selection
-        Samples that it trains on, in order.
+        Its training samples, in order.
     weights : Tensor, shape (n,), or None
-        Of the samples of the task; None: all 1.
+        Weights of the samples of the task; None: all 1.
     record : WeightRecord or None
-        On these.
+        Record of these weights.
     tokens : int or None
-        That the net had been trained on before.
+        Tokens used in training before.
     steps : int
-        That are done.
+        Completed steps.
     seconds : float
-        That they took.
+        Duration of these steps.
     """
 
     selection: Selection
@@ -102,20 +102,20 @@ class EpochInProgress:
 
 @dataclass
 class TaskInProgress:
-    """A task that has begun and not ended.
+    """A task that has started but not ended.
 
     Parameters
     ----------
     material : Material
-        What its steps draw from.
+        The data from which its steps draw.
     replay : ReplayBatches or None
-        Batches of the memory, in the middle of a pass.
+        Batches of the memory, at their current position.
     epoch : int
-        Epochs that are done.
+        Completed epochs.
     weights : Tensor, shape (n,), or None
-        Of the last epoch.
+        Weights of the last epoch.
     average : AveragedNet or None
-        Over the steps of its last epochs so far.
+        Average over the steps of its last epochs so far.
     begun : EpochInProgress or None
         None between two epochs.
     """
@@ -128,14 +128,14 @@ class TaskInProgress:
     begun: EpochInProgress | None = None
 
     def averaging(self, net: nn.Module, first: int) -> Callable[[], None]:
-        """Return what is called after each step: it averages parameters from epoch ``first`` on."""
+        """Return a function to call after each step: it averages parameters from ``first`` on."""
         if self.epoch < first:
             return lambda: None
         average = self.average = self.average or AveragedNet.of(net)
         return lambda: average.add(net)
 
     def show_average(self, net: nn.Module) -> None:
-        """Give the trained net its averaged parameters, if there are any, once."""
+        """Set the trained net to its averaged parameters, if there are any, once."""
         if self.average is not None:
             self.average.show(net)
             self.average = None
@@ -143,7 +143,7 @@ class TaskInProgress:
 
 @dataclass
 class RunState:
-    """The learner with all that it has seen, and what was measured so far.
+    """The learner with everything that it has seen, and all measurements so far.
 
     Parameters
     ----------
@@ -153,11 +153,11 @@ class RunState:
     task : TaskInProgress or None
         None between two tasks.
     tasks : int
-        Tasks that were learned.
+        Number of tasks learned.
     seen : dict
         ``{(y,): n}`` or ``{(y, z): n}``, training samples of the tasks so far.
     held_out : list of Samples
-        Of each task so far, never trained on; empty if none are held out.
+        Samples of each task so far that are never trained on; empty if none are held out.
     per_task, predictions, epochs, notes, probabilities : list
         As in :class:`faircil.results.record.RunResult`.
     eval_seconds, total_seconds : float
@@ -180,7 +180,7 @@ class RunState:
     total_seconds: float = 0.0
 
     def begin_task(self, train: Samples, memory_batch_size: int) -> TaskInProgress:
-        """Count what is seen, and let the learner say what it trains on."""
+        """Count the samples seen, and let the learner choose its training data."""
         train, notes = self.learner.admitted(train)
         self.notes += [f"task {self.tasks + 1}: {note}" for note in notes]
         for key, count in group_counts(train).items():
@@ -194,7 +194,7 @@ class RunState:
 
     @property
     def place(self) -> str:
-        """Where it stands, for a message."""
+        """Current position, for messages."""
         if self.task is None:
             return f"after task {self.tasks}"
         begun = self.task.begun
@@ -202,7 +202,7 @@ class RunState:
         return f"in task {self.tasks + 1}, after epoch {self.task.epoch}{steps}"
 
     def history(self) -> Iterator[EpochRecord | TaskMetrics]:
-        """Yield all epochs and evaluations so far, as they came."""
+        """Yield all epochs and evaluations so far, in order."""
         for number in range(1, len(self.per_task) + 2):
             yield from (epoch for epoch in self.epochs if epoch.task == number)
             yield from self.per_task[number - 1 : number]
@@ -243,10 +243,10 @@ def embed_images_of(
     device: torch.device | str = "cpu",
     progress: Callable[[EmbeddingProgress], None] = lambda _: None,
 ) -> None:
-    """Embed all images of the user's data, if it has any, whatever part of them a run uses.
+    """Embed all images of the user's data, if there are any, regardless of which a run uses.
 
-    All that cannot be used are then named at once, before anything is run, and runs that follow
-    find the others in the cache.
+    All unusable images are then reported at once, before any run, and the following runs find the
+    others in the cache.
     """
     own, options = config.own, config.images
     if own is not None and own.images is not None and options is not None:
@@ -255,13 +255,13 @@ def embed_images_of(
 
 
 def read_stream(config: RunConfig, seed: int) -> TaskStream:
-    """Read the data of a run; texts and images are not encoded yet.
+    """Read the data of a run, without encoding texts and images.
 
-    For an evaluation on validation data, held-out training data takes the place of the test data.
+    For an evaluation on validation data, held-out training data replaces the test data.
     """
     if config.own is not None:
         stream = load_table(config.own, seed)
-        check_data(config)  # after it was read: it may have been replaced meanwhile
+        check_data(config)  # after reading, since it may have been replaced in the meantime
         if config.images is not None:
             stream = replace(stream, image=config.images.image)
     else:
@@ -278,16 +278,16 @@ def read_stream(config: RunConfig, seed: int) -> TaskStream:
 
 @dataclass(frozen=True)
 class DataShape:
-    """What a learner has to know of the data before its first task.
+    """What a learner needs to know about the data before its first task.
 
     Parameters
     ----------
     name : str
-        What messages call the data.
+        Name of the data, for messages.
     inputs : int
         Number of inputs of a sample.
     class_names : tuple of str
-        Classes that are known by now.
+        Classes known so far.
     image : tuple of int or None
         Channels, height and width, if inputs are images.
     """
@@ -299,7 +299,7 @@ class DataShape:
 
     @classmethod
     def of(cls, stream: TaskStream) -> DataShape:
-        """Return that of a stream; its first sample tells the number of inputs."""
+        """Return the shape of a stream; its first sample gives the number of inputs."""
         inputs = stream.tasks[0].train.x[0].numel()
         return cls(stream.name, inputs, stream.class_names, stream.image)
 
@@ -311,7 +311,7 @@ ANY_ORDER = (
 
 
 def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.device) -> RunState:
-    """Make the state of a run before its first task, with notes on its data.
+    """Create the state of a run before its first task, with notes on its data.
 
     Parameters
     ----------
@@ -319,12 +319,13 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
     seed : int
     stream : TaskStream
     device : torch.device
-        Where the net is.
+        Device of the net.
 
     Raises
     ------
     SolverError
-        If the run needs a solver that cannot be used here: it would be missed after the first task.
+        If the run needs a solver that cannot be used; else this would only show after the first
+        task.
     """
     if config.weighting != "none" and config.settings.weights.solver != "auto":
         try_solver(config.settings.weights.solver)
@@ -337,7 +338,7 @@ def start_run(config: RunConfig, seed: int, stream: TaskStream, device: torch.de
 
 
 def new_state(config: RunConfig, seed: int, shape: DataShape, device: torch.device) -> RunState:
-    """Make a learner that has learned nothing.
+    """Create an untrained learner.
 
     Parameters
     ----------
@@ -345,7 +346,7 @@ def new_state(config: RunConfig, seed: int, shape: DataShape, device: torch.devi
     seed : int
     shape : DataShape
     device : torch.device
-        Where the net is.
+        Device of the net.
     """
     settings = config.settings
     generators = Generators.from_seed(seed)
@@ -362,7 +363,7 @@ def new_state(config: RunConfig, seed: int, shape: DataShape, device: torch.devi
 
 
 def measure_of(config: RunConfig, class_names: Sequence[str]) -> Measure:
-    """Return the measure of a run, with the favoured classes by number if it needs any."""
+    """Return the measure of a run, with its favoured classes as numbers."""
     measure = find_measure(config.measure)
     if not measure.needs_favoured:
         return measure
@@ -373,7 +374,7 @@ def measure_of(config: RunConfig, class_names: Sequence[str]) -> Measure:
 
 
 def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
-    """Say that the method has a criterion of its own, where the user asked for another measure."""
+    """Return a note if the method has its own criterion, but the user set another measure."""
     asked = config.measure != default_measure(config.dataset, config.own)
     if not asked or learner.follows is None or config.measure in learner.follows:
         return []
@@ -385,7 +386,7 @@ def _measure_notes(config: RunConfig, learner: Learner) -> list[str]:
 
 
 def _build_net(config: RunConfig, shape: DataShape, seed: int) -> nn.Module:
-    """Make the net of a run: an MLP, a net for images, or the encoder of its texts."""
+    """Build the net of a run: an MLP, a net for images, or the encoder of its texts."""
     text = config.text
     if text is not None and text.finetune:
         return TextNet(

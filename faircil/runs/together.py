@@ -1,13 +1,13 @@
-"""Processes that make runs together: the first leads, the others follow.
+"""Processes that carry out runs together: the first one leads, the others follow.
 
-``torchrun``, Kubernetes and others start processes and tell each its number by variables of the
-environment. The first does all that a command does: it reads data, decides, prints, locks, saves
-and writes. The others know nothing of files. They wait for an order, are handed the state of the
-run and their shards of the data, train in step with the first, and wait for the next one.
+``torchrun``, Kubernetes and others start processes and pass each its number in environment
+variables. The first one does everything that a command does: it reads data, decides, prints, locks,
+saves and writes. The others do not access files. They wait for an order, receive the state of the
+run and their shards of the data, train in step with the first one, and wait for the next order.
 
-Orders go through the store by which the processes have met, where waiting costs nothing; numbers go
-through the process group. A process that fails says why in the store and ends; the others notice
-that its connection is gone, and the first tells the user.
+Orders are sent through the store of the rendezvous, where waiting costs nothing; numbers are sent
+through the process group. A process that fails writes the reason to the store and ends. The others
+notice that its connection is lost, and the first one tells the user.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from faircil.sharding import ShardedSamples, sharded
 from faircil.stopping import Stopped, check, in_step
 
 NUMBER, SIZE, MEETING = "RANK", "WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")
-TIMEOUT = timedelta(minutes=30)  # within which a process has to answer the others
-MEET = timedelta(minutes=10)  # within which all processes have to be there
-PATIENCE = 10.0  # seconds that a process which failed waits to hear that all did
-FAREWELL = 5.0  # seconds that the first waits until the others have read that it is over
-SOON, LATER = 0.02, 0.5  # seconds between two looks for an order
+TIMEOUT = timedelta(minutes=30)  # within which a process must answer the others
+MEET = timedelta(minutes=10)  # within which all processes must have joined
+PATIENCE = 10.0  # seconds that a failed process waits to see whether all have failed
+FAREWELL = 5.0  # seconds that the first process waits for the others to read its end
+SOON, LATER = 0.02, 0.5  # seconds between two checks for an order
 
 
 def started() -> Ranks:
     """Return this process among those that were started together, from the environment.
 
-    They know of each other, but have not met yet.
+    They know of each other, but are not connected yet.
     """
     size = _whole(SIZE, 1)
     if size == 1 or not all(name in os.environ for name in (NUMBER, *MEETING)):
@@ -70,7 +70,7 @@ def _whole(name: str, default: int) -> int:
 
 @dataclass
 class Team:
-    """The processes that were started together, and what they are told.
+    """The processes that were started together, and their orders.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class Team:
     store : Store
         For orders.
     order : int
-        Number of the next one.
+        Number of the next order.
     lost : bool
-        Whether the processes have lost each other.
+        Whether the processes have lost their connection.
     code : int
         Exit code of the command, once it has ended.
     """
@@ -92,7 +92,7 @@ class Team:
     code: int = 1
 
     def failed(self) -> str | None:
-        """Return the errors of processes at the present order, a line each; None without any."""
+        """Return the errors of processes in the current order, one per line, or None."""
         keys = [f"failed/{self.order}/{rank}" for rank in range(self.ranks.size)]
         try:
             found = [self.store.get(key).decode() for key in keys if self.store.check([key])]
@@ -101,11 +101,11 @@ class Team:
         return "\n".join(found) or None
 
 
-_TEAM: list[Team] = []  # of this process, if it has met others
+_TEAM: list[Team] = []  # of this process, if it is connected to others
 
 
 def team_size() -> int:
-    """Return how many processes make runs together, as seen from the first."""
+    """Return the number of processes that carry out runs together; for the first process."""
     return _TEAM[-1].ranks.size if _TEAM else 1
 
 
@@ -134,28 +134,28 @@ def _meet(ranks: Ranks) -> Team:
 
 
 def _prefixed(name: str, store: Any) -> Any:
-    """Return a part of a store that others do not write to."""
+    """Return a part of a store that nothing else writes to."""
     return distributed.PrefixStore(f"faircil-{name}", store)  # type: ignore[attr-defined]
 
 
 def _backend() -> tuple[str, int | None]:
-    """Return how processes talk, and the GPU of this one if there are any."""
+    """Return the backend of the process group, and the GPU of this process, if any."""
     if not torch.cuda.is_available():
         return "gloo", None
     here, gpus = _whole("LOCAL_WORLD_SIZE", 1), torch.cuda.device_count()
     gpu = _whole("LOCAL_RANK", 0) % gpus
-    # NCCL wants a GPU for every process; those that share one talk through the host.
+    # NCCL requires a GPU per process; processes that share one communicate through the host.
     nccl = here <= gpus and distributed.is_nccl_available()
     return ("cpu:gloo,cuda:nccl" if nccl else "gloo"), gpu
 
 
 @contextmanager
 def leading(ranks: Ranks) -> Iterator[Team]:
-    """Lead the other processes in the block, and let them go at its end.
+    """Lead the other processes in the block, and end them afterwards.
 
-    They end with the exit code of the first: Kubernetes and others look at each process alone, and
-    start again only what has failed. ``torchrun`` looks at all of them, and would report each one:
-    there, they end as if all were well, unless the processes have lost each other.
+    They end with the exit code of the first one: Kubernetes and others check each process
+    separately and restart only those that failed. ``torchrun`` checks all of them and would report
+    each one, so there they end successfully, unless the processes have lost their connection.
     """
     team = _meet(ranks)
     _TEAM.append(team)
@@ -163,19 +163,19 @@ def leading(ranks: Ranks) -> Iterator[Team]:
         yield team
     finally:
         _TEAM.remove(team)
-        with suppress(RuntimeError):  # the store may be gone, and with it those who listen
+        with suppress(RuntimeError):  # the store may be gone, and with it its readers
             alone = not distributed.is_torchelastic_launched()
             code = team.code if alone else 0
             _order(team, {"do": "end", "code": int(team.lost) or code})
             end = time.monotonic() + (SOON if team.lost else FAREWELL)
             names = [f"left/{rank}" for rank in range(1, ranks.size)]
-            # The store may be in this process: it stays until the others have looked.
+            # The store may be in this process: it must stay until the others have read it.
             while time.monotonic() < end and not team.store.check(names):
                 time.sleep(SOON)
 
 
 def follow(ranks: Ranks) -> int:
-    """Do what the first process orders until it ends; return the exit code."""
+    """Follow the orders of the first process until it ends; return the exit code."""
     team = _meet(ranks)
     with in_step():
         while True:
@@ -187,7 +187,7 @@ def follow(ranks: Ranks) -> int:
                 with enough_memory():
                     ORDERS[told["do"]](team)
             except Stopped:
-                pass  # all were stopped: the first says what becomes of it
+                pass  # all were stopped: the first process decides how to proceed
             except (Exception, KeyboardInterrupt) as error:
                 if not _all_failed(team, error):
                     return 1
@@ -195,7 +195,7 @@ def follow(ranks: Ranks) -> int:
 
 
 def _all_failed(team: Team, error: BaseException) -> bool:
-    """Say that this process fails; tell whether all did, and the first goes on."""
+    """Report that this process failed; return whether all did, and the first one continues."""
     ranks, ended = team.ranks, f"ended/{team.order}"
     line = str(error) if isinstance(error, FaircilError) else f"{type(error).__name__}: {error}"
     with suppress(RuntimeError):  # the store may be gone
@@ -215,14 +215,14 @@ def _order(team: Team, document: dict[str, Any]) -> None:
 
 
 def _next_order(team: Team) -> dict[str, Any]:
-    """Wait for the next order, however long that takes."""
+    """Wait for the next order, without a time limit."""
     key, pause = f"order/{team.order}", SOON
     try:
         while not team.store.check([key]):
             time.sleep(pause)
             pause = min(2 * pause, LATER)
         found: dict[str, Any] = json.loads(team.store.get(key))
-    except RuntimeError:  # the store was that of a process that is gone
+    except RuntimeError:  # the process with the store is gone
         return {"do": "end", "code": 1}
     return found
 
@@ -235,9 +235,9 @@ def led(
     state: RunState,
     device: torch.device,
 ) -> Iterator[tuple[TaskStream, Ranks]]:
-    """Let the other processes, if there are any, make a run in step with the block.
+    """Let the other processes, if any, carry out a run in step with the block.
 
-    Yields the data of this process, and the ranks, for :func:`faircil.runs.experiment.run`.
+    Yields the data of this process and the ranks, for :func:`faircil.runs.experiment.run`.
     """
     team = _team_for(config)
     if team is None:
@@ -252,7 +252,7 @@ def led(
 def led_lesson(
     config: RunConfig, state: RunState, samples: Samples, device: torch.device
 ) -> Iterator[tuple[Samples, Ranks]]:
-    """Let the others learn a task of a model in step with the block, as :func:`led` does a run."""
+    """Let the others learn a task of a model in step with the block; see :func:`led`."""
     shards = config.settings.training.shards
     if shards == 1:
         yield samples, ALONE
@@ -272,7 +272,7 @@ def led_lesson(
 
 
 def _team_for(config: RunConfig) -> Team | None:
-    """Return the processes that share a run; None if this one makes it alone."""
+    """Return the processes that share a run; None for a single process."""
     if not _TEAM or config.settings.training.shards == 1:
         return None
     check_ranks(config, _TEAM[-1].ranks)
@@ -280,14 +280,14 @@ def _team_for(config: RunConfig) -> Team | None:
 
 
 def _beginning(header: dict[str, Any], state: RunState) -> bytes:
-    """Return what an order about a run begins with."""
+    """Return the first message of an order for a run."""
     content = pack(state, learner_named)
     return packed({**header, "state": content.document}, content.tensors)
 
 
 @contextmanager
 def _ordered(team: Team, do: str, message: bytes) -> Iterator[None]:
-    """Give an order with the message that it begins with; note in the store when it has ended."""
+    """Give an order with its first message; record in the store when it has ended."""
     try:
         with in_step():
             _order(team, {"do": do})
@@ -308,7 +308,7 @@ GO_ON = "the same command continues from the last saved state, if there is one"
 def _hand_out(
     ranks: Ranks, stream: TaskStream, config: RunConfig, device: torch.device
 ) -> TaskStream:
-    """Give every rank its shards of a stream that this one has."""
+    """Send every rank its shards of a stream that this process has."""
     names = ("name", "class_names", "attribute", "attribute_values", "image")
     header: dict[str, Any] = {name: getattr(stream, name) for name in names}
     header["tasks"] = [[task.classes, task.renewed] for task in stream.tasks]
@@ -321,7 +321,7 @@ def _hand_out(
 
 
 def _send(ranks: Ranks, cut: Callable[[Ranks], ShardedSamples]) -> ShardedSamples:
-    """Give every rank its shards of samples that this one has."""
+    """Send every rank its shards of samples that this process has."""
     mine = cut(ranks)
     tensors = {"y": mine.y, "row": mine.row, "shard": mine.shard}
     tensors |= {} if mine.z is None else {"z": mine.z}
@@ -331,7 +331,7 @@ def _send(ranks: Ranks, cut: Callable[[Ranks], ShardedSamples]) -> ShardedSample
 
 
 def _receive(ranks: Ranks) -> ShardedSamples:
-    """Take this rank's shards of samples that the first one has."""
+    """Receive this rank's shards of samples that the first process has."""
     header, tensors = unpacked(ranks.told())
     return ShardedSamples(
         ranks.scattered(None),
@@ -345,7 +345,7 @@ def _receive(ranks: Ranks) -> ShardedSamples:
 
 
 def _begin(team: Team) -> tuple[dict[str, Any], RunConfig, torch.device, RunState]:
-    """Take what an order begins with."""
+    """Receive the first message of an order."""
     header, tensors = unpacked(team.ranks.told())
     device = choose_device(header["device"])
     state = unpack(Packed(header["state"], tensors), device=device, registered=learner_named)
@@ -381,7 +381,7 @@ def _follow_lesson(team: Team) -> None:
 
 
 def _follow_tasks(team: Team) -> None:
-    """Compute tasks in rounds, one of each, until the first process wants no more."""
+    """Compute tasks in rounds, one per round, until the first process sends no more."""
     order, tasks = sending.unpacked(team.ranks.told())
     while said := team.ranks.told():
         number = int.from_bytes(said, "little") + team.ranks.rank
@@ -394,17 +394,17 @@ ORDERS = {"run": _follow_run, "lesson": _follow_lesson, "tasks": _follow_tasks}
 class TeamEngine:
     """Computes independent tasks in all processes that were started together.
 
-    The first process asks; in each round every process computes one task. Results come in the order
-    of the tasks.
+    In each round, every process computes one task of those that the first one sends. Results are in
+    the order of the tasks.
     """
 
-    asked = False  # torchrun may have begun the processes for another method
+    asked = False  # torchrun may have started the processes for another method
 
     def __init__(self, team: Team) -> None:
         self._team, self.workers = team, team.ranks.size
 
     def map(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
-        """Yield the results of all tasks, in their order."""
+        """Yield the results of all tasks, in order."""
         team, sent = self._team, [sending.packed(task) for task in tasks]
         order = sending.order_of(work)
         with _ordered(team, "tasks", sending.packed((order, sent))):
@@ -419,5 +419,5 @@ class TeamEngine:
 
 
 def team_engine() -> TeamEngine | None:
-    """Return what shares tasks among the processes that were started together, if they were."""
+    """Return an engine for the processes that were started together; None if there are none."""
     return TeamEngine(_TEAM[-1]) if _TEAM else None

@@ -14,15 +14,15 @@ from faircil.runs.config import RunConfig, resolve
 
 
 def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
-    """Return the ``faircil run`` of a configuration.
+    """Return the ``faircil run`` command of a configuration.
 
-    Settings that are the shipped ones for its names are left out.
+    Settings that equal the shipped ones for its names are omitted.
     """
     method, weighting = _names(config)
     shipped = _shipped(config, [])
     changed: list[str] = []
     if config.trains_encoder != shipped.trains_encoder:
-        # Which other settings are shipped depends on whether the encoder is trained.
+        # Which of the other settings are shipped depends on whether the encoder is trained.
         changed = [f"finetune={written(config.trains_encoder)}"]
         shipped = _shipped(config, changed)
     options = favoured_words(config.favoured)
@@ -41,7 +41,7 @@ def command_of(config: RunConfig, seeds: Sequence[int]) -> str:
 
 
 def _shipped(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """Return the run of the same names, with no settings of its own but these."""
+    """Return the run with the same names, and no settings of its own but these."""
     method, weighting = _names(config)
     return resolve(
         dataset=None if config.own else config.dataset,
@@ -55,7 +55,7 @@ def _shipped(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
 
 
 def data_words(dataset: str, own: OwnData | None) -> list[str]:
-    """Return the options that name the data: a dataset, or the user's own."""
+    """Return the options for the data: a dataset, or the user's own."""
     if own is None:
         return ["--dataset", dataset]
     words = ["--data", own.path, "--label", own.label]
@@ -73,7 +73,7 @@ def data_words(dataset: str, own: OwnData | None) -> list[str]:
 
 
 def favoured_words(names: Sequence[str]) -> list[str]:
-    """Return the option that names the favoured classes, if there are any."""
+    """Return the option for the favoured classes, if there are any."""
     return ["--favoured", *names] if names else []
 
 
@@ -87,7 +87,7 @@ def run_line(
     *,
     options: Sequence[str] = (),
 ) -> str:
-    """Write a ``faircil run``: data as options, names, ``name=value`` settings, further options."""
+    """Write a ``faircil run`` of data options, names, ``name=value`` settings, further options."""
     words = ["faircil", "run", *source, "--method", method]
     words += ["--weighting", weighting] if weighting else []
     words += ["--measure", measure, *options]
@@ -96,7 +96,7 @@ def run_line(
 
 
 def written(value: Any) -> str:
-    """Write the value of a setting as ``--set`` takes it, to the last digit.
+    """Write the value of a setting in the format of ``--set``, with full precision.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def written(value: Any) -> str:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """Write seeds as ``--seeds`` takes them: 3, 0-4 or 0,2,5.
+    """Write seeds in the format of ``--seeds``: 3, 0-4 or 0,2,5.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def _names(config: RunConfig) -> tuple[str, str | None]:
-    """Return method and weighting as people give them; no weighting where the method implies it."""
+    """Return method and weighting as users give them; no weighting if the method implies it."""
     for alias, pair in ALIASES.items():
         if pair == (config.method, config.weighting):
             return alias, None

@@ -44,16 +44,16 @@ CHANGED = "the code has changed since the sweep began; start it again"
 
 
 class Streams:
-    """Loads streams, and returns the same object again where the data is the same.
+    """Loads streams, and caches them by data.
 
     Parameters
     ----------
     device : str
-        Where new embeddings of texts are computed.
+        Where new embeddings are computed.
     watcher : Watcher, optional
-        Called for each of them.
+        Receives the progress of new embeddings.
     most : int
-        How many streams are kept.
+        Maximum number of cached streams.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Streams:
         if stream is None:
             progress = self._watcher.embedding
             stream = load_stream(config, seed, device=self._device, progress=progress)
-        self._kept[key] = stream  # the last used is the last to go
+        self._kept[key] = stream  # the most recently used is dropped last
         self._forget(self._most)
         return stream
 
@@ -82,9 +82,9 @@ class Streams:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker says: the outcome, None where another process is making the run.
+    """A worker's answer: the outcome, or None if another process is executing the run.
 
-    ``stop`` says why the whole sweep cannot go on.
+    ``stop`` is the reason if the whole sweep cannot continue.
     """
 
     outcome: Outcome | None
@@ -93,22 +93,22 @@ class Answer:
 
 @dataclass(frozen=True)
 class Place:
-    """Where runs are kept and computed.
+    """Where runs are stored and executed.
 
     Parameters
     ----------
     store : Store
     device : str
     again : bool
-        Whether runs that are there are made again.
+        Whether existing runs are executed again.
     replace : bool
-        Whether a run takes the place of one that cannot be used; else that is its problem.
+        Whether a run replaces one that cannot be used; otherwise this is a problem.
     command : str or None
-        What the user typed; if not given, the ``faircil run`` of each run.
+        The user's command line; by default, the ``faircil run`` of each run.
     pieces : mapping
-        Registered pieces that a process begins with, see :func:`sent_pieces`.
+        Registered pieces for new processes, see :func:`sent_pieces`.
     keep : callable, optional
-        Keeps the final models of runs, see :func:`faircil.sweep.work.make_run`.
+        Stores the final models of runs, see :func:`faircil.sweep.work.make_run`.
     """
 
     store: Store
@@ -121,12 +121,12 @@ class Place:
 
 
 def sent_pieces(works: Iterable[Work]) -> Sent:
-    """Return the registered pieces that runs use, for processes that begin without them.
+    """Return the registered pieces that runs use, for processes that start without them.
 
     Raises
     ------
     UsageError
-        If one can be found in no module, as in a notebook.
+        If a piece is defined in no module, for example in a notebook.
     """
     configs = {work.config.model_dump_json(): work.config for work in works}.values()
     used = {id(piece) for config in configs for piece in pieces_of(config)}
@@ -134,7 +134,7 @@ def sent_pieces(works: Iterable[Work]) -> Sent:
         {
             key: row
             for key, row in added_pieces().items()
-            if {id(row), id(getattr(row, "of", None))} & used  # of a metric, the function
+            if {id(row), id(getattr(row, "of", None))} & used  # for a metric, its function
         }
     )
     raise_all(list(unsent.values()))
@@ -142,13 +142,13 @@ def sent_pieces(works: Iterable[Work]) -> Sent:
 
 
 def serve(pipe: Connection, place: Place) -> None:
-    """Make what comes over the pipe until it is closed.
+    """Execute runs received over the pipe until it is closed.
 
-    Answers go back, and before them lines for the user as they come. A SIGTERM saves the run that
-    is being made.
+    Answers are sent back, preceded by messages for the user as they arise. A SIGTERM saves the
+    current run.
     """
     torch.set_num_threads(1)  # the processes share the cores
-    # The last is for a signal that comes when all is done.
+    # The last one is for a signal that arrives when everything is finished.
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt), listening():
         streams = Streams(place.device)
         if (problem := receive_pieces(place.pieces)) is not None:
@@ -166,11 +166,11 @@ def serve(pipe: Connection, place: Place) -> None:
 def answer(
     work: Work, place: Place, streams: Streams, tell: Tell, watcher: Watcher | None = None
 ) -> Answer:
-    """Make a run, unless it is there or another process is making it."""
+    """Execute a run, unless it exists or another process is executing it."""
     try:
         with place.store.alone(work) as mine:
             return Answer(_make(work, place, streams, Watch(watcher), tell) if mine else None)
-    except (StorageError, RankError) as error:  # every other run would fail as well
+    except (StorageError, RankError) as error:  # all other runs would fail as well
         return Answer(None, str(error))
 
 
@@ -178,7 +178,7 @@ def _make(work: Work, place: Place, streams: Streams, watch: Watch, tell: Tell) 
     replaced = None
     if not place.again:
         try:
-            # Another process may have been faster.
+            # Another process may have finished it in the meantime.
             if (found := place.store.find(work)) is not None:
                 return found
         except StorageError:
@@ -212,7 +212,7 @@ def _make(work: Work, place: Place, streams: Streams, watch: Watch, tell: Tell) 
 
 
 TRIES = 2  # of a run whose process died
-PATIENCE = 1.0  # seconds between looks at a run that another process is making
+PATIENCE = 1.0  # seconds between checks on a run that another process is executing
 Listener = Callable[[Outcome], None]
 Waiting = Callable[[Work], None]
 Takes = Callable[[Work], bool]
@@ -220,7 +220,7 @@ Takes = Callable[[Work], bool]
 
 @dataclass(frozen=True)
 class Crew:
-    """Processes at one place, and what they take on."""
+    """Processes at one place, and the runs that they accept."""
 
     place: Place
     size: int
@@ -229,7 +229,7 @@ class Crew:
 
 @dataclass
 class Worker:
-    """A process, its end of the pipe, what it is making, and the data that it has loaded."""
+    """A process, its end of the pipe, its current run, and the data that it has loaded."""
 
     crew: Crew
     process: BaseProcess
@@ -240,9 +240,9 @@ class Worker:
 
 @dataclass
 class Bench:
-    """Work that is waiting, and how often each piece has killed a process.
+    """Pending work, and how often each piece has killed a process.
 
-    ``busy`` is work that another process was making at the last look.
+    ``busy`` is work that another process was executing at the last check.
     """
 
     todo: list[Work]
@@ -250,7 +250,7 @@ class Bench:
     busy: set[str] = field(default_factory=set)
 
     def next_for(self, takes: Takes, data: str | None = None) -> Work | None:
-        """Take away the first that suits, rather one on the given data."""
+        """Remove and return the first suitable work, preferably on the given data."""
         suited = [n for n, work in enumerate(self.todo) if takes(work)]
         same = [n for n in suited if self.todo[n].data == data]
         return self.todo.pop((same or suited)[0]) if suited else None
@@ -264,12 +264,12 @@ def make_here(
     watcher: Watcher | None = None,
     tell: Tell = lambda _: None,
 ) -> None:
-    """Make all work in this process, the first first; what others are making comes last.
+    """Execute all work in this process, in order; runs busy in other processes come last.
 
     Raises
     ------
     SweepError
-        If it cannot go on, as with a full disk; what is finished is kept.
+        If it cannot continue, as with a full disk; finished runs are kept.
     """
     shared = len({work.data for work in works}) < len(works)
     streams = Streams(place.device, watcher, MOST if shared else 0)
@@ -287,12 +287,12 @@ def share_work(
     waiting: Waiting = lambda _: None,
     tell: Tell = lambda _: None,
 ) -> None:
-    """Make all work in several processes, the first first.
+    """Execute all work in several processes, in order.
 
     Raises
     ------
     SweepError
-        If it cannot go on, as with a full disk; what is finished is kept.
+        If it cannot continue, as with a full disk; finished runs are kept.
     """
     bench, sent = Bench(list(works)), sent_pieces(works)
     crews = [replace(crew, place=replace(crew.place, pieces=sent)) for crew in crews]
@@ -305,7 +305,7 @@ def share_work(
 
 
 def _hand_out(bench: Bench, workers: Sequence[Worker]) -> list[Worker]:
-    """Give every idle worker what suits it best; return those at work."""
+    """Assign suitable work to every idle worker; return the busy ones."""
     for worker in workers:
         if worker.work is not None:
             continue
@@ -319,12 +319,12 @@ def _hand_out(bench: Bench, workers: Sequence[Worker]) -> list[Worker]:
 
 
 def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting, tell: Tell) -> None:
-    """Take what a worker has to say, or note that it has died."""
+    """Receive a message of a worker, or record that it has died."""
     work, worker.work = worker.work, None
-    assert work is not None  # as busy workers have
+    assert work is not None  # as for any busy worker
     try:
         said: Answer | str = worker.pipe.recv()
-        if isinstance(said, str):  # and the answer is still to come
+        if isinstance(said, str):  # a message; the answer is still to come
             worker.work = work
             tell(said)
             return
@@ -336,7 +336,7 @@ def _take(worker: Worker, bench: Bench, listener: Listener, waiting: Waiting, te
 
 
 def hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Waiting) -> None:
-    """Pass an outcome on, or put work back that another process is making."""
+    """Pass an outcome on, or return work to the queue that another process is executing."""
     if said.stop is not None:
         raise SweepError(said.stop)
     if said.outcome is not None:
@@ -351,7 +351,7 @@ def hear(said: Answer, work: Work, bench: Bench, listener: Listener, waiting: Wa
 
 
 def _bury(work: Work, exit_code: int | None, bench: Bench, listener: Listener) -> None:
-    """Try the work of a dead process once more, then give it up."""
+    """Retry the work of a dead process once, then give it up."""
     bench.deaths[work.key] = bench.deaths.get(work.key, 0) + 1
     if bench.deaths[work.key] < TRIES:
         bench.todo.append(work)
@@ -375,7 +375,7 @@ def _start(place: Place) -> tuple[BaseProcess, Connection]:
 
 @contextmanager
 def _workers(bench: Bench, crews: Sequence[Crew]) -> Iterator[list[Worker]]:
-    """Start the processes, no more than there is work for, and end them in any case."""
+    """Start the processes, at most as many as there are runs, and end them in any case."""
     workers = []
     for crew in crews:
         suited = sum(map(crew.takes, bench.todo))

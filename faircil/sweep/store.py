@@ -1,7 +1,7 @@
 """The store of runs: lookup by configuration, code and seed, with a lock per run.
 
-A run is reused only if its files are as they were written and identify it as the run looked for. A
-training that diverged leaves a note, since it would diverge again.
+A run is reused only if its files are unchanged and identify it as the requested run. Diverged
+training leaves a note, since it would diverge again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROOT = Path("runs")
 def default_folder(config: Mapping[str, Any], label: str, code: str, root: Path = ROOT) -> Path:
     """Return ``runs/DATASET/METHOD-MEASURE-HASH-CODE``.
 
-    Another configuration or other code, another folder.
+    Different configurations or code have different folders.
     """
     short = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
     part = "-validation" if config.get("evaluate_on") == "validation" else ""
@@ -50,16 +50,16 @@ def default_folder(config: Mapping[str, Any], label: str, code: str, root: Path 
 
 @dataclass(frozen=True)
 class Store:
-    """A place for runs.
+    """A location of runs.
 
     Parameters
     ----------
     root : Path
-        Every configuration has a folder of its own below, see :func:`default_folder`.
+        Each configuration has its own subfolder, see :func:`default_folder`.
     folder : Path or None
-        The folder of the only configuration, instead.
+        The folder of a single configuration, instead.
     any_code : bool
-        Whether a run that other code has made will do; one of this code goes first.
+        Whether runs produced by other code are accepted; those of this code are preferred.
     """
 
     root: Path = ROOT
@@ -67,21 +67,21 @@ class Store:
     any_code: bool = False
 
     def folder_of(self, work: Work) -> Path:
-        """Return the folder of a configuration, with this code; runs are in ``seed-N`` below."""
+        """Return the folder of a configuration for this code, with runs in ``seed-N``."""
         if self.folder is not None:
             return self.folder
         config = work.config
         return default_folder(config.model_dump(mode="json"), config.label, work.code, self.root)
 
     def find(self, work: Work) -> Outcome | None:
-        """Return the finished run, or that it diverged; None where it is still to be made.
+        """Return the outcome of a finished or diverged run; None if it has not been executed.
 
         Raises
         ------
         DataError
-            If what is there is damaged, altered or another run.
+            If the stored run is damaged, altered or another run.
         StorageError
-            If it is no run at all: the place cannot be used.
+            If it is not a run at all, so that the location cannot be used.
         """
         wanted = work.identity
         for number, folder in enumerate(self._folders(work)):
@@ -97,7 +97,7 @@ class Store:
 
     @contextmanager
     def alone(self, work: Work) -> Iterator[bool]:
-        """Let one process at a time make a run; yields whether this one may."""
+        """Let one process at a time execute a run; yield whether this process may."""
         folder = self.folder_of(work)
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         claim(folder)
@@ -112,7 +112,7 @@ class Store:
                     _remove_empty(new, lock)
 
     def clear_states(self, work: Work) -> None:
-        """Remove states that a finished run has left: it was killed when it was on disk."""
+        """Remove the states of a finished run whose process was killed before it removed them."""
         folder = self.folder_of(work)
         states = state_folder(folder, work.seed)
         if states.is_dir():
@@ -121,17 +121,17 @@ class Store:
                     shutil.rmtree(states, ignore_errors=True)
 
     def note_divergence(self, work: Work, problem: str) -> None:
-        """Remember that a run diverges, beside the place of its folder."""
+        """Record that a run diverges, next to its folder."""
         folder = self.folder_of(work)
         claim(folder)
         write_sealed(_note(folder, work.seed), {"problem": problem, **work.identity})
 
     def forget_divergence(self, work: Work) -> None:
-        """Remove what :meth:`note_divergence` has written."""
+        """Remove the note written by :meth:`note_divergence`."""
         _note(self.folder_of(work), work.seed).unlink(missing_ok=True)
 
     def _folders(self, work: Work) -> list[Path]:
-        """Return the folder of a configuration, then, if they will do, those of other code."""
+        """Return the folder of a configuration, then those of other code, if accepted."""
         own = self.folder_of(work)
         if not self.any_code or self.folder is not None:
             return [own]
@@ -144,12 +144,12 @@ MOST_NAMED = 5
 
 
 def check_folder(folder: Path, work: Work) -> None:
-    """Raise if a folder cannot take runs of a configuration, or holds others.
+    """Raise an error if a folder cannot take runs of a configuration, or has other runs.
 
     Parameters
     ----------
     folder : Path
-        It may be absent.
+        It need not exist.
     work : Work
         A run of the configuration, with any seed.
     """
@@ -161,7 +161,7 @@ def check_folder(folder: Path, work: Work) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """Raise if a folder can hold no runs: it is a file, a model, or a run itself."""
+    """Raise an error if a folder cannot hold runs: it is a file, a model, or a run itself."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file; choose another folder with `folder`")
     if (folder / MODEL_TEXT).exists():
@@ -174,7 +174,7 @@ def check_place(folder: Path) -> None:
 
 
 def check_others(folder: Path, work: Work) -> None:
-    """Raise if :func:`remove_others` would remove files that faircil did not write."""
+    """Raise an error if :func:`remove_others` would remove files not written by faircil."""
     for seed in _others(folder, work):
         path = seed_folder(folder, seed)
         if is_run_folder(path):
@@ -182,7 +182,7 @@ def check_others(folder: Path, work: Work) -> None:
 
 
 def remove_others(folder: Path, work: Work) -> None:
-    """Remove runs that are damaged or of another configuration, except what is being written."""
+    """Remove runs that are damaged or of another configuration, except those being written."""
     for seed in _others(folder, work):
         path = seed_folder(folder, seed)
         with _locked(folder, seed) as mine:
@@ -191,7 +191,7 @@ def remove_others(folder: Path, work: Work) -> None:
 
 
 def _others(folder: Path, work: Work) -> dict[int, str]:
-    """Return why a seed's folder is not a finished run of the configuration, where that is so."""
+    """Return the seeds whose folder is not a finished run of the configuration, with reasons."""
     problems = {}
     for seed, path in seed_folders(folder).items():
         if _problem(path, work, seed):
@@ -211,7 +211,7 @@ def _problem(path: Path, work: Work, seed: int) -> str | None:
 
 
 def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> RunSummary:
-    """Read a run and make sure that it is the one."""
+    """Read a run, and check that it is the requested one."""
     run = read_run(path)
     found = read_identity(path)
     parts = differing(found | {"code": wanted["code"]} if any_code else found, wanted)
@@ -223,7 +223,7 @@ def _read(path: Path, wanted: Mapping[str, Any], *, any_code: bool = False) -> R
 
 
 def _locked(folder: Path, seed: int) -> AbstractContextManager[bool]:
-    """Hold the lock of a seed, if it is free."""
+    """Lock a seed, if it is free."""
     return locked(_lock(folder, seed))
 
 
@@ -232,10 +232,10 @@ def _lock(folder: Path, seed: int) -> Path:
 
 
 def _remove_empty(folders: Iterable[Path], lock: Path) -> None:
-    """Remove the folders of a run that could not be made, such as for a mistake in its data.
+    """Remove the empty folders of a run that failed, for example because of invalid data.
 
-    Where another process has come to them meanwhile, they stay. The lock is held, so that who takes
-    it next can tell that it is gone.
+    Folders used by another process in the meantime stay. The lock is held, so that the next process
+    to take it can detect that it was removed.
     """
     with suppress(OSError):
         lock.unlink()
@@ -248,7 +248,7 @@ def _note(folder: Path, seed: int) -> Path:
 
 
 def _read_note(path: Path, wanted: Mapping[str, Any], *, any_code: bool) -> str | None:
-    """Return the problem in a note; None if the note is about another run."""
+    """Return the problem in a note; None if the note belongs to another run."""
     try:
         text = path.read_bytes().decode("utf-8")
         found = json.loads(text)

@@ -47,26 +47,27 @@ from faircil.weighting.selection import WEIGHTINGS
 from faircil.weighting.solver import DEFAULT, SOLVERS
 
 Load = Callable[[RunConfig, int], TaskStream]
-# Takes configuration, seed, data and final state of a run, and returns what writes its model.
+# Takes the configuration, seed, data and final state of a run; returns a function that writes its
+# model.
 Keep = Callable[[RunConfig, int, TaskStream, RunState], Callable[[Path], None]]
-NO_MODEL = "no model is kept"  # how the note begins that says why
+NO_MODEL = "no model is kept"  # beginning of the note that gives the reason
 
 
 class Watcher(Protocol):
     """Receives the progress of a run, in the process that executes it."""
 
     def start(self, seed: int, tasks: int) -> None:
-        """Take note that a run with this seed and number of tasks begins."""
+        """Receive the seed and number of tasks of a run that begins."""
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Take note of how many texts of the next run are embedded."""
+        """Receive the number of texts of the next run embedded so far."""
 
     def __call__(self, event: Event) -> None:
-        """Take note of an epoch or an evaluation."""
+        """Receive an epoch or an evaluation."""
 
 
 class Unwatched:
-    """Takes note of nothing."""
+    """Ignores all progress."""
 
     def start(self, seed: int, tasks: int) -> None:
         """Ignore the start of a run."""
@@ -80,18 +81,18 @@ class Unwatched:
 
 @dataclass(frozen=True)
 class Both:
-    """Passes everything on to two watchers."""
+    """Passes all progress on to two watchers."""
 
     first: Watcher
     second: Watcher
 
     def start(self, seed: int, tasks: int) -> None:
-        """Pass on that a run begins."""
+        """Pass on the start of a run."""
         self.first.start(seed, tasks)
         self.second.start(seed, tasks)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Pass on how many texts are embedded."""
+        """Pass on the number of embedded texts."""
         self.first.embedding(progress)
         self.second.embedding(progress)
 
@@ -103,24 +104,24 @@ class Both:
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds between getting a piece of work and answering.
+    """Seconds from receiving a run to answering.
 
     Parameters
     ----------
     process : int
-        Its number in the system.
+        Process id.
     device : float
-        To get hold of the device: on a GPU the first time takes long.
+        To initialise the device, which takes long on a GPU the first time.
     load : float
-        To load the data, or to find it in memory.
+        To load the data, or to find it in the cache.
     run : float
-        From then to the last evaluation; how that divides is in the summary of the run.
+        From then to the last evaluation; the run's summary has the details.
     write : float
         From then until the run is on disk.
     total : float
-        All of it.
+        Total time.
     cpu : float
-        What the processor gave it of that, over all threads.
+        CPU time of that, over all threads.
     """
 
     process: int
@@ -133,7 +134,7 @@ class Spent:
 
 
 class Watch:
-    """Times one piece of work from now on, and passes on how it proceeds."""
+    """Measures the time of a run from now on, and passes on its progress."""
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         self._start = self._touched = self._loaded = self._evaluated = time.perf_counter()
@@ -142,7 +143,7 @@ class Watch:
         self._watcher = watcher or Unwatched()
 
     def loading(self, load: Load, device: torch.device) -> Load:
-        """Return ``load``, timed, after a first touch of the device."""
+        """Return ``load`` with time measurement, after initialising the device."""
 
         def timed(config: RunConfig, seed: int) -> TaskStream:
             start = time.perf_counter()
@@ -156,15 +157,15 @@ class Watch:
         return timed
 
     def start(self, seed: int, tasks: int) -> None:
-        """Pass on that a run begins."""
+        """Pass on the start of a run."""
         self._watcher.start(seed, tasks)
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Pass on how many texts are embedded."""
+        """Pass on the number of embedded texts."""
         self._watcher.embedding(progress)
 
     def __call__(self, event: Event) -> None:
-        """Pass on an event and note the time; the last event of a run is its last evaluation."""
+        """Pass on an event and record the time; the last event of a run is its last evaluation."""
         self._watcher(event)
         self._evaluated = time.perf_counter()
 
@@ -220,30 +221,30 @@ def code_digest(config: RunConfig) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """One run to be made: a configuration and a seed."""
+    """A run to be executed: a configuration and a seed."""
 
     config: RunConfig
     seed: int
 
     @cached_property
     def key(self) -> str:
-        """What two pieces of work share only if they are the same run."""
+        """Key that is equal only for the same run."""
         content = json.dumps([self.config.model_dump(mode="json"), self.seed], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
     @cached_property
     def code(self) -> str:
-        """Hash of the code that can change its result, when it was first asked for."""
+        """Hash of the code that can affect its result, computed on first use."""
         return code_digest(self.config)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a stored run of it says that it is."""
+        """Identity in the files of its stored run."""
         return identity(self.config.model_dump(mode="json"), self.seed, self.code)
 
     @property
     def data(self) -> str:
-        """What two pieces of work share only if they train on the same data."""
+        """Key that is equal only for training on the same data."""
         config, settings = self.config, self.config.settings
         source = (config.dataset, config.own, config.data_sha256, config.evaluate_on)
         encoding = (config.encoder_sha256, config.settings.media)
@@ -252,7 +253,7 @@ class Work:
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """Name of the run, for messages."""
         config = self.config
         part = " (validation)" * (config.evaluate_on == "validation")
         return f"{config.dataset} {config.label} {config.measure}{part} seed {self.seed}"
@@ -260,7 +261,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a piece of work: a finished run, or the problem that there is none.
+    """Outcome of a run: the finished run, or the problem.
 
     Parameters
     ----------
@@ -268,13 +269,13 @@ class Outcome:
     run : RunSummary or None
     problem : str or None
     diverged : bool
-        Whether the problem is the training itself: these settings do not work.
+        Whether training itself is the problem: these settings do not work.
     spent : Spent or None
-        Where its time was spent, if the run was made now.
+        Where time was spent, if the run was executed now.
     kind : type of FaircilError
-        That the problem is, for whoever raises it.
+        Type of the problem, to raise it.
     replaced : str or None
-        Why a run that was there could not be used, if this one took its place.
+        Why an existing run could not be used, if this one replaced it.
     """
 
     work: Work
@@ -298,35 +299,35 @@ def make_run(
     anew: bool = False,
     tell: Tell = lambda _: None,
 ) -> RunSummary:
-    """Make a run and write it to the folder of its configuration.
+    """Execute a run and write it to the folder of its configuration.
 
-    A run that was stopped goes on from its last state, and its watcher hears again what was before.
+    A stopped run is resumed from its last state, and its watcher receives the earlier events again.
 
     Parameters
     ----------
     work : Work
     folder : Path
-        Of the configuration; the run is in ``seed-N`` below.
+        Folder of the configuration; the run is in its subfolder ``seed-N``.
     command : str
-        The command line that makes it again.
+        The command line that repeats the run.
     device : torch.device
     load : callable
         Loads the stream.
     watcher : Watcher
     keep : callable, optional
-        Keeps the final model in the folder of the run; not kept by default. A model that cannot be
-        kept is a note of the run.
+        Stores the final model in the folder of the run; by default it is not stored. Failure to
+        store it is a note of the run.
     anew : bool
-        Whether saved states are left aside.
+        Whether to ignore saved states.
     tell : callable
-        Takes lines about saved states and room on the disk.
+        Receives messages about saved states and disk space.
     """
     config, seed = work.config, work.seed
     write_model = None
     with enough_memory():
         stream = load(config, seed)
     claim(folder)
-    with waiting(), enough_memory():  # a signal waits until the run is saved or finished
+    with waiting(), enough_memory():  # signals are deferred until the run is saved or finished
         watcher.start(seed, len(stream.tasks))
         room = expected_size(config, stream)
         states = Checkpoints(
@@ -370,5 +371,5 @@ def make_run(
 
 
 def _state_identity(work: Work, device: torch.device) -> dict[str, Any]:
-    """Return what a state must be of, so that going on from it changes no bit."""
+    """Return the identity of a state from which the run can be resumed without changing any bit."""
     return work.identity | {"torch": str(torch.__version__), "device": device.type}

@@ -1,7 +1,8 @@
-"""Contract checks for user-defined components; the built-in ones are tested with them, too.
+"""Contract checks for user-defined pieces; the built-in ones are tested with them as well.
 
-Each takes a function, a class, a row or a registered name. It raises an AssertionError that lists
-every broken promise, and returns nothing if all are kept. No test framework is needed.
+Each check takes a function, a class, a row or a registered name. It raises an AssertionError that
+lists all violations of the contract, and returns nothing if there are none. No test framework is
+needed.
 """
 
 from faircil.testing.learners import check_learner as check_learner

@@ -27,14 +27,14 @@ from faircil.runs.state import RunState
 from faircil.samples import Samples, group_counts
 from faircil.testing.pieces import demand, fulfil, known, promise, title
 
-TASKS = ((0, 1), (2,), (3, 4))  # the second has one class
+TASKS = ((0, 1), (2,), (3, 4))  # the second has a single class
 PER_GROUP = 24
 FEW = 3  # training samples of group (4, 1)
-ABSENT = (2, 0)  # has no training sample
+ABSENT = (2, 0)  # group without training samples
 
 
 def small_stream(*, attribute: bool, seed: int = 0) -> TaskStream:
-    """Return five classes in six dimensions, split by a binary attribute or not."""
+    """Return a stream of five classes in six dimensions, optionally with a binary attribute."""
     generator = torch.Generator().manual_seed(seed)
     centres = 2 * torch.randn(5, 6, generator=generator)
 
@@ -64,9 +64,10 @@ def small_config(
     measure: str | None = None,
     **settings: object,
 ) -> RunConfig:
-    """Return settings under which a run on the small stream takes a few hundredths of a second.
+    """Return settings for a run on the small stream that takes a few hundredths of a second.
 
-    Those without effect on the method are left out; a given one that it does not have is an error.
+    Settings without effect on the method are omitted; a given one that it does not have is an
+    error.
     """
     few: dict[str, object] = {
         "epochs": 2,
@@ -117,7 +118,7 @@ class LearnerCase:
     method, weighting : str
     attribute : bool
     epochs : int
-        Per task; as many as the method needs to learn the first one.
+        Epochs per task; as many as the method needs to learn the first task.
     """
 
     method: str
@@ -131,7 +132,7 @@ class LearnerCase:
 
     @property
     def row(self) -> Method:
-        """The row of the method."""
+        """The registry row of the method."""
         return LEARNERS[self.method]
 
     def config(self, **settings: object) -> RunConfig:
@@ -146,14 +147,14 @@ class LearnerCase:
         return small_stream(attribute=self.attribute)
 
     def run(self, seed: int = 0, **settings: object) -> tuple[RunResult, RunState]:
-        """Return the result of a small run, and its state in the end."""
+        """Return the result of a small run, and its final state."""
         states: list[RunState] = []
         result = run(self.config(**settings), seed, stream=self.stream(), checkpoint=states.append)
         return result, states[-1]
 
     @cached_property
     def finished(self) -> tuple[RunResult, RunState]:
-        """The run of seed 0."""
+        """The run with seed 0."""
         return self.run()
 
     def learner(self, net: nn.Module | None = None) -> Learner:
@@ -165,7 +166,7 @@ class LearnerCase:
         return self.row(net, options(**values), Generators.from_seed(0))
 
     def begun(self, learner: Learner) -> tuple[Samples, Samples | None]:
-        """Begin a second task; return its training data and what it replays."""
+        """Begin a second task; return its training data and the data that it replays."""
         first, second, _ = (task.train for task in small_stream(attribute=True).tasks)
         kept = first.take(slice(0, None, 8)) if self.row.replays else None
         return second, learner.begin_task(second, ReplayBuffer(QUOTA, kept)).memory
@@ -389,7 +390,7 @@ STEP_CHECKS: tuple[Callable[[LearnerCase], None], ...] = (
 def learner_cases(
     method: str, epochs: int = 2, weightings: Iterable[str] = ("none", "fsw")
 ) -> list[LearnerCase]:
-    """Return a method with the weightings that it allows, without and with an attribute."""
+    """Return cases of a method with the weightings it allows, with and without an attribute."""
     allowed = [w for w in weightings if w == "none" or LEARNERS[method].no_weighting is None]
     return [
         LearnerCase(method, w, attribute, epochs) for w in allowed for attribute in (False, True)
@@ -397,13 +398,13 @@ def learner_cases(
 
 
 def check_learner(learner: str | Method | type[Learner], *, epochs: int = 2) -> None:
-    """Check that a learner keeps its contract; takes some seconds.
+    """Check that a learner fulfils its contract; takes some seconds.
 
     Parameters
     ----------
     learner : str, Method or subclass of Learner
     epochs : int
-        Per task of the small runs; more if the method learns slowly.
+        Epochs per task of the small runs; more if the method learns slowly.
     """
     with known(LEARNERS, learner) as name:
         cases = learner_cases(name, epochs)

@@ -1,4 +1,4 @@
-"""The contracts of metrics, buffer rules and datasets, and how any contract is checked."""
+"""The contracts of metrics, buffer rules and datasets, and how contracts are checked."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from faircil.metrics import METRICS, Metric
 from faircil.registry import Registry
 from faircil.samples import Samples, group_counts
 
-Named = tuple[str, Callable[[], None]]  # a promise, and what checks it
+Named = tuple[str, Callable[[], None]]  # a promise, and its check
 
 
 def demand(condition: object, broken: str) -> None:
-    """Raise an AssertionError that says what is broken unless the condition holds."""
+    """Raise an AssertionError that describes what is broken, unless the condition holds."""
     if not condition:
         raise AssertionError(broken)
 
 
 def fulfil(what: str, promises: Iterable[Named]) -> None:
-    """Check all promises, and raise one AssertionError that lists those that are broken."""
+    """Check all promises; raise a single AssertionError that lists the broken ones."""
     broken: dict[str, None] = {}
     for promise, check in promises:
         try:
             check()
         except AssertionError as error:
             broken[f"{promise}: {error}"] = None
-        except Exception as error:  # whatever a piece of others raises
+        except Exception as error:  # a user's piece may raise anything
             broken[f"{promise}: {type(error).__name__}: {error}"] = None
     if broken:
         lines = "".join(f"\n- {line}" for line in broken)
@@ -47,12 +47,12 @@ def fulfil(what: str, promises: Iterable[Named]) -> None:
 
 
 def promise(check: Callable[..., object]) -> str:
-    """Return what a check is about, from its docstring."""
+    """Return a description of a check, from its docstring."""
     return (check.__doc__ or "").partition("\n")[0].removesuffix(".").lower()
 
 
 def check_each(what: str, checks: Iterable[Callable[..., None]], subject: object) -> None:
-    """Check what a piece promises, each promise by a function of it."""
+    """Check the promises of a piece, each by a separate function."""
     fulfil(what, [(promise(check), partial(check, subject)) for check in checks])
 
 
@@ -61,7 +61,7 @@ _numbers = numbers(1)
 
 @contextmanager
 def known(registry: Registry[Any], piece: object) -> Iterator[str]:
-    """Give a piece a name for the time of its checks; a name is taken as it is."""
+    """Register a piece under a name during its checks; a name is used as it is."""
     if isinstance(piece, str):
         registry.find(piece)
         yield piece
@@ -72,7 +72,7 @@ def known(registry: Registry[Any], piece: object) -> Iterator[str]:
 
 
 def title(piece: object) -> str:
-    """Return what a message calls a piece."""
+    """Return the name of a piece for messages."""
     return piece if isinstance(piece, str) else getattr(piece, "__name__", type(piece).__name__)
 
 
@@ -80,7 +80,7 @@ def title(piece: object) -> str:
 
 
 def example_counts(*, perfect: bool = False) -> Iterator[tuple[str, Counts]]:
-    """Yield counts such as runs have, with what is special about them."""
+    """Yield counts as in runs, with a description of each."""
     rng = np.random.default_rng(0)
 
     def drawn(classes: int, values: int | None, before: Counts | None = None) -> Counts:
@@ -155,7 +155,7 @@ METRIC_CHECKS: tuple[Callable[[Metric], None], ...] = (
 
 
 def check_metric(metric: str | Metric) -> None:
-    """Check that a metric keeps its contract."""
+    """Check that a metric fulfils its contract."""
     with known(METRICS, metric) as name:
         check_each(f"metric {title(metric)}", METRIC_CHECKS, METRICS[name])
 
@@ -164,7 +164,7 @@ def check_metric(metric: str | Metric) -> None:
 
 
 def _task() -> Samples:
-    """Return samples of groups with 20, 3 and 9 members, mixed; the first input is the number."""
+    """Return samples of groups with 20, 3 and 9 members, mixed; the first input is the row."""
     generator = torch.Generator().manual_seed(0)
     keys = torch.tensor([[0, 0]] * 20 + [[0, 1]] * 3 + [[1, 0]] * 9)
     keys = keys[torch.randperm(len(keys), generator=generator)]
@@ -211,7 +211,7 @@ BUFFER_CHECKS: tuple[Callable[[BufferRule], None], ...] = (
 
 
 def check_buffer_rule(rule: str | BufferRule | RuleFunction) -> None:
-    """Check that a rule of the buffer keeps its contract."""
+    """Check that a buffer rule fulfils its contract."""
     with known(RULES, rule) as name:
         check_each(f"buffer rule {title(rule)}", BUFFER_CHECKS, RULES[name])
 
@@ -227,7 +227,7 @@ def _samples(stream: TaskStream) -> list[Samples]:
 def shares_out_its_classes(name: str) -> None:
     """Its tasks share out the classes, each with training and test samples.
 
-    If rows are arranged anew, those of a class may come in any task; a stream itself checks that
+    If rows are rearranged, those of a class may come in any task; a stream itself checks that
     each class has some where it is new.
     """
     stream, row = load_dataset(name, 0), DATASETS[name]
@@ -303,6 +303,6 @@ DATASET_CHECKS: tuple[Callable[[str], None], ...] = (
 
 
 def check_dataset(dataset: str | Dataset | Callable[[int], Parts]) -> None:
-    """Check that a dataset keeps its contract; loads it a few times."""
+    """Check that a dataset fulfils its contract; loads it several times."""
     with known(DATASETS, dataset) as name:
         check_each(f"dataset {title(dataset)}", DATASET_CHECKS, name)

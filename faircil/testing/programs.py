@@ -1,4 +1,4 @@
-"""The contracts of what makes and solves the program of FSW: measures, losses and solvers."""
+"""The contracts of the pieces of the FSW program: measures, losses and solvers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from faircil.weighting.weights import FairSampleWeights
 
 
 def example_groups(*, by_attribute: bool, seen: bool) -> Iterator[Groups]:
-    """Yield groups such as runs have: one, several classes, values that are missing, many."""
+    """Yield groups as in runs: one, several classes, missing values, many."""
     for keys in (
         [(0, 0)],
         [(0, 0), (1, 0)],
@@ -82,7 +82,7 @@ def names_a_metric(row: Measure) -> None:
 
 
 def check_measure(measure: str | Measure | MeasureFunction) -> None:
-    """Check that a measure keeps its contract."""
+    """Check that a measure fulfils its contract."""
     with known(MEASURES, measure) as name:
         check_each(f"measure {title(measure)}", MEASURE_CHECKS, MEASURES[name])
 
@@ -150,7 +150,7 @@ LOSS_CHECKS: tuple[Callable[[Loss], None], ...] = (
 
 
 def check_loss(loss: str | Loss | LossFunction) -> None:
-    """Check that a loss of the program keeps its contract."""
+    """Check that a loss of the program fulfils its contract."""
     with known(LOSSES, loss) as name:
         check_each(f"loss {title(loss)}", LOSS_CHECKS, LOSSES[name])
 
@@ -175,7 +175,7 @@ def _weighs(weigh: FairSampleWeights) -> None:
 
 
 def example_programs() -> Iterator[WeightProgram]:
-    """Yield small programs: few and many rows, rows without a difference, floors that bind."""
+    """Yield small programs: few and many rows, rows without a difference, active floors."""
     rng = np.random.default_rng(0)
     for k, m, n, scale in [
         (0, 0, 1, 1.0), (1, 0, 3, 1.0), (0, 2, 9, 1e-2), (3, 1, 12, 1.0), (4, 2, 40, 1e-3),
@@ -194,10 +194,10 @@ def example_programs() -> Iterator[WeightProgram]:
 
 
 def check_solution(program: WeightProgram, solution: Solution, *, exact: bool = True) -> None:
-    """Check all that a solution promises.
+    """Check all promises of a solution.
 
-    Weights in [0, 1] that keep the floors, their exact objective, and a bound that the dual proves.
-    An exact solution is proven optimal, and a vertex.
+    Weights are in [0, 1] and satisfy the floors, the objective is exact, and the dual proves the
+    bound. An exact solution is proven optimal, and a vertex.
     """
     weights, objective, bound = solution.weights, solution.objective, solution.bound
     digits = 1 + abs(objective)
@@ -271,6 +271,6 @@ SOLVER_CHECKS: tuple[Callable[[Solver], None], ...] = (
 
 
 def check_solver(solver: str | Solver | SolverFunction) -> None:
-    """Check that a solver keeps its contract; a bare function is taken as an exact one."""
+    """Check that a solver fulfils its contract; bare functions are treated as exact."""
     with known(SOLVERS, solver) as name:
         check_each(f"solver {title(solver)}", SOLVER_CHECKS, SOLVERS[name])

@@ -35,14 +35,14 @@ class TextRecipe(Recipe):
     encoder : str
         Digest of the encoder's weights and tokenizer.
     width : int
-        Dimension of an embedding, and one for its flags.
+        Dimension of an embedding, plus one for its flags.
     pooling : str
     max_tokens : int
         Longer texts are truncated.
     precision : str
         Number format of the forward pass.
     token_budget : int
-        It changes the shapes of products in the encoder, and so the last bits.
+        It affects the shapes of products in the encoder, and thus the last bits.
     version : int
         Version of the code that computes an embedding; incremented manually when it changes.
     """
@@ -115,7 +115,7 @@ def embed(
     Raises
     ------
     StorageError
-        If embeddings cannot be stored, such as on a full disk.
+        If embeddings cannot be stored, for example on a full disk.
     """
     texts, device = list(texts), torch.device(device)
     check_texts(texts)

@@ -1,6 +1,6 @@
 """Text encoders: finding, checking and loading a transformers model with its tokenizer, offline.
 
-Nothing is downloaded here: an encoder that is not on this machine is a message to the user.
+Nothing is downloaded here: for an encoder that is not on this machine, the user gets a message.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def bidirectional(model: Any) -> bool:
 
 @contextmanager
 def _understood(path: Path, part: str = "model") -> Iterator[None]:
-    """Turn errors of transformers about unsupported files into one message."""
+    """Turn transformers' errors about unsupported files into a single message."""
     try:
         with quiet():
             yield

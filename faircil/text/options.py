@@ -58,7 +58,7 @@ class TextOptions(BaseModel):
 
 
 def encoder_mistakes(options: TextOptions, given: Iterable[str]) -> list[str]:
-    """Name the given settings that have no effect with these options."""
+    """Return the given settings that have no effect with these options."""
     this, other = ("trained", "frozen") if options.finetune else ("frozen", "trained")
     unused = sorted((FOR_FROZEN if options.finetune else FOR_TRAINED) & set(given))
     if not unused:

@@ -311,7 +311,7 @@ def encode(model: nn.Module, ids: Tensor, how: Passing) -> Tensor:
 
     layout = fixed_for(len(ids))
     if layout is not None and torch.is_grad_enabled():
-        # Nothing here asks what the lengths are: the same kernels run for all batches.
+        # Nothing here depends on the lengths, so the same kernels run for all batches.
         place = torch.arange(layout.width, device=ids.device)
         return vectors(ids[:, : layout.width].long(), place < lengths[:, None])
     if len(ids) and torch.is_grad_enabled():

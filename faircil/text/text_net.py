@@ -73,7 +73,7 @@ class TextNet(nn.Module):
 
     @property
     def traits(self) -> NetTraits:
-        """Large, recorded in shapes of its own choice, and restarted from its encoder."""
+        """Large, recorded in its own shapes, and reset to its pre-trained encoder."""
         return NetTraits(
             large=True,
             recording=self,
@@ -84,7 +84,7 @@ class TextNet(nn.Module):
         )
 
     def layout(self, x: Tensor, known: Sequence[Layout], room: bool) -> Layout | None:
-        """Return the shape that a training step with tokens (n, L) passes in, if it is recorded.
+        """Return the shape in which a training step with tokens (n, L) passes, if it is recorded.
 
         None if they have more tokens than the budget: activations are then recomputed. See
         :func:`faircil.text.passes.suitable`.
@@ -94,11 +94,11 @@ class TextNet(nn.Module):
         return found if found.tokens <= self.passing.token_budget else None
 
     def in_layout(self, layout: Layout) -> AbstractContextManager[Use]:
-        """Let a training step in the block pass in this shape."""
+        """Make a training step in the block pass in this shape."""
         return fixed_shapes(layout)
 
     def drawing(self) -> AbstractContextManager[None]:
-        """Let the block draw as the next training pass does, whose recording it replays."""
+        """Draw in the block as the next training pass does, whose recording it replays."""
         self.train()
         return self._own_draws(self.head.weight.device)
 
@@ -110,7 +110,7 @@ class TextNet(nn.Module):
             return encode(self.encoder, x, self.passing)
 
     def _count(self, tokens: Tensor) -> None:
-        """Count tokens that are trained on, in place: a recorded step must find their number."""
+        """Count training tokens, in place: a recorded step must find their number."""
         if isinstance(self.trained_tokens, int):
             self.trained_tokens = tokens + self.trained_tokens
         else:
@@ -122,7 +122,7 @@ class TextNet(nn.Module):
         return logits
 
     def proceed(self, passes: int, tokens: int | Tensor) -> None:
-        """Count passes and tokens of training from these numbers on."""
+        """Continue counting training passes and tokens from these numbers."""
         self.passes, self.trained_tokens = passes, tokens
 
     def restart(self, seed: int) -> None:
@@ -135,7 +135,7 @@ class TextNet(nn.Module):
     def remake(self, _: str, weights: Mapping[str, Tensor]) -> nn.Module:
         """Return the encoder with weights from a file.
 
-        The very parameters are put into it, so that an optimizer that has them trains it.
+        It uses these very parameters, so that an optimizer that refers to them trains it.
         """
         encoder: nn.Module = load_model(self.folder)
         for path, tensor in weights.items():
@@ -151,7 +151,7 @@ class TextNet(nn.Module):
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:
-        # A recorded step draws by the seed that is set before it is replayed.
+        # A recorded step draws by the seed that is set before its replay.
         recorded = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         if not self.training or recorded:
             yield

@@ -1,13 +1,12 @@
-"""``auto``: the method for some data, chosen on held-out training rows.
+"""``auto``: choosing the method for given data, on held-out training rows.
 
-Two families are tried. Learning from moments forgets nothing and weighs all groups that were ever
-seen, on features that are fixed. Replay learns its features, and forgets. Which one suits the data
-is measured, not guessed: a part of each group's training rows is held out, every candidate learns
-the others, and the best score wins. Then all training rows are learned.
+Two families are tried. Learning from moments forgets nothing and weights all groups ever seen, on
+fixed features. Replay learns its features, but forgets. Which one suits the data is measured: a
+part of each group's training rows is held out, every candidate learns the others, and the best
+score wins. Then all training rows are learned.
 
-Weights of groups have to earn their place, too. If the groups that the measure compares do not
-differ by more than chance explains, there is nothing to mend, and the groups of a class count
-equally.
+Group weights must be justified as well. If the groups that the measure compares do not differ
+significantly, there is nothing to correct, and the groups of a class count equally.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ from faircil.sweep.work import Outcome, Work
 from faircil.tuning.request import SEED, Objective, parse_objective, usual_objective
 
 AUTO = "auto"
-ENOUGH = 2000  # held-out rows for a choice: small data is held out several times
-# Where people wait for a model, fewer rows have to do, and more of them are held out at once.
+ENOUGH = 2000  # held-out rows for a choice: with less data, several splits are used
+# When users wait for a model, fewer rows must suffice, and more of them are held out at once.
 ENOUGH_TO_FIT, SHARE_TO_FIT = 1000, 1 / 6
 MOST_SEEDS = 5
 CHANCE = 0.05
@@ -60,7 +59,7 @@ class Candidate:
     Parameters
     ----------
     name : str
-        In plain words.
+        Description in plain language.
     method : str
     weighting : str or None
     overrides : tuple of str
@@ -91,17 +90,17 @@ CANDIDATES = (
 Maker = Callable[[Candidate, Part], RunConfig]
 Trying = Callable[
     [str, int, int], None
-]  # takes the name of a candidate, and which of how many runs
+]  # takes the name of a candidate, the number of its run, and the number of runs
 
 
 def last_pass(run: RunSummary) -> PassRecord | None:
-    """Read what a method that learns in one pass recorded of the last task of a run."""
+    """Return the record of the last task in a run of a one-pass method."""
     return read_epochs(Path(run.dir))[-1].passed
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate on held-out rows.
+    """Results of a candidate on held-out rows.
 
     Parameters
     ----------
@@ -109,11 +108,11 @@ class Tried:
     runs : tuple of RunSummary
     accuracy, value, worst_group : float or None
         Accuracy and metric of the objective, see :class:`faircil.tuning.request.Objective`, and
-        accuracy of the worst group: means over tasks and seeds. None where a run is missing.
+        accuracy of the worst group: means over tasks and seeds. None if a run is missing.
     problem : str or None
         Why a run is missing.
     passed : callable
-        Returns what a run recorded of its last task.
+        Returns the record of the last task of a run.
     """
 
     candidate: Candidate
@@ -127,7 +126,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Choice:
-    """The method that was chosen, and why.
+    """The chosen method, and the reasons.
 
     Parameters
     ----------
@@ -136,12 +135,12 @@ class Choice:
     chosen : Candidate
     tried : tuple of Tried
     rows : int
-        Held-out rows that each candidate was measured on.
+        Number of held-out rows on which each candidate was measured.
     objective : Objective
     reason : str
-        In plain words.
+        In plain language.
     best : Tried
-        What was chosen, as it was tried: with weights of groups, if these were left out then.
+        Results of the choice as it was tried: with group weights, if these were then dropped.
     """
 
     config: RunConfig
@@ -155,18 +154,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trials:
-    """What has to be run before a method can be chosen.
+    """The runs needed to choose a method.
 
     Parameters
     ----------
     candidates : tuple of Candidate
-        Those that suit the data.
+        The candidates that suit the data.
     configs : tuple of RunConfig
         Their runs on held-out rows.
     seeds : range
-        By which rows are held out.
+        Seeds of the held-out splits.
     rows : int
-        Held-out rows of a seed.
+        Held-out rows per seed.
     """
 
     candidates: tuple[Candidate, ...]
@@ -181,18 +180,18 @@ class Trials:
 
 
 def trials_of(make: Maker) -> Trials:
-    """Return the runs that a choice needs.
+    """Return the runs needed for a choice.
 
     Parameters
     ----------
     make : callable
-        Makes the run of a candidate; it raises if the user asked for what the candidate cannot do.
+        Makes the run of a candidate; raises an error if it does not support the user's settings.
     """
     return trials_on(make, read_stream(make(MOMENTS, "validation"), SEED))
 
 
 def trials_on(make: Maker, stream: TaskStream, enough: int = ENOUGH) -> Trials:
-    """Return the runs that a choice needs on a stream whose test rows are held-out ones."""
+    """Return the runs needed for a choice on a stream with held-out rows as test rows."""
     suited = [one for one in CANDIDATES if stream.image is not None or not one.images]
     rows = sum(len(task.test) for task in stream.tasks)
     seeds = range(SEED, SEED + min(MOST_SEEDS, ceil(enough / rows)))
@@ -207,7 +206,7 @@ def choose(make: Maker, finish: Finish) -> Choice:
     make : callable
         Makes the run of a candidate, see :func:`trials_of`.
     finish : callable
-        Makes runs, see :func:`faircil.sweep.sweep.finish`.
+        Executes runs, see :func:`faircil.sweep.sweep.finish`.
     """
     trials = trials_of(make)
     return decide(make, trials, finish(trials.works))
@@ -221,20 +220,20 @@ def choose_in_memory(
     *,
     every_row: bool = True,
 ) -> Choice:
-    """Choose a method for a stream in memory; nothing is written.
+    """Choose a method for a stream in memory, without writing anything.
 
     Parameters
     ----------
     make : callable
         Makes the run of a candidate.
     stream : TaskStream
-        Held-out training rows take the place of its test rows.
+        Its test rows are replaced by held-out training rows.
     device : torch.device or str
-        Where candidates learn.
+        Where candidates are trained.
     trying : callable
         Called before each run.
     every_row : bool
-        Whether the stream has all rows that will be learned.
+        Whether the stream contains all rows that will be learned.
     """
     trials = trials_on(make, validation_stream(stream, SEED, SHARE_TO_FIT), ENOUGH_TO_FIT)
     outcomes, last = [], {}
@@ -263,7 +262,7 @@ def choose_in_memory(
 
 
 def _try(work: Work, stream: TaskStream, device: torch.device) -> RunResult:
-    """Make a run in memory, with all processes that there are."""
+    """Execute a run in memory, with all processes started together."""
     state = start_run(work.config, work.seed, stream, device)
     with led(work.config, work.seed, stream, state, device) as (shared, ranks):
         return run(work.config, work.seed, stream=shared, device=device, state=state, ranks=ranks)
@@ -285,14 +284,14 @@ def decide(
     make : callable
     trials : Trials
     outcomes : sequence of Outcome
-        Of ``trials.works``.
+        Outcomes of ``trials.works``.
     passed : callable
-        Returns what a run recorded of its last task.
+        Returns the record of the last task of a run.
     every_row : bool
-        Whether the trials had all rows but those held out. Of fewer rows, differences within
-        chance say nothing about all of them, and groups keep their weights.
+        Whether the trials had all rows but the held-out ones. With fewer rows, insignificant
+        differences say nothing about all rows, and groups keep their weights.
     kept_rows_pay : bool
-        Whether a candidate that keeps rows of data has to be better than others by more than a
+        Whether a candidate that stores data rows must be better than others by more than one
         standard error of the accuracy.
     """
     objective = parse_objective(usual_objective(trials.configs[0].measure))
@@ -329,7 +328,7 @@ def decide(
 
 
 def _without_rows(ranked: Sequence[Tried], objective: Objective, rows: int) -> Tried | None:
-    """Return a candidate that keeps no rows, if the best does and is hardly better."""
+    """Return a candidate that stores no rows, if the best one does and is hardly better."""
     others = [one for one in ranked if not LEARNERS[one.candidate.method].replays]
     best = ranked[0]
     if best in others or not others or best.accuracy is None:
@@ -340,13 +339,13 @@ def _without_rows(ranked: Sequence[Tried], objective: Objective, rows: int) -> T
 
 
 def with_equal_groups(candidate: Candidate) -> Candidate:
-    """Return a candidate that learns from moments, with equal weights for the groups of a class."""
+    """Return a candidate that learns from moments with equal weights for the groups of a class."""
     name, overrides = f"{candidate.name}, groups equal", (*candidate.overrides, PLAIN)
     return replace(candidate, name=name, overrides=overrides)
 
 
 def as_document(choice: Choice) -> dict[str, Any]:
-    """Return a choice as data for JSON."""
+    """Return a choice as a JSON document."""
     return {
         "chosen": choice.chosen.name,
         "reason": choice.reason,
@@ -368,10 +367,10 @@ def as_document(choice: Choice) -> dict[str, Any]:
 def settings_for(
     candidate: Candidate, given: Sequence[str], *, medium: Medium | None = None
 ) -> list[str]:
-    """Return the settings of a candidate: its own, then those of the user that it makes use of.
+    """Return the settings of a candidate: its own, then the user's settings that it uses.
 
-    A net's settings are for the candidates that train one, those of moments for the others. What
-    is of use to none stays, to be refused.
+    Settings of a net apply to candidates that train one, those of moments to the others. Settings
+    that no candidate uses are kept, so that they are rejected.
     """
 
     def used(one: Candidate) -> list[str]:
@@ -383,7 +382,7 @@ def settings_for(
 
 
 def protects(given: Sequence[str]) -> bool:
-    """Whether settings of the user hide people in sums: methods that keep rows are no choice then.
+    """Whether the user's settings protect people in sums, which excludes methods that store rows.
 
     Examples
     --------
@@ -394,12 +393,12 @@ def protects(given: Sequence[str]) -> bool:
     chosen = {name: value for name, _, value in pairs if name in PROTECTING}
     try:
         return MomentsOptions.model_validate(chosen).protects
-    except ValidationError:  # which the candidates name, with all other mistakes
+    except ValidationError:  # reported for the candidates, with all other mistakes
         return False
 
 
 def partly_used(given: Sequence[str], *, medium: Medium | None = None) -> list[str]:
-    """Say which settings of the user are of use to some candidates only, and to which."""
+    """Report the user's settings that only some candidates use, and which candidates."""
     said = []
     for text in given:
         fitting = [one for one in CANDIDATES if text in settings_for(one, given, medium=medium)]
@@ -410,13 +409,13 @@ def partly_used(given: Sequence[str], *, medium: Medium | None = None) -> list[s
 
 
 def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[RunConfig]:
-    """Return the runs on held-out rows; an error names all that the candidates cannot do."""
+    """Return the runs on held-out rows; raise an error with all mistakes of the candidates."""
     mistakes: list[str] = []
     configs = []
     for candidate in candidates:
         with collecting(mistakes):
             configs.append(make(candidate, "validation"))
-    # A name that nobody knows is one mistake, though each candidate knows others.
+    # A name unknown to all candidates is one mistake, although each has other known names.
     known = {
         text.partition(": ")[0] if text.startswith("unknown ") else text: text
         for text in reversed(mistakes)
@@ -426,9 +425,9 @@ def check(make: Maker, candidates: Sequence[Candidate] = CANDIDATES) -> list[Run
 
 
 def chance_of(tried: Tried) -> float | None:
-    """Return how likely the differences of the groups are by chance, the least over the runs.
+    """Return the smallest probability, over runs, of group differences as large by chance.
 
-    None if the method does not know.
+    None if the method does not compute it.
     """
     found = [tried.passed(run) for run in tried.runs]
     known = [one.chance for one in found if one is not None and one.chance is not None]
@@ -454,7 +453,7 @@ def _score(tried: Tried, objective: Objective) -> float:
 
 
 def _why(ranked: Sequence[Tried], objective: Objective, rows: int) -> str:
-    """Say what was best, and by how much."""
+    """Describe what was best, and by how much."""
 
     def told(one: Tried) -> str:
         return f"{one.candidate.name} ({format_value(_score(one, objective))})"

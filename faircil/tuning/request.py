@@ -1,4 +1,4 @@
-"""Requests for tuning: what is searched and by which score; and their results."""
+"""Tuning requests, with their search settings and objective; and their results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from faircil.results.record import RunSummary, over_seeds
 from faircil.runs.config import RunConfig, resolve
 from faircil.weighting.measures import find_measure
 
-# Held-out data is as unbalanced as training data (Biased MNIST: 95 to 5). A mean over samples or
-# classes would let the majority choose the settings.
+# Held-out data is as imbalanced as training data (Biased MNIST: 95 to 5). A mean over samples or
+# classes would let the majority determine the settings.
 ACCURACY = "balanced_accuracy"
 FORMS = "'accuracy - eo' or 'accuracy with eo <= 0.05'"
 TARGETS = "'eo_gap<=0.05' or 'worst_group>=0.6'"
@@ -25,10 +25,10 @@ TARGETS = "'eo_gap<=0.05' or 'worst_group>=0.6'"
 
 @dataclass(frozen=True)
 class Objective:
-    """Accuracy less a disparity, or the best accuracy with a disparity of at most ``bound``.
+    """Accuracy minus a disparity, or the best accuracy with a disparity of at most ``bound``.
 
-    Of a metric of which more is better, such as that of the worst group: accuracy plus it, or the
-    best accuracy with at least ``bound`` of it. Accuracy is averaged over groups, see
+    For a metric that should be high, such as that of the worst group: accuracy plus the metric, or
+    the best accuracy with a value of at least ``bound``. Accuracy is averaged over groups, see
     :data:`ACCURACY`.
     """
 
@@ -42,32 +42,33 @@ class Objective:
 
     @property
     def sign(self) -> int:
-        """1 if more of the metric is better, else −1."""
+        """1 if the metric should be high, else −1."""
         return 1 if METRICS[self.metric].higher_is_better else -1
 
     @property
     def requirement(self) -> str:
-        """The bound as people write it."""
+        """The bound in the format of the command line."""
         return f"{self.metric} {_relation(self.metric)} {self.bound:g}"
 
     @property
     def text(self) -> str:
-        """As people write it."""
+        """The objective in the format of the command line."""
         if self.bound is None:
             return f"accuracy {'+' if self.sign > 0 else '-'} {self.metric}"
         return f"accuracy with {self.requirement}"
 
     def values(self, runs: Sequence[RunSummary]) -> tuple[float, float] | None:
-        """Return accuracy and metric, means over runs; None where a run lacks one."""
+        """Return accuracy and metric, as means over runs; None if a run lacks one."""
         means = over_seeds(runs)[0]
         accuracy, value = means.get(ACCURACY), means.get(self.metric)
         return None if accuracy is None or value is None else (accuracy, value)
 
     def score(self, accuracy: float, value: float) -> float:
-        """Return a number that is the larger, the better.
+        """Return a score; larger is better.
 
-        Under a bound, what meets it scores its accuracy, 0 or more, and what does not scores below
-        0: the negative of what it is off. So a search can always tell which way is better.
+        With a bound, configurations that meet it score their accuracy, which is at least 0. Others
+        score the negative distance to the bound, so a search can always tell which direction is
+        better.
         """
         if self.bound is None:
             return accuracy + self.sign * value
@@ -75,15 +76,15 @@ class Objective:
         return accuracy if margin >= 0 else margin
 
     def is_met(self, score: float) -> bool:
-        """Tell whether a configuration of this score will do."""
+        """Return whether a configuration with this score meets the bound."""
         return self.bound is None or score >= 0
 
     def missed_by(self, score: float) -> str:
-        """Say how far a configuration of this score is from the bound that it does not meet."""
+        """Describe how far a configuration with this score is from the bound that it misses."""
         return f"{format_value(-score)} too {'little' if self.sign > 0 else 'much'}"
 
     def shortfall(self, accuracy: float, value: float) -> str:
-        """Say how far a configuration is from the bound."""
+        """Describe how far a configuration is from the bound."""
         return (
             f"the closest has {self.metric} {format_value(value)}, "
             f"{self.missed_by(self.score(accuracy, value))}, at accuracy {format_value(accuracy)}"
@@ -91,12 +92,12 @@ class Objective:
 
 
 def usual_objective(measure: str) -> str:
-    """Return the objective for a measure: accuracy, and the metric that the measure names."""
+    """Return the objective for a measure: accuracy, and the measure's metric."""
     return Objective(find_measure(measure).disparity).text
 
 
 def parse_target(text: str) -> Objective:
-    """Read ``METRIC<=NUMBER``, or ``METRIC>=NUMBER`` where more is better.
+    """Parse ``METRIC<=NUMBER``, or ``METRIC>=NUMBER`` if the metric should be high.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def _relation(metric: str) -> str:
 
 
 def _bounded(what: str, metric: str, relation: str, number: str) -> Objective:
-    """Return the objective with a bound; raises with all mistakes at once."""
+    """Return the objective with a bound; raise an error with all mistakes."""
     mistakes = []
     if metric not in METRICS:
         mistakes.append(f"{what}: {unknown_name('metric', metric, METRICS)}")
@@ -134,9 +135,9 @@ def _bounded(what: str, metric: str, relation: str, number: str) -> Objective:
 
 
 def parse_objective(text: str) -> Objective:
-    """Read ``accuracy - METRIC`` or ``accuracy with METRIC <= NUMBER``.
+    """Parse ``accuracy - METRIC`` or ``accuracy with METRIC <= NUMBER``.
 
-    Where more of the metric is better, ``+`` and ``>=``.
+    If the metric should be high, ``+`` and ``>=``.
 
     Examples
     --------
@@ -162,41 +163,41 @@ def parse_objective(text: str) -> Objective:
 Overrides = tuple[str, ...]  # ``name=value`` settings
 
 BUDGET = 12
-SEED = 10  # none of those that tables show
+SEED = 10  # not among the seeds shown in tables
 
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """Settings to choose for a method on a dataset.
+    """A request to tune the settings of a method on a dataset.
 
     Parameters
     ----------
     dataset, method, measure : str
-        The dataset is empty where it is the user's own data.
+        The dataset is empty for the user's own data.
     weighting : str or None
         None: the method's own.
     fixed : tuple of str
-        ``name=value`` settings that are not up for choice.
+        ``name=value`` settings outside of the search space.
     tried : tuple of str
-        ``name=value,value`` for each setting that is; empty: those of the shipped table.
+        ``name=value,value`` for each searched setting; empty: the shipped search space.
     objective : str or None
-        See :func:`parse_objective`; None: accuracy less the disparity of the measure.
+        See :func:`parse_objective`; None: accuracy minus the disparity of the measure.
     strategy : str
         See :mod:`faircil.tuning.tune`.
     budget : int
-        Configurations to try, at most.
+        Maximum number of configurations to try.
     seeds : tuple of int
-        That each is tried on.
+        Seeds on which each configuration is tried.
     select_on : str
-        ``validation``, a held-out part of the training data; ``test`` is the way of the paper,
-        which shows too good a picture, and is there to be compared with.
+        ``validation``, a held-out part of the training data; or ``test`` as in the paper, which is
+        too optimistic and is meant for comparisons.
     own : OwnData, optional
         The user's own data.
     favoured : tuple of str
         Names of the favoured classes, for a measure that needs them.
     target : str or None
-        A bound such as ``eo_gap<=0.05`` in place of the objective. Where nothing meets it, the
-        closest is chosen, and without ``tried`` the trade-off ``lam`` alone is searched.
+        A bound such as ``eo_gap<=0.05`` instead of the objective. If no configuration meets it, the
+        closest one is chosen; without ``tried``, only the trade-off ``lam`` is searched.
     """
 
     dataset: str
@@ -216,7 +217,7 @@ class TuneRequest:
 
     @property
     def data(self) -> str:
-        """What the data is called."""
+        """Name of the data."""
         return self.own.name if self.own else self.dataset
 
     def config(self, overrides: Sequence[str]) -> RunConfig:
@@ -235,9 +236,9 @@ class TuneRequest:
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings that were tried: their runs, and their score, None where a run failed.
+    """Settings that were tried, with their runs and score; the score is None if a run failed.
 
-    ``diverged`` says that the settings are to blame for it.
+    ``diverged`` means that the settings caused the failure.
     """
 
     overrides: Overrides
@@ -249,7 +250,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class NotTuned:
-    """All trials of a request of which none will do, and why."""
+    """All trials of a request without an acceptable one, and the reason."""
 
     request: TuneRequest
     trials: tuple[Trial, ...]
@@ -258,9 +259,9 @@ class NotTuned:
 
 @dataclass(frozen=True)
 class Tuned:
-    """All trials of a request in the order they were made, and the best of them.
+    """All trials of a request, in order, and the best of them.
 
-    ``note`` says that the best misses the target, and by how much; empty where it does not.
+    ``note`` says by how much the best one misses the target; empty if it does not.
     """
 
     request: TuneRequest

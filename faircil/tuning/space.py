@@ -35,7 +35,7 @@ from faircil.tuning.request import (
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting and its values, as people write them."""
+    """A setting and its values, as users write them."""
 
     name: str
     values: tuple[str, ...]
@@ -47,7 +47,7 @@ class Axis:
 
 
 Space = tuple[Axis, ...]
-TRADE_OFF = "lam"  # the weight of accuracy beside the disparity
+TRADE_OFF = "lam"  # the weight of accuracy against the disparity
 
 
 def size(space: Space) -> int:
@@ -56,24 +56,24 @@ def size(space: Space) -> int:
 
 
 def combinations(space: Space) -> Iterator[Overrides]:
-    """Yield all combinations, the values of the last setting first."""
+    """Yield all combinations; the last setting varies fastest."""
     return product(*(axis.overrides for axis in space))
 
 
 def combination(space: Space, index: int) -> Overrides:
-    """Return what :func:`combinations` yields at a position, without the others."""
+    """Return the item of :func:`combinations` at a position, without generating the others."""
     places = np.unravel_index(index, [len(axis.values) for axis in space])
     return tuple(axis.overrides[place] for axis, place in zip(space, places, strict=True))
 
 
 def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Space:
-    """Return the settings that a request leaves open; adds to ``mistakes`` what cannot be tried.
+    """Return the search space of a request; add invalid values to ``mistakes``.
 
     Parameters
     ----------
     request : TuneRequest
     config : RunConfig
-        Of the request without any override.
+        Configuration of the request without overrides.
     mistakes : list of str
     """
     fixed = {text.partition("=")[0] for text in request.fixed}
@@ -102,12 +102,12 @@ def space_of(request: TuneRequest, config: RunConfig, mistakes: list[str]) -> Sp
         settings = _validated(config, values | known, found) if known else None
         if settings is not None:
             found += unused_mistakes(config.method, settings.learner, known)
-    mistakes += dict.fromkeys(found)  # an unknown setting is one mistake, not one for each value
+    mistakes += dict.fromkeys(found)  # an unknown setting is one mistake, not one per value
     return space
 
 
 def _trade_off(config: RunConfig, fixed: set[str], mistakes: list[str]) -> Space:
-    """Return the values of the trade-off that a target chooses from."""
+    """Return the values of the trade-off to search for a target."""
     space = tuple(axis for axis in shipped_space(config, target=True) if axis.name == TRADE_OFF)
     if unused := unused_settings(config.method, config.settings.learner, [TRADE_OFF]):
         mistakes.append(
@@ -127,7 +127,7 @@ def _trade_off(config: RunConfig, fixed: set[str], mistakes: list[str]) -> Space
 
 
 def shipped_space(config: RunConfig, *, target: bool = False) -> Space:
-    """Look a run up in ``grids.toml``; for a target, with the rows for targets."""
+    """Look a run up in ``grids.toml``; for a target, in the rows for targets."""
     key: dict[str, Any] = {
         "dataset": config.dataset,
         "method": config.method,
@@ -138,7 +138,7 @@ def shipped_space(config: RunConfig, *, target: bool = False) -> Space:
         "target": target,
     }
     values: dict[str, list[Any]] = {}
-    for row in shipped_rows("faircil.tuning", "grids.toml", str):  # 0.00002 stays as it is written
+    for row in shipped_rows("faircil.tuning", "grids.toml", str):  # keeps the spelling of 0.00002
         if applies(row, key):
             values.update(row["try"])
     known = settings_of(config.method, config.medium)
@@ -151,7 +151,7 @@ def shipped_space(config: RunConfig, *, target: bool = False) -> Space:
 
 
 def usual(space: Space, config: RunConfig) -> Overrides:
-    """Return the settings of a configuration as a point of the space, or beside it."""
+    """Return the settings of a configuration as a point of the space, or next to it."""
     settings = config.settings.flat()
     overrides = []
     for axis in space:
@@ -162,20 +162,20 @@ def usual(space: Space, config: RunConfig) -> Overrides:
 
 
 def _read(config: RunConfig, name: str, value: str) -> Any:
-    """Return a value as the settings have it: 1 and 1.0 are the same learning rate."""
+    """Convert a value to its type as a setting: 1 and 1.0 are the same learning rate."""
     known = parse_overrides([f"{name}={value}"], config.method, [], medium=config.medium)
     settings = _validated(config, config.settings.flat() | known, [])
     return None if settings is None else settings.flat()[name]
 
 
 def _validated(config: RunConfig, values: dict[str, Any], mistakes: list[str]) -> Settings | None:
-    """Check settings of a run of the same method on the same data."""
+    """Validate settings of a run of the same method on the same data."""
     method, measure = config.method, config.measure
     return validate_settings(values, method, measure, mistakes, medium=config.medium)
 
 
 def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:
-    """Read ``name=value,value`` texts."""
+    """Parse ``name=value,value`` texts."""
     axes: dict[str, Axis] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -193,16 +193,16 @@ def _parsed(texts: Sequence[str], mistakes: list[str]) -> Space:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be chosen.
+    """A search problem.
 
     Parameters
     ----------
     request : TuneRequest
     config : RunConfig
-        Without any override.
+        Configuration without overrides.
     space : tuple of Axis
     usual : tuple of str
-        The settings without any override, an item for each axis.
+        The settings without overrides, one for each axis.
     objective : Objective
     """
 
@@ -214,7 +214,7 @@ class Problem:
 
 
 def problem_of(request: TuneRequest) -> Problem:
-    """Look a request up; raises with all mistakes at once."""
+    """Look a request up; raise an error with all mistakes."""
     mistakes: list[str] = []
     config = objective = None
     with collecting(mistakes):
@@ -238,13 +238,13 @@ def problem_of(request: TuneRequest) -> Problem:
     known = _without_fixed(request) if config is None else config
     space = () if known is None else space_of(request, known, mistakes)
     raise_all(list(dict.fromkeys(mistakes)))
-    assert config is not None  # else there was a mistake
+    assert config is not None  # otherwise there was a mistake
     assert objective is not None
     return Problem(request, config, space, usual(space, config), objective)
 
 
 def _without_fixed(request: TuneRequest) -> RunConfig | None:
-    """Return the configuration if only the fixed settings spoil it, to check what is tried."""
+    """Return the configuration if only fixed settings are invalid, to check the searched ones."""
     try:
         return replace(request, fixed=()).config(())
     except UsageError:
@@ -252,6 +252,6 @@ def _without_fixed(request: TuneRequest) -> RunConfig | None:
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial with the best score, of equals the first; None if all failed."""
+    """Return the trial with the best score, the first one of ties; None if all failed."""
     scored = [trial for trial in trials if trial.score is not None]
     return max(scored, key=lambda trial: trial.score or 0.0, default=None)

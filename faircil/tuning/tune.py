@@ -1,4 +1,4 @@
-"""Tuning: strategies propose trials round by round, and those of all requests run together."""
+"""Tuning: strategies propose trials in rounds, and those of all requests are run together."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from faircil.tuning.space import Axis, Problem, best_of, combination, combinatio
 if TYPE_CHECKING:
     import optuna
 
-# The budget is spent in rounds: each learns from those before, within a round all run at once.
+# The budget is spent in rounds: each uses the results before it; within a round, all run at once.
 ROUNDS = 3
-PATIENCE = 10  # suggestions of what was tried already, before the next is drawn instead
+PATIENCE = 10  # repeated suggestions after which the next one is drawn at random
 
 
 class OptunaSearch:
-    """Tree-structured Parzen estimators with two objectives: accuracy up, disparity down.
+    """Tree-structured Parzen estimators with two objectives: high accuracy, low disparity.
 
-    A metric of which more is better goes up, too.
+    A metric that should be high is maximised, too.
 
-    Nothing is tried twice: where the sampler insists on what was tried, an untried configuration is
-    drawn at random. A space that is no larger than the budget is tried as a whole.
+    No configuration is tried twice: if the sampler keeps suggesting known ones, an untried
+    configuration is drawn at random. A space no larger than the budget is tried completely.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -51,7 +51,7 @@ class OptunaSearch:
         return [self._next() for _ in range(min(self._batch, budget - len(history)))]
 
     def _next(self) -> Overrides:
-        """Ask until something new comes."""
+        """Ask until a new configuration is suggested."""
         from optuna.trial import TrialState
 
         for _ in range(PATIENCE):
@@ -81,7 +81,7 @@ class OptunaSearch:
 
     def _values(self, trial: Trial) -> tuple[float, float]:
         found = None if trial.score is None else self._problem.objective.values(trial.runs)
-        worst = (0.0, 0.0 if self._problem.objective.sign > 0 else 1.0)  # of what diverged
+        worst = (0.0, 0.0 if self._problem.objective.sign > 0 else 1.0)  # for diverged trials
         return worst if found is None else found
 
 
@@ -103,13 +103,13 @@ class Strategy(Protocol):
     """Proposes configurations, round by round."""
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:
-        """Return what to try next, given all trials so far; nothing when done."""
+        """Return what to try next, given all trials so far; an empty list ends the search."""
 
 
 class OneByOne:
-    """One setting after another, the others at the best so far: the strategy of the paper.
+    """One setting after another, with the best values so far of the others, as in the paper.
 
-    It begins with the shipped settings, and stops when the budget is used up.
+    It starts with the shipped settings, and stops when the budget is used up.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -117,7 +117,7 @@ class OneByOne:
         self._left = list(problem.space)
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:
-        """Return the values of the next setting that are not tried yet."""
+        """Return the values of the next setting that were not tried yet."""
         tried = {trial.overrides for trial in history}
         room = self._problem.request.budget - len(history)
         best = best_of(history)
@@ -133,7 +133,7 @@ class OneByOne:
 class AtRandom:
     """As many as the budget allows, drawn from all combinations without replacement.
 
-    The draw depends on the first seed and on the number of values of each setting alone: methods
+    The draw depends only on the first seed and on the number of values of each setting: methods
     with the same search space try the same configurations. The shipped settings have no advantage.
     """
 
@@ -141,14 +141,14 @@ class AtRandom:
         self._problem = problem
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:
-        """Return all of the draw at once."""
+        """Return all drawn configurations at once."""
         space, request = self._problem.space, self._problem.request
         if history:
             return []
         if size(space) <= request.budget:
             return list(combinations(space))
         generator = np.random.default_rng([request.seeds[0], 17])
-        # One after another: a larger budget begins with the draws of a smaller one.
+        # One after another: a larger budget starts with the draws of a smaller one.
         drawn: dict[int, None] = {}
         while len(drawn) < request.budget:
             drawn[int(generator.integers(size(space)))] = None
@@ -156,7 +156,7 @@ class AtRandom:
 
 
 class AllCombinations:
-    """All combinations; an error if they are more than the budget."""
+    """All combinations; raises an error if the budget is smaller."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -169,7 +169,7 @@ class AllCombinations:
             )
 
     def propose(self, history: Sequence[Trial]) -> list[Overrides]:
-        """Return all of them at once."""
+        """Return all combinations at once."""
         return [] if history else list(combinations(self._problem.space))
 
 
@@ -192,7 +192,7 @@ STRATEGIES: dict[str, Callable[[Problem], Strategy]] = {
 
 @dataclass
 class Search:
-    """Trials of a request so far; ``broken`` says why one of them could not be made."""
+    """Trials of a request so far; ``broken`` is the reason if one of them failed."""
 
     problem: Problem
     strategy: Strategy
@@ -200,7 +200,7 @@ class Search:
     broken: str | None = None
 
     def next(self) -> list[Overrides]:
-        """Return what to try next; nothing when done."""
+        """Return what to try next; an empty list ends the search."""
         return [] if self.broken else self.strategy.propose(self.trials)
 
     def works(self, point: Overrides) -> list[Work]:
@@ -211,8 +211,8 @@ class Search:
     def take(self, point: Overrides, outcomes: Sequence[Outcome]) -> None:
         """Record a trial.
 
-        A trial that diverged has lost. A trial that is missing for any other reason might have
-        won, so nothing can be chosen without it.
+        A diverged trial has lost. A trial that is missing for any other reason might have won, so
+        no choice can be made without it.
         """
         objective = self.problem.objective
         runs = tuple(outcome.run for outcome in outcomes if outcome.run is not None)
@@ -240,7 +240,7 @@ class Search:
         return Tuned(request, trials, best, "" if met else self._miss(best))
 
     def _miss(self, best: Trial) -> str:
-        """Say that the target is not reached, and how near it is."""
+        """Report that the target is missed, and by how much."""
         objective = self.problem.objective
         values = objective.values(best.runs) or (0.0, 0.0)
         return (
@@ -276,13 +276,13 @@ def tune(request: TuneRequest, finish: Finish) -> Tuned:
 
 
 def tune_all(requests: Sequence[TuneRequest], finish: Finish) -> list[Tuned]:
-    """Choose settings for all requests; an error if that fails for some.
+    """Choose settings for all requests; raise an error if this fails for some.
 
     Parameters
     ----------
     requests : sequence of TuneRequest
     finish : callable
-        Makes runs, see :func:`faircil.sweep.sweep.finish`. All trials of a round are one call.
+        Executes runs, see :func:`faircil.sweep.sweep.finish`. All trials of a round are one call.
     """
     found = tune_each(requests, finish)
     raise_all([one.problem for one in found if isinstance(one, NotTuned)], FaircilError)
@@ -290,9 +290,9 @@ def tune_all(requests: Sequence[TuneRequest], finish: Finish) -> list[Tuned]:
 
 
 def tune_each(requests: Sequence[TuneRequest], finish: Finish) -> list[Tuned | NotTuned]:
-    """Choose settings for all requests; where that fails, say why and go on with the others.
+    """Choose settings for all requests; failures are returned, and the others continue.
 
-    Mistakes in a request are an error before any run is made.
+    Mistakes in a request raise an error before any run.
     """
     searches = check_requests(requests)
     while proposals := [(search, point) for search in searches.values() for point in search.next()]:
@@ -306,7 +306,7 @@ def tune_each(requests: Sequence[TuneRequest], finish: Finish) -> list[Tuned | N
 def check_requests(
     requests: Sequence[TuneRequest], mistakes: Sequence[str] = ()
 ) -> dict[TuneRequest, Search]:
-    """Prepare the searches; raises with all mistakes at once, those of the caller too."""
+    """Prepare the searches; raise an error with all mistakes, including the caller's."""
     mistakes = list(mistakes)
     searches: dict[TuneRequest, Search] = {}
     for request in dict.fromkeys(requests):
@@ -324,5 +324,5 @@ def _start(request: TuneRequest) -> Search:
     with collecting(mistakes):
         problem = problem_of(request)
     raise_all(list(dict.fromkeys(mistakes)))
-    assert problem is not None  # else there was a mistake
+    assert problem is not None  # otherwise there was a mistake
     return Search(problem, STRATEGIES[request.strategy](problem))

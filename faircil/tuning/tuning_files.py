@@ -35,14 +35,14 @@ Point = tuple[float, float]  # accuracy and the metric of the objective
 
 
 def front(points: Sequence[Point], sign: int = -1) -> list[int]:
-    """Return the positions of points that no other beats, from the fairest to the most accurate.
+    """Return the indices of points that no other dominates, from the fairest to the most accurate.
 
-    A point beats another if it is no worse in both values and better in one. Equal points beat
-    neither: the first stands for all. More of the second value is better where ``sign`` is 1.
+    A point dominates another if it is no worse in both values and better in one. Of equal points,
+    the first represents all. If ``sign`` is 1, larger second values are better.
     """
     found: list[int] = []
-    # The fairest first, the most accurate of equals first: a point is beaten unless it is more
-    # accurate than all before it.
+    # Fairest first, ties by accuracy: a point is dominated unless it is more accurate than all
+    # points before it.
     order = [(-sign * value, -accuracy, i) for i, (accuracy, value) in enumerate(points)]
     for *_, position in sorted(order):
         if not found or points[position][0] > points[found[-1]][0]:
@@ -53,28 +53,28 @@ def front(points: Sequence[Point], sign: int = -1) -> list[int]:
 def draw_front(
     points: Sequence[Point], chosen: int | None, *, objective: Objective, title: str
 ) -> Figure:
-    """Draw accuracy against disparity of all trials, numbered as they are ranked.
+    """Draw accuracy against disparity for all trials, numbered by rank.
 
     Parameters
     ----------
     points : sequence of (accuracy, disparity)
-        The best first.
+        Best first.
     chosen : int or None
-        Position of the chosen one.
+        Index of the chosen point.
     objective : Objective
-        Names the metric, and its bound if there is one.
+        Gives the metric, and its bound if there is one.
     title : str
     """
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     axes = figure.subplots()
-    # A title that can be as long as the picture is wide.
+    # Wrapped: titles can be as long as the figure is wide.
     figure.suptitle(title, fontsize=11, wrap=True)
     best = front(points, objective.sign)
     rest = [position for position in range(len(points)) if position not in best]
     blue, orange, green = COLOURS[:3]
     _scatter(axes, [points[i] for i in rest], "beaten by another", c="#999999", s=36)
     line = [points[i] for i in best]
-    # Steps, since nothing is known to lie between two points.
+    # Steps, since nothing is known between two points.
     x, y = [gap for _, gap in line], [accuracy for accuracy, _ in line]
     axes.plot(x, y, color=blue, lw=1.6, drawstyle="steps-post", zorder=2)
     _scatter(axes, line, "nothing is fairer and more accurate (number: rank)", c=blue, s=46)
@@ -103,7 +103,7 @@ def _scatter(axes: Axes, points: Sequence[Point], label: str, **style: Any) -> N
         axes.scatter([d for _, d in points], [a for a, _ in points], label=label, zorder=3, **style)
 
 
-SEEDS = range(5)  # that the chosen settings are run on
+SEEDS = range(5)  # on which the chosen settings are run
 PARTS = {
     "validation": f"{SHARE:.0%} of each group's training data, held out of training (seen tasks "
     "only); the test data was not used",
@@ -112,7 +112,7 @@ PARTS = {
 
 
 def run_command(request: TuneRequest, overrides: Overrides) -> str:
-    """Return what to type to run these settings on test data."""
+    """Return the command line that runs these settings on test data."""
     settings = [*request.fixed, *overrides]
     names = (request.method, request.weighting, request.measure)
     options = favoured_words(request.favoured)
@@ -121,7 +121,7 @@ def run_command(request: TuneRequest, overrides: Overrides) -> str:
 
 
 def target_outcome(tuned: Tuned) -> dict[str, Any]:
-    """Return what a target has chosen, and how it was judged."""
+    """Return the settings chosen for a target, and how they were evaluated."""
     objective, seeds = problem_of(tuned.request).objective, list(tuned.request.seeds)
     accuracy, value = objective.values(tuned.best.runs) or (None, None)
     return {
@@ -136,7 +136,7 @@ def target_outcome(tuned: Tuned) -> dict[str, Any]:
 
 
 def target_line(tuned: Tuned) -> str:
-    """Say what a target has chosen, and how it was judged."""
+    """Describe the settings chosen for a target, and how they were evaluated."""
     objective = problem_of(tuned.request).objective
     accuracy, value = objective.values(tuned.best.runs) or (None, None)
     return (
@@ -152,7 +152,7 @@ def best_trial(tuned: Tuned | NotTuned) -> Trial | None:
 
 
 def ranked(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials, the best first, those that failed last."""
+    """Return the trials, best first and failed ones last."""
     return sorted(trials, key=lambda t: (t.score is None, -(t.score or 0.0)))
 
 
@@ -179,7 +179,7 @@ def _remark(trial: Trial, tuned: Tuned | NotTuned) -> str:
 
 
 def title(tuned: Tuned | NotTuned) -> str:
-    """Say what was chosen for what."""
+    """Return a title with the method and data of the request."""
     request = tuned.request
     fixed = f" ({' '.join(request.fixed)})" if request.fixed else ""
     part = ", chosen on test data" if request.select_on == "test" else ""
@@ -187,7 +187,7 @@ def title(tuned: Tuned | NotTuned) -> str:
 
 
 def extent(tuned: Tuned | NotTuned) -> str:
-    """Say how many of how many configurations were tried, and how."""
+    """Describe how many of how many configurations were tried, and how."""
     request = tuned.request
     seeds = ", ".join(map(str, request.seeds))
     return (
@@ -225,14 +225,14 @@ def as_page(tuned: Tuned | NotTuned) -> str:
 
 
 def folder_name(request: TuneRequest) -> str:
-    """Return a name that two requests share only if they are the same."""
+    """Return a name that is equal only for equal requests."""
     content = json.dumps(asdict(request), sort_keys=True)
     short = hashlib.sha256(content.encode()).hexdigest()[:10]
     return f"{request.config(()).label}-{request.measure}-{short}"
 
 
 def as_document(tuned: Tuned | NotTuned) -> dict[str, Any]:
-    """Return all of it as ``tuning.json`` holds it, the trials in the order they were made."""
+    """Return the content of ``tuning.json``, with trials in the order of execution."""
     request, best = tuned.request, best_trial(tuned)
     problem = problem_of(request)
     return {
@@ -260,7 +260,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
 
 
 def write_tuning(tuned: Tuned | NotTuned, folder: Path) -> None:
-    """Write the files; what an earlier call has written is replaced."""
+    """Write the files, replacing those of an earlier call."""
     objective = problem_of(tuned.request).objective
     document = as_json(as_document(tuned), indent=2)
     try:

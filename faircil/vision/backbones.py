@@ -1,7 +1,7 @@
 """Convolutional nets for images: ResNets (He et al. 2016) and MobileNetV2 (Sandler et al. 2018).
 
-Both are made of *units*, a convolution with its batch normalisation. The same ResNet is an encoder
-with published weights, and a net that a learner trains.
+Both consist of *units*, convolutions with batch normalisation. The same ResNet serves as an encoder
+with published weights and as a net that a learner trains.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from faircil.errors import UsageError
 from faircil.nets import AT_ONCE, IN_CACHE, NetTraits, seeded
 
-SMALL_IMAGE = 64  # pixels of a side, up to which the stem keeps all of them
-TYPICAL = 32  # pixels of a side: of these, as many pass together as through other nets
-SMALLEST = 16  # pixels of a side: a single image then has four places left in the last layer
+SMALL_IMAGE = 64  # largest side in pixels for which the stem keeps full resolution
+TYPICAL = 32  # side in pixels for which as many images pass together as in other nets
+SMALLEST = 16  # side in pixels that leaves a single image four positions in the last layer
 WIDTH = 64  # channels of the first stage
 RESNET18 = (2, 2, 2, 2)  # blocks of each stage
-# Of each block of MobileNetV2, from table 2 of its paper.
+# For each block of MobileNetV2, from table 2 of its paper.
 STRIDES = (1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1)
 
 
@@ -33,10 +33,10 @@ class Unit(nn.Sequential):
     inputs, outputs : int
         Channels.
     size : int
-        Side of the filters; borders are filled so that a stride of 1 keeps the image's size.
+        Side of the filters; borders are padded so that a stride of 1 keeps the image's size.
     stride : int
     groups : int
-        Of channels: as many as inputs for a depthwise convolution.
+        Groups of channels: as many as inputs for a depthwise convolution.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Unit(nn.Sequential):
 
 
 class Residual(nn.Module):
-    """A block of a ResNet: two or three units, whose result is added to the input.
+    """A block of a ResNet: two or three units, whose output is added to the input.
 
     Parameters
     ----------
     inputs, middle, outputs : int
-        Channels. Three units, 1 × 1, 3 × 3 and 1 × 1, if ``bottleneck``; else two of 3 × 3.
+        Channels. With ``bottleneck``, three units: 1 × 1, 3 × 3 and 1 × 1; else two of 3 × 3.
     stride : int
-        Of the first unit of 3 × 3.
+        Stride of the first 3 × 3 unit.
     bottleneck : bool
     """
 
@@ -84,19 +84,19 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stem, four stages of residual blocks, and the mean over places.
+    """Stem, four stages of residual blocks, and the mean over positions.
 
     Parameters
     ----------
     blocks : sequence of int
-        Blocks of each of the four stages.
+        Number of blocks in each of the four stages.
     width : int
         Channels of the first stage; each further stage has twice as many.
     bottleneck : bool
         Whether blocks have three units, and outputs of four times their width.
     small : bool
-        Whether images are so small that the stem, 3 × 3 filters, keeps every pixel. Else it has
-        7 × 7 filters and keeps every fourth of a row.
+        For small images: the stem has 3 × 3 filters and keeps full resolution. Otherwise it has
+        7 × 7 filters and reduces each side to a quarter.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ResNet(nn.Module):
 
 @dataclass(frozen=True)
 class Channels:
-    """Channels of an inverted residual: after its expansion, None without one, and at its end."""
+    """Channels of an inverted residual: after its expansion (None without one), and at its end."""
 
     expanded: int | None
     outputs: int
@@ -144,7 +144,7 @@ class Inverted(nn.Module):
         Channels.
     channels : Channels
     stride : int
-        With 1, and as many outputs as inputs, the input is added.
+        With stride 1, and as many outputs as inputs, the input is added.
     """
 
     def __init__(self, inputs: int, channels: Channels, stride: int) -> None:
@@ -164,12 +164,12 @@ class Inverted(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """Stem, 17 inverted residuals, a 1 × 1 unit, and the mean over places.
+    """Stem, 17 inverted residuals, a 1 × 1 unit, and the mean over positions.
 
     Parameters
     ----------
     stem, last : int
-        Channels of the first and of the last unit.
+        Channels of the first and the last unit.
     blocks : sequence of Channels, length 17
     """
 
@@ -196,10 +196,10 @@ Backbone = ResNet | MobileNetV2
 
 
 def fused(net: Backbone) -> Backbone:
-    """Put each normalisation into its convolution, in place; the net is then for eval mode only.
+    """Merge each normalisation into its convolution, in place; the net is then for eval mode only.
 
-    In eval mode a normalisation is a factor and a shift for each channel, so that weights can
-    take both: half as many passes over the maps.
+    In eval mode, a normalisation is a factor and a shift per channel, which the weights can
+    incorporate: this halves the number of passes over the feature maps.
     """
     net.eval()
     for unit in net.modules():
@@ -214,10 +214,10 @@ def fused(net: Backbone) -> Backbone:
 class ResNetClassifier(nn.Module):
     """A ResNet with a linear head over all classes; a :class:`faircil.nets.Net`.
 
-    It has batch normalisation, as published ResNets do: in training a row's output depends on the
-    other rows of its batch. Everything that measures the net, such as weights of samples, does so
-    in eval mode, with statistics that then stay as they are. For these statistics to follow the
-    classes of all tasks, train with replay.
+    It has batch normalisation, as published ResNets do, so in training a row's output depends on
+    the other rows of its batch. Everything that evaluates the net, such as sample weighting, does
+    so in eval mode, with fixed statistics. For these statistics to follow the classes of all tasks,
+    train with replay.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class ResNetClassifier(nn.Module):
 
     @property
     def traits(self) -> NetTraits:
-        """Large: a step is worth several threads, and gradients of all layers are many."""
+        """Large: a step is worth several threads, and gradients of all layers are large."""
         return NetTraits(large=True)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -253,7 +253,7 @@ class ResNetClassifier(nn.Module):
             parts = [x.new_empty(0, self.head.in_features)]
         elif torch.is_grad_enabled() or self.training:
             parts = [self.body(images)]
-        else:  # any number of images: their maps are far larger than they are
+        else:  # any number of images: their feature maps are far larger than the images
             pixels = (AT_ONCE if x.is_cuda else IN_CACHE) * TYPICAL**2
             size = max(1, pixels // (height * width))
             parts = [self.body(part) for part in torch.split(images, size)]

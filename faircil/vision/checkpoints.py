@@ -1,7 +1,7 @@
 """Image encoders: finding a checkpoint on this machine, and recognising its net by its tensors.
 
-A checkpoint names its tensors after the code that wrote it. What a net is follows from these names
-and from the shapes: one table for each way to write it. Nothing is downloaded, and no code of a
+A checkpoint's tensor names depend on the code that wrote it. The net is recognised by these names
+and by the shapes, with one table for each naming scheme. Nothing is downloaded, and no code from a
 checkpoint is run.
 """
 
@@ -40,7 +40,7 @@ RECOGNISED = (
     f"torchvision, timm and the package {PACKAGED[MOBILENET][0]} do, in one file "
     f"({', '.join(ENDINGS)})"
 )
-WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys that a checkpoint may have around it
+WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which tensors may be nested
 HEADS = ("fc.", "classifier.", "head.")  # the last layer, which an encoder does not use
 STATISTIC = ".num_batches_tracked"  # of a normalisation; not used in eval mode
 Tensors = Mapping[str, Tensor]
@@ -49,7 +49,7 @@ Place = tuple[str, str]  # names of a unit's convolution and of its normalisatio
 
 @dataclass(frozen=True)
 class Layout:
-    """How a writer of MobileNetV2 names its units; ``{}`` is the number of a block.
+    """A naming scheme for the units of MobileNetV2; ``{}`` is the number of a block.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Layout:
     block : tuple of Place
         Expansion, depthwise convolution and projection.
     plain : tuple of Place
-        The last two of a block without expansion.
+        The last two units of a block without expansion.
     """
 
     stem: Place
@@ -87,7 +87,7 @@ LAYOUTS = (
         (("conv_dw", "bn1"), ("conv_pw", "bn2")),
     ),
 )
-STAGES = (1, 2, 3, 4, 3, 3, 1)  # blocks of each stage of MobileNetV2, as timm numbers them
+STAGES = (1, 2, 3, 4, 3, 3, 1)  # blocks of each stage of MobileNetV2, as numbered by timm
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class ImageEncoder:
     name : str
         As given by the user.
     net : Module
-        In eval mode, in float32, on the CPU; normalisations are part of the convolutions.
+        In eval mode, in float32, on the CPU; normalisations are merged into the convolutions.
     digest : str
         Hash of its file.
     """
@@ -110,7 +110,7 @@ class ImageEncoder:
 
 
 def find_checkpoint(name: str) -> Path:
-    """Return the file of an encoder: of a name in ``PACKAGED``, or a path.
+    """Return the file of an encoder, given a name in ``PACKAGED`` or a path.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             content = content[wrapper]
     if not isinstance(content, Mapping):
         raise _unreadable(path, f"it holds one {type(content).__name__}")
-    # A net that was trained on several GPUs has a prefix.
+    # A net trained on several GPUs has a prefix.
     named = {str(name).removeprefix("module."): value for name, value in content.items()}
     return {
         name: value
@@ -192,19 +192,19 @@ def _unreadable(path: Path, reason: str) -> DataError:
 
 
 def recognised(tensors: Tensors, path: Path) -> Backbone:
-    """Make the net of a checkpoint, with its weights.
+    """Build the net of a checkpoint, with its weights.
 
     Raises
     ------
     DataError
-        If the tensors are of no known net, or not all of it.
+        If the tensors do not belong to a known net, or are incomplete.
     """
     kinds: list[Callable[[Tensors], tuple[Backbone, dict[str, Place]]]] = [_as_resnet]
     kinds += [partial(_as_mobilenet, layout=layout) for layout in LAYOUTS]
     for kind in kinds:
         try:
             net, places = kind(tensors)
-        except KeyError:  # a tensor that this kind of net has is not there
+        except KeyError:  # a tensor that this kind of net requires is missing
             continue
         wanted = _renamed(net, places)
         wrong = {
@@ -235,7 +235,7 @@ def recognised(tensors: Tensors, path: Path) -> Backbone:
 
 
 def _renamed(net: Backbone, places: Mapping[str, Place]) -> dict[str, str]:
-    """Return our name of each tensor, by the checkpoint's, for units by our name."""
+    """Return our name of each tensor, keyed by the checkpoint's, for units keyed by our name."""
     found = {}
     for name, unit in net.named_modules():
         if isinstance(unit, Unit):
@@ -247,7 +247,7 @@ def _renamed(net: Backbone, places: Mapping[str, Place]) -> dict[str, str]:
 
 
 def _as_resnet(tensors: Tensors) -> tuple[ResNet, dict[str, Place]]:
-    """Return the ResNet that tensors may be of, and the places of its units."""
+    """Return the ResNet that the tensors may belong to, and the names of its units."""
     names = [re.match(r"layer(\d+)\.(\d+)\.conv", name) for name in tensors]
     there = {(int(one[1]), int(one[2])) for one in names if one}
     blocks = [sum(stage == number for stage, _ in there) for number in (1, 2, 3, 4)]
@@ -270,7 +270,7 @@ def _as_resnet(tensors: Tensors) -> tuple[ResNet, dict[str, Place]]:
 
 
 def _as_mobilenet(tensors: Tensors, layout: Layout) -> tuple[MobileNetV2, dict[str, Place]]:
-    """Return the MobileNetV2 that tensors of a layout may be of, and the places of its units."""
+    """Return the MobileNetV2 that tensors of a layout may belong to, and its units' names."""
 
     def outputs(place: Place) -> int:
         return tensors[f"{place[0]}.weight"].shape[0]
@@ -287,7 +287,7 @@ def _as_mobilenet(tensors: Tensors, layout: Layout) -> tuple[MobileNetV2, dict[s
 
 
 def _block_prefixes(layout: Layout) -> Iterator[str]:
-    """Yield what the names of each of the 17 blocks begin with."""
+    """Yield the prefixes of the names of the 17 blocks."""
     if layout.stem[0].startswith("features"):
         yield from (f"features.{number}" for number in range(1, len(STRIDES) + 1))
     else:

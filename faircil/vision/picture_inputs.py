@@ -1,4 +1,4 @@
-"""Settings of images, and their inputs: embeddings of a frozen encoder, cached, or pixels."""
+"""Settings for image inputs, and the inputs: cached embeddings of a frozen encoder, or pixels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from faircil.vision.pictures import (
 SHARD_FILES = 256  # five seconds of work of a small encoder on one core
 BATCH, GPU_BATCH = 16, 128  # images that pass through an encoder together
 ENCODER_SIDE, PIXEL_SIDE = 224, 32
-LEARNED_NETS = ("conv", "resnet18")  # of the setting `net`: they take pixels
+LEARNED_NETS = ("conv", "resnet18")  # values of the setting `net` that take pixels
 
 
 class ImageOptions(BaseModel):
@@ -51,12 +51,12 @@ class ImageOptions(BaseModel):
 
     @property
     def pixels(self) -> bool:
-        """Whether inputs are pixels, not embeddings."""
+        """Whether inputs are pixels rather than embeddings."""
         return self.image_encoder == PIXELS
 
     @property
     def side(self) -> int:
-        """Side of an image, with its default."""
+        """Side of an image, with the default resolved."""
         return self.image_size or (PIXEL_SIDE if self.pixels else ENCODER_SIDE)
 
     @property
@@ -66,12 +66,12 @@ class ImageOptions(BaseModel):
 
     @property
     def copies(self) -> int:
-        """Inputs of each training image."""
+        """Number of inputs per training image."""
         return len(AUGMENTS[self.augment])
 
 
 def image_mistakes(options: ImageOptions, net: str, given: Iterable[str]) -> list[str]:
-    """Name a net that takes pixels where an encoder makes vectors of them."""
+    """Reject a net that takes pixels if an encoder computes embeddings."""
     if options.pixels or net not in LEARNED_NETS or "net" not in given:
         return []
     return [
@@ -91,9 +91,9 @@ class ImageRecipe(Recipe):
     width : int
         Dimension of an embedding.
     side : int
-        Of an image, in pixels.
+        Side of an image in pixels.
     copy : str
-        How it is changed, see ``COPIES``.
+        How the image is augmented, see ``COPIES``.
     version : int
         Version of the code that computes an embedding; incremented manually when it changes.
     """
@@ -116,18 +116,18 @@ def embed_images(
 ) -> Rows:
     """Return embeddings of image files.
 
-    The same file has the same embedding, bit for bit, whether it is computed or read: batches
-    always have the same number of images.
+    The same file has the same embedding, bit for bit, whether it is computed or read from the
+    cache, since batches always have the same number of images.
 
     Parameters
     ----------
     files : sequence of str, length n
-        What occurs several times, in files of any name, is embedded once.
+        Repeated files, under any name, are embedded once.
     encoder : ImageEncoder
         Not modified.
     options : ImageOptions
     copies : sequence of str, length k
-        Of each image, see ``COPIES``.
+        Copies of each image, see ``COPIES``.
     device : torch.device or str
     cache : Path or None
         Folder of all embeddings, see :func:`faircil.cache.cache_folder`; None: no cache.
@@ -139,12 +139,12 @@ def embed_images(
     Returns
     -------
     ndarray of float32, shape (n · k, encoder.net.width)
-        Copies of an image follow each other.
+        Copies of an image are consecutive.
 
     Raises
     ------
     DataError
-        If files are missing or broken, with all of them.
+        If files are missing or broken; all of them are listed.
     """
     check_pillow()
     files, device, problems = list(files), torch.device(device), dict[str, str]()
@@ -163,7 +163,7 @@ def embed_images(
                 rows = missing[begin : begin + SHARD_FILES]
                 some = [files[row] for row in rows]
                 pixels = pixels_of(some, options.side, INNER, copy, problems)
-                if problems:  # the others are only looked at, to name all that are broken
+                if problems:  # the remaining files are only checked, to list all broken ones
                     continue
                 out[rows] = _vectors(net, pixels, encoder, device)
                 keep(rows)
@@ -179,7 +179,7 @@ def embed_images(
 def _vectors(
     net: torch.nn.Module, pixels: np.ndarray, encoder: ImageEncoder, device: torch.device
 ) -> Rows:
-    """Return the embeddings of pixels (n, S, S, 3), (n, width), in batches of one size."""
+    """Return the embeddings, (n, width), of pixels (n, S, S, 3), in batches of fixed size."""
     size = BATCH if device.type == "cpu" else GPU_BATCH
 
     def batch(rows: slice) -> torch.Tensor:

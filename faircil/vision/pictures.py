@@ -1,7 +1,7 @@
-"""Image files as pixels: any format that Pillow reads, in any mode, with what cannot be used named.
+"""Image files as pixels, in any format and mode that Pillow reads; unusable files are listed.
 
-The largest square around the centre is scaled to S × S pixels of red, green and blue. An encoder
-takes the inner 7/8 of it, as published weights were tested: 224 pixels of 256.
+The largest centred square is scaled to S × S RGB pixels. An encoder uses the inner 7/8 of it, as in
+the evaluation of published weights: 224 pixels of 256.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = NDArray[np.uint8]
-MOST_NAMED = 10  # files that a message lists
+MOST_NAMED = 10  # files listed in a message
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, by channel
-INNER = 7 / 8  # of the square that an encoder sees
+INNER = 7 / 8  # of the square, used by an encoder
 SHIFT = 16  # a shifted copy is moved by a sixteenth of a side
-AT_ONCE = 16  # files that a thread takes together
+AT_ONCE = 16  # files processed per thread at a time
 
 
 def _as_it_is(pixels: Pixels) -> Pixels:
@@ -40,7 +40,7 @@ def _mirrored(pixels: Pixels) -> Pixels:
 
 
 def _shifted(pixels: Pixels, steps: int) -> Pixels:
-    """Move an image (S, S, 3) to the right and down; its border fills what is left."""
+    """Shift an image (S, S, 3) right and down; its border fills the gap."""
     place = np.clip(np.arange(len(pixels)) - steps * (len(pixels) // SHIFT), 0, len(pixels) - 1)
     return pixels[place][:, place]
 
@@ -64,7 +64,7 @@ class UnusableImageError(Exception):
 
 
 def check_pillow() -> None:
-    """Raise a FaircilError if Pillow, of the ``images`` extra, is not installed."""
+    """Raise a FaircilError if Pillow (extra ``images``) is not installed."""
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -76,21 +76,21 @@ def check_pillow() -> None:
 def decode(content: bytes, side: int, inner: float = 1.0) -> Pixels:
     """Return the pixels of an image file, (side, side, 3).
 
-    The image is turned as its EXIF data says. Transparent parts are white, grey is repeated for
-    each colour, 16 bits become 8, and of several images in one file the first is taken.
+    The image is rotated according to its EXIF data. Transparent parts become white, grey is
+    repeated for each colour, 16 bits become 8, and of several images in a file the first is used.
 
     Parameters
     ----------
     content : bytes
-        Of the file.
+        Content of the file.
     side : int
     inner : float
-        Share of the central square that is taken.
+        Fraction of the central square that is used.
 
     Raises
     ------
     UnusableImageError
-        If this is no image, or a broken one.
+        If the content is not an image, or a broken one.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -108,19 +108,19 @@ def decode(content: bytes, side: int, inner: float = 1.0) -> Pixels:
         raise UnusableImageError("it is not in an image format that Pillow reads") from None
     except UnusableImageError:
         raise
-    except Exception as error:  # of many types: each format has its own
+    except Exception as error:  # of many types, as each format has its own
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise UnusableImageError(f"it is broken: {reason}") from None
     return np.asarray(scaled)
 
 
 def _in_colour(image: Image) -> Image:
-    """Return an image of any mode in red, green and blue."""
+    """Convert an image of any mode to RGB."""
     from PIL import Image as Images
 
     if image.mode == "F":
         raise UnusableImageError("its pixels are floating-point numbers; save it with 8 bits")
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off above 255
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
         grey = np.clip(np.asarray(image), 0, 65535) // 257
         return Images.fromarray(grey.astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
@@ -131,7 +131,7 @@ def _in_colour(image: Image) -> Image:
 
 
 def digests_of(files: Sequence[str], problems: dict[str, str]) -> list[bytes]:
-    """Return a hash of the content of each file; what cannot be read is added to ``problems``."""
+    """Return a hash of each file's content; add unreadable files to ``problems``."""
 
     def digest(file: str) -> bytes:
         return hashlib.blake2b(_content(file, problems), digest_size=32).digest()
@@ -168,9 +168,9 @@ def pixels_of(
     side, inner
         See :func:`decode`.
     copy : str
-        In ``COPIES``.
+        A key of ``COPIES``.
     problems : dict
-        Why a file cannot be used, by its name; more are added.
+        Reasons why files cannot be used, by file; further ones are added.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def pixels_of(
 
 
 def refuse_problems(problems: Mapping[str, str], files: Sequence[str]) -> None:
-    """Raise a DataError that names the files that cannot be used, if there are any."""
+    """Raise a DataError that lists the unusable files, if there are any."""
     if not problems:
         return
     wrong = [file for file in dict.fromkeys(files) if file in problems]
@@ -213,7 +213,7 @@ def refuse_problems(problems: Mapping[str, str], files: Sequence[str]) -> None:
 def normalised(pixels: Pixels) -> Tensor:
     """Return pixels (n, S, S, 3) as inputs of a net, float32 (n, 3, S, S), channels last in memory.
 
-    Values are from 0 to 1, reduced by ImageNet's mean and divided by its standard deviation.
+    Values from 0 to 1 are reduced by ImageNet's mean and divided by its standard deviation.
     """
     values = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(torch.float32)
     mean, deviation = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, DEVIATION))

@@ -1,7 +1,7 @@
 """Group statistics from the gradients of all layers.
 
-Where these are outer products, a pass over all samples gives the gradients of groups, and another
-one the cosines with them, see ``layer_factors``; for any other net, see ``functional``.
+If the gradients are outer products, one pass over all samples gives the gradients of the groups and
+a second one the cosines with them, see ``layer_factors``; for any other net, see ``functional``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IMAGES = 256  # rows per pass with convolutions, whose inputs are large
 
 @dataclass(frozen=True)
 class AllLayerStatistics:
-    """Statistics of G groups and n samples; the alignment may refer to combinations of groups.
+    """Statistics of G groups and n samples; alignments may be with combinations of groups.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def all_layer_statistics(
         G groups.
     combine : ndarray, shape (B, G), optional
         Rows of a program: combinations of the groups' unit gradients to use instead of the
-        groups. Fewer rows take less time if each needs a forward-mode product.
+        groups. Fewer rows take less time if each requires a forward-mode product.
     loss : callable
     """
     if isinstance(memory, Samples):

@@ -1,7 +1,7 @@
-"""Samples to weigh: in memory, or read batch by batch from a dataset or loader.
+"""Samples to weight: in memory, or read batch by batch from a dataset or loader.
 
-A dataset may be larger than memory. It is read in order, whatever the order of its loader, so that
-weight i belongs to ``dataset[i]``; what is kept of it is its labels and the statistics.
+A dataset may be larger than memory. It is read in order, regardless of its loader's order, so that
+weight i belongs to ``dataset[i]``. Only its labels and the statistics are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from faircil.samples import Inputs, Samples, rows_of
 
 ROWS = 256  # per batch of a dataset without a loader
 PROBE = 8  # samples used to inspect a net
-LABELS = ("labels", "label", "y")  # fields of a batch, the first that is there
+LABELS = ("labels", "label", "y")  # fields of a batch; the first one present is used
 SENSITIVE = ("sensitive", "z")
 HOW = (
     "pass batch=, a function of a batch that returns (x, y) or (x, y, z), or the names of these "
@@ -30,11 +30,11 @@ HOW = (
 
 Fields = tuple[Any, Any] | tuple[Any, Any, Any]  # inputs, classes, attribute values
 BatchFunction = Callable[[Any], Fields]
-Data = Samples | Dataset[Any] | DataLoader[Any] | Sequence[Any]  # what can be weighed
+Data = Samples | Dataset[Any] | DataLoader[Any] | Sequence[Any]  # what can be weighted
 
 
 class Part(NamedTuple):
-    """Some samples in their order: rows, inputs, classes, (k,)."""
+    """Consecutive samples: rows, inputs, classes, (k,)."""
 
     rows: slice
     x: Any
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Stream:
-    """n samples that are read anew in each pass.
+    """n samples that are read again in each pass.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Stream:
     first : callable
         Returns the inputs of the first few samples.
     device : torch.device
-        To which batches go.
+        Device to which batches are moved.
     """
 
     n: int
@@ -67,7 +67,7 @@ class Stream:
 
     @property
     def labels(self) -> Samples:
-        """Classes and attribute values of all samples, without inputs; from the first pass."""
+        """Classes and attribute values of all samples, without inputs; known after a first pass."""
         if self._labels is None:
             for _ in self._batches():
                 pass
@@ -84,7 +84,7 @@ class Stream:
                 yield Part(moved, inputs if whole else rows_of(inputs, rows), labels[rows])
 
     def _batches(self) -> Iterator[tuple[int, Any, Tensor]]:
-        """Yield the first row, inputs and classes of each batch; note all labels at the end."""
+        """Yield the first row, inputs and classes of each batch; store all labels at the end."""
         start = 0
         ys: list[Tensor] = []
         zs: list[Tensor] = []
@@ -116,7 +116,7 @@ class Stream:
 
 
 def no_class(label: int, where: str = "") -> str:
-    """Return the sentence for a sample with a negative class."""
+    """Return the error message for a sample with a negative class."""
     return (
         f"a sample{where} has class {label}; classes count from 0, leave samples without a class "
         "out"
@@ -132,9 +132,9 @@ def open_stream(
     ----------
     given : Samples, dataset or DataLoader
     batch : callable or names, optional
-        What a batch consists of; see :func:`fields_of_batch`.
+        Definition of a batch; see :func:`fields_of_batch`.
     device : torch.device
-        Of the net.
+        Device of the net.
     """
     if isinstance(given, Samples):
         return Stream(
@@ -164,7 +164,7 @@ def in_order(given: object) -> DataLoader[Any]:
     Parameters
     ----------
     given : dataset or DataLoader
-        A loader's batch size, collate function and workers are used, its sampler is not.
+        The batch size, collate function and workers of a loader are used, its sampler is not.
     """
     loader = given if isinstance(given, DataLoader) else None
     dataset: Any = given if loader is None else loader.dataset
@@ -197,22 +197,22 @@ def in_order(given: object) -> DataLoader[Any]:
         worker_init_fn=loader.worker_init_fn,
         multiprocessing_context=loader.multiprocessing_context,
         prefetch_factor=loader.prefetch_factor,
-        generator=torch.Generator().manual_seed(0),  # the loader's own is not advanced
+        generator=torch.Generator().manual_seed(0),  # does not advance the loader's own
     )
 
 
 def fields_of_batch(batch_of: Any, batch: BatchFunction | Sequence[Any] | None = None) -> Fields:
-    """Return inputs, classes and, if there are any, attribute values of a batch.
+    """Return inputs, classes and attribute values (if any) of a batch.
 
     Parameters
     ----------
     batch_of : object
-        ``(x, y)``, ``(x, y, z)``, or a mapping with the classes as ``labels``, ``label`` or ``y``,
-        the attribute values, if there are any, as ``sensitive`` or ``z``, and the net's inputs,
-        which it gets by keyword; a single input called ``x`` it gets as it is.
+        ``(x, y)``, ``(x, y, z)``, or a mapping. In a mapping, classes are ``labels``, ``label`` or
+        ``y``; attribute values, if any, are ``sensitive`` or ``z``; all other fields are passed
+        to the net by keyword, except that a single input called ``x`` is passed as it is.
     batch : callable or sequence, optional
-        A function from a batch to its fields; or names of the fields for x, y and, where there
-        is one, z. Several names for x are given to the net by keyword.
+        A function from a batch to its fields; or names of the fields for x, y and, optionally, z.
+        Several names for x are passed to the net by keyword.
 
     Examples
     --------

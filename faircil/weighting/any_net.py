@@ -1,4 +1,4 @@
-"""Any net as a classifier: its logits, head and precision, and how it is left as it was."""
+"""Any net as a classifier: its logits, head and precision, and how it is left unchanged."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Logits = Callable[[nn.Module, Any], Tensor]  # from a net and its inputs to logi
 class Classifier(nn.Module):
     """A net as a function from inputs to logits, (n, classes).
 
-    It runs under the ``torch.autocast`` that is active when it is made, on any thread, without
-    autocast's cache: what is cast here without gradients must not be used in training.
+    It runs under the ``torch.autocast`` that was active when it was created, on any thread, without
+    autocast's cache: tensors cast here without gradients must not be used in training.
 
     Parameters
     ----------
     net : Module
-        Gets a tensor as its only argument, a tuple as its arguments, a mapping as its keywords.
+        Gets a tensor as its only argument, a tuple as arguments, a mapping as keyword arguments.
     logits : callable, optional
         Maps net and inputs to logits, for nets that :func:`as_logits` does not understand.
     """
@@ -67,7 +67,7 @@ class Classifier(nn.Module):
         return name_of(self.net)  # messages name the user's net
 
     def uncast(self) -> AbstractContextManager[object]:
-        """Switch autocast off for sums and products of what the net returns."""
+        """Switch autocast off for sums and products of the net's outputs."""
         if self._cast is None:
             return nullcontext()
         return torch.autocast(self.device.type, enabled=False)
@@ -79,7 +79,7 @@ class Classifier(nn.Module):
 
 
 def _recordable(x: Inputs) -> Any:
-    """Return inputs that a backward pass may keep: copies of those made under inference mode."""
+    """Return inputs that a backward pass may save: inference tensors are copied."""
     if isinstance(x, Tensor):
         return x.clone() if x.is_inference() else x
     if isinstance(x, Mapping):
@@ -88,9 +88,9 @@ def _recordable(x: Inputs) -> Any:
 
 
 def as_logits(output: object, net: nn.Module) -> Tensor:
-    """Return the logits in what a net returned.
+    """Return the logits in the output of a net.
 
-    They are the output itself; its ``logits``, as an attribute or a key; or the only matrix of a
+    They are the output itself, its ``logits`` (an attribute or a key), or the only matrix in a
     tuple.
     """
     found = output["logits"] if isinstance(output, Mapping) and "logits" in output else output
@@ -112,12 +112,12 @@ def as_logits(output: object, net: nn.Module) -> Tensor:
 
 
 def precise(dtype: torch.dtype) -> torch.dtype:
-    """Return the type to compute with: float32 instead of types of 16 bits."""
+    """Return the type to compute with: float32 in place of 16-bit types."""
     return torch.float32 if dtype.itemsize < 4 else dtype
 
 
 def rounding(*parts: Tensor) -> float:
-    """Return the relative rounding of the least precise of some tensors."""
+    """Return the relative rounding error of the least precise of some tensors."""
     return max(torch.finfo(part.dtype).eps for part in parts)
 
 
@@ -129,13 +129,13 @@ def same_logits(output: Tensor, logits: Tensor) -> bool:
 
 
 def plain_head(net: nn.Module, x: Inputs, head: nn.Linear | str | None) -> nn.Linear:
-    """Return the layer whose output is the logits and that computes ``W h + b``.
+    """Return the layer whose output is the logits, and which computes ``W h + b``.
 
     Parameters
     ----------
     net : Module
     x : Tensor, shape (n, ...), or inputs of several parts
-        A few of them.
+        A few inputs.
     head : Linear or str, optional
         See :func:`faircil.nets.find_head`.
     """
@@ -156,12 +156,12 @@ def plain_head(net: nn.Module, x: Inputs, head: nn.Linear | str | None) -> nn.Li
 
 @contextmanager
 def unchanged(net: nn.Module) -> Iterator[None]:
-    """Leave a net, and torch's random numbers, as they were, errors included.
+    """Restore a net and torch's random state after the block, even after errors.
 
-    Evaluation must not change a net, but modules may: by counting calls in a buffer, by drawing
-    random numbers, by merging weights in a ``train`` of their own, which undoes it up to rounding.
-    So buffers are kept, and the weights below such a ``train``. Modes are restored by
-    :func:`faircil.nets.evaluating`.
+    Evaluation must not change a net, but modules may do so: by counting calls in a buffer, by
+    drawing random numbers, or by merging weights in their own ``train`` method, which is undone
+    only up to rounding. So buffers are restored, and weights of modules with such a ``train``.
+    Modes are restored by :func:`faircil.nets.evaluating`.
     """
     own = [module for module in net.modules() if type(module).train is not nn.Module.train]
     moved = {p for module in own for p in module.parameters()} | set(net.buffers())
@@ -175,7 +175,7 @@ def unchanged(net: nn.Module) -> Iterator[None]:
         finally:
             with torch.no_grad():
                 for tensor, before in kept:
-                    # Not if equal: autograd notices every write to a tensor that it needs.
+                    # Skip equal tensors: autograd registers every write to a tensor that it saved.
                     if not torch.equal(tensor, before):
                         tensor.copy_(before)
             for parameter, trained, gradient in states:

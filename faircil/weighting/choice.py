@@ -1,6 +1,6 @@
 """From group statistics to sample weights: formulate the program, solve it, describe the solution.
 
-The program is solved in memory, or on a GPU without storing its matrix.
+Programs are solved in memory, or on a GPU without storing the matrix.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MANY = 200_000  # samples from which a GPU pays off: with fewer, the host is fas
 
 
 def factor_rows(statistics: LastLayerStatistics, mixed: Floats) -> FactorRows:
-    """Express rows that are sums over groups by the gradients that they combine.
+    """Express rows that are sums over groups by the gradients they combine.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def solve_on_device(rows: Rows, offsets: Floats, gaps: int) -> Solution:
     Parameters
     ----------
     rows : Rows
-        K gap rows, m floor rows negated, the cost.
+        K gap rows, m floor rows negated, and the cost.
     offsets : ndarray, shape (K + m,)
         Offsets of the gaps, then of the floors negated.
     gaps : int
-        K.
+        Number of gap rows, K.
     """
     start = time.perf_counter()
     try:
@@ -129,14 +129,14 @@ class ProgramInputs:
 
 @dataclass(frozen=True)
 class Choice:
-    """Weights of n samples, with their predicted effect and the certificate.
+    """Weights of n samples, with their predicted effect and certificate.
 
     Parameters
     ----------
     weights : ndarray, shape (n,)
     progress : ndarray, shape (G,)
         Weighted sum of the cosines with each group: the predicted decrease of its loss, divided by
-        α. For the expected weights if samples are drawn.
+        α. If samples are drawn, it is that of the expected weights.
     shares : ndarray, shape (G,), or None
     objective, bound : float
     status : str
@@ -157,17 +157,17 @@ def choose(
     solver: str | SolverFunction,
     generator: torch.Generator | None,
 ) -> Choice:
-    """Choose weights by a program in memory.
+    """Choose weights by solving a program in memory.
 
     Parameters
     ----------
     inputs : ProgramInputs
     granularity : Granularity
     clustering : callable
-        Finds clusters, if the granularity needs them.
+        Computes clusters, if the granularity needs them.
     solver : str or callable
     generator : torch.Generator, optional
-        Draws samples, if the granularity needs it.
+        Draws samples, if the granularity needs draws.
     """
     alignment = inputs.statistics.alignment
     variables = granularity(alignment, inputs.membership, clustering)
@@ -177,8 +177,8 @@ def choose(
     expected = variables.spread(solution.weights)
     objective, bound = solution.objective, solution.bound
     if granularity.approximates:
-        # For the expected weights, which satisfy the floors. Drawn weights may violate them, and
-        # their objective can then be below the proven bound of feasible weights.
+        # Based on the expected weights, which satisfy the floors. Drawn weights may violate them:
+        # their objective can be below the proven bound for feasible weights.
         whole = inputs.formulate(alignment).program
         objective, bound = whole.objective(expected), whole.bound(solution.dual)
     return Choice(
@@ -192,7 +192,7 @@ def choose(
 
 
 def choose_on_device(inputs: ProgramInputs, statistics: LastLayerStatistics) -> Choice:
-    """Choose weights by sample on the gradients' device, without the matrix of the program."""
+    """Choose weights per sample on the gradients' device, without the program's matrix."""
     # The program with the groups as variables contains each group's coefficient in each row.
     unmixed = np.eye(len(statistics.losses))
     formulation = inputs.formulate(unmixed)

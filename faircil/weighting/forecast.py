@@ -1,21 +1,21 @@
-"""Which groups a new task will hurt: two forecasts, made before it is trained.
+"""Forecasts of which groups a new task will hurt, made before training on it.
 
-Both take the net as it is and one pass over the task and over rows of the old groups, the buffer.
-They rank groups; neither is a loss that will be measured.
+Both forecasts need the current net and one pass over the task and over rows of the old groups, the
+buffer. They rank groups; neither predicts a loss that will be measured.
 
 **Slope**, Theorem 1 of the paper. A step of size η on the task changes the mean loss of group g by
 ``−η ⟨ḡ_g, ḡ_T⟩`` to first order, with mean gradients of the last layer. The slope is
-``s_g = −⟨ḡ_g, ḡ_T⟩``: above 0 the step hurts. It forecasts training on the task alone.
+``s_g = −⟨ḡ_g, ḡ_T⟩``: above 0, the step hurts the group. It forecasts training on the task alone.
 
-**Crowding**, for training that replays rows of the old classes. Replay takes back what the first
-steps cost, so the slope says little about the end. The last layer ends as a classifier by class
+**Crowding**, for training that replays rows of the old classes. Replay recovers what the first
+steps cost, so the slope says little about the outcome. The last layer ends as a classifier by class
 means: row k of its gradient is ``Σ_i (p_ik − y_ik) h_i``, which moves ``w_k`` towards the mean
-feature ``m_k`` of its class, for old classes by replay. A row i of class y is then lost to a new
-class k by how much closer it is to ``m_k`` than to its own class, without itself:
+feature ``m_k`` of its class, for old classes by replay. A row i of class y is lost to a new class
+k by the degree to which it is closer to ``m_k`` than to the mean of its own class without itself:
 
     c_i = max_{k new, k≠y} cos(h_i, m_k) − cos(h_i, m_y^(−i))
 
-and the crowding of a group is the mean over its rows, between −2 and 2.
+The crowding of a group is the mean over its rows, between −2 and 2.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from faircil.weighting.last_layer import LastLayer, group_sums, mean_losses, str
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a task will do to the old groups, before it is trained.
+    """The predicted effect of a task on the old groups, before training.
 
     Parameters
     ----------
     groups : Groups
-        The G groups of the old rows that are not in the task.
+        The G groups of the old rows that do not occur in the task.
     losses : ndarray, shape (G,)
-        Mean loss of each on these rows, now.
+        Current mean loss of each group on these rows.
     slopes : ndarray, shape (G,)
-        Change of this loss per unit of step size, to first order, by a step on the task alone.
+        Change of this loss per unit of step size, to first order, for a step on the task alone.
     crowding : ndarray, shape (G,)
-        How much closer its rows are to a new class than to their own; NaN if the task has no other
-        class than theirs.
+        How much closer its rows are to a new class than to their own; NaN if the task has no class
+        but theirs.
     replayed : bool
-        Whether the old rows are trained on beside the task.
+        Whether training replays the old rows along with the task.
     """
 
     groups: Groups
@@ -64,7 +64,7 @@ class Forecast:
 
     @property
     def harm(self) -> Floats:
-        """The forecast that fits the training, (G,): the larger, the more a group is hurt."""
+        """The forecast that fits the training, (G,); larger values mean more harm to the group."""
         return self.crowding if self.replayed else self.slopes
 
 
@@ -78,24 +78,24 @@ def forecast(
     batch: BatchFunction | Sequence[Any] | None = None,
     logits: Logits | None = None,
 ) -> Forecast:
-    """Forecast which old groups a task will hurt.
+    """Forecast which old groups a task will hurt, before training on it.
 
     Parameters
     ----------
     net : Module
-        Any classifier whose logits are the output of a linear layer, before it is trained on the
-        task. It is left unchanged, even after errors.
+        Any classifier whose logits are the output of a linear layer, before training on the task.
+        It is left unchanged, even after errors.
     current : Samples, map-style dataset or DataLoader
         Training data of the task.
     memory : Samples, map-style dataset or DataLoader
-        Rows of the old groups: the buffer, or any others. Groups are classes with an
-        attribute value if there is an attribute, else classes.
+        Rows of the old groups: the buffer, or any others. Groups are classes with an attribute
+        value if there is an attribute, else classes.
     replayed : bool
-        Whether training replays rows of the old classes; else it is on the task alone.
+        Whether training replays rows of the old classes; otherwise it uses the task alone.
     head : Linear or str, optional
-        The net's last linear layer, or its name; found automatically.
+        The net's last linear layer, or its name; by default found automatically.
     batch, logits : optional
-        What batches and the net's outputs consist of, see
+        Definitions of batches and of the net's outputs; see
         :class:`faircil.weighting.weights.FairSampleWeights`.
 
     Examples
@@ -156,7 +156,7 @@ def _crowding(old: LastLayer, y: Tensor, task: LastLayer, new: Tensor) -> Tensor
     Parameters
     ----------
     old, task : LastLayer
-        Of the old rows and of the task.
+        Factors of the old rows and of the task.
     y, new : Tensor of int64, shapes (m,) and (n,)
         Their classes.
     """
@@ -164,8 +164,8 @@ def _crowding(old: LastLayer, y: Tensor, task: LastLayer, new: Tensor) -> Tensor
     (_, own), (rivals, rival) = (unique_rows(labels[:, None]) for labels in (y, new))
     means, counts = _class_means(features, own)
     others, _ = _class_means(task.features.double(), rival)
-    # Without row i, the mean of its n rows is (n m − h_i)/(n − 1); of a single row nothing is left,
-    # and its cosine is 0.
+    # Without row i, the mean of its n rows is (n m − h_i)/(n − 1). A single row leaves no mean; its
+    # cosine is 0.
     n = counts[own][:, None]
     without = (n * means[own] - features) / (n - 1).clamp(min=1)
     nearest = torch.full_like(features[:, 0], -torch.inf)
@@ -177,14 +177,14 @@ def _crowding(old: LastLayer, y: Tensor, task: LastLayer, new: Tensor) -> Tensor
 
 
 def _class_means(features: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of each class, (C, d), and its rows, (C,); ``place`` is each row's class."""
+    """Return the class means, (C, d), and class sizes, (C,); ``place`` is each row's class."""
     counts = torch.bincount(place)
     sums = features.new_zeros(len(counts), features.shape[1]).index_add_(0, place, features)
     return sums / counts[:, None], counts
 
 
 def _group_totals(values: Tensor, group: Tensor, groups: int) -> Tensor:
-    """Sum values, (m,), within groups, (G,); rows of a negative group do not count."""
+    """Sum values, (m,), within groups, (G,); rows with a negative group are ignored."""
     inside = group >= 0
     sums = values.new_zeros(groups)
     return sums.index_add_(0, group[inside], values[inside])

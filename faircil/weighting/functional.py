@@ -1,9 +1,9 @@
 """Products of sample and group gradients for any net, one forward-mode product per direction.
 
 With J_i the derivative of sample i's logits by the parameters and δ_i its loss gradient at the
-logits, the gradient of its loss is ``J_iᵀ δ_i``. A norm needs this vector, sample by sample. The
+logits, the gradient of its loss is ``J_iᵀ δ_i``. Its norm requires this vector for each sample. Its
 product with a direction v does not: ``⟨J_iᵀ δ_i, v⟩ = δ_iᵀ (J_i v)``, and one forward-mode product
-gives ``J_i v`` of all samples.
+gives ``J_i v`` for all samples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 Named = dict[str, Tensor]
 ENTRIES = 2**22  # gradient entries per chunk of samples, so that they stay in cache
-TANGENTS = 256  # rows of a forward-mode product: samples of a chunk times directions
+TANGENTS = 256  # rows of a forward-mode product: samples per chunk times directions
 
 
 class FunctionalNet:
@@ -48,9 +48,9 @@ class FunctionalNet:
         self._net = net
         trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
         self._parameters = {name: p.detach() for name, p in trained.items()}
-        # Where else a parameter is found: modules may share it. A module that is found twice is
-        # named once: torch, left to tie names on its own, replaces what it holds twice, and then
-        # puts the replacement back in the place of the user's parameter.
+        # All names of each parameter, since modules may share parameters. A module that occurs
+        # twice is listed once: if torch ties names itself, it replaces its parameters twice and
+        # then restores the replacement instead of the user's parameter.
         first = {p: name for name, p in trained.items()}
         self._places = [
             (f"{prefix}.{name}" if prefix else name, first[p])
@@ -124,7 +124,7 @@ class FunctionalNet:
 
 
 class SampleBySample(FunctionalNet):
-    """The same for nets with a layer that torch.func cannot batch."""
+    """A :class:`FunctionalNet` for nets with a layer that torch.func cannot batch."""
 
     def gradients(self, x: Inputs, at_logits: Tensor) -> tuple[Tensor, ...]:
         """Return ``J_iᵀ u_i`` of each sample, with one backward pass each."""
@@ -137,12 +137,12 @@ class SampleBySample(FunctionalNet):
 
 
 def functional_net(net: nn.Module, x: Inputs) -> FunctionalNet:
-    """Return the net as a function; test on two of the inputs, (n, ...), what it supports."""
+    """Return the net as a function; test which products it supports on two inputs, (n, ...)."""
     fast, some = FunctionalNet(net), rows_of(x, slice(2))
     logits = fast.logits(some)
     sent = torch.ones_like(logits, dtype=precise(logits.dtype))
     try:
-        # The first forward-mode product compiles its rules with a deprecated torch feature.
+        # The first forward-mode product compiles its rules using a deprecated torch feature.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fast.products(some, sent, torch.cat(fast.gradients(some, sent), dim=1))
@@ -200,8 +200,8 @@ def measure(
 ) -> Measured:
     """Measure n samples, given the group of each, (n,); a negative group is ignored.
 
-    The gradient of every sample is materialised for its norm, so the sums within groups are
-    matrix products.
+    The gradient of each sample is materialised for its norm, so sums within groups are matrix
+    products.
     """
     losses = torch.zeros(groups, dtype=torch.float64, device=group.device)
     gradients = net.zeros(groups)
@@ -244,7 +244,7 @@ class ForwardMode:
     losses: Tensor
 
     def products(self, combine: Tensor | None = None) -> Tensor:
-        """Return the product of each sample with each group, or with combinations of groups.
+        """Return the product of each sample with each group, or with each combination of groups.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ def forward_mode(
     membership: Membership,
     loss: LossFunction = cross_entropy,
 ) -> ForwardMode:
-    """Measure the current samples, and the gradients of all groups."""
+    """Measure the current samples and the gradients of all groups."""
     groups = len(membership.groups)
     now = measure(net, current, membership.current, groups, loss)
     losses, gradients = now.losses, now.gradients

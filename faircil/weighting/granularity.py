@@ -3,13 +3,10 @@
 A granularity is a table row. It states which variable each sample belongs to, and whether the
 variable's value is the weight of its samples or the probability of drawing each of them.
 
-What is clustered are the normalised last-layer gradients ``ĝ_i = δ_i h̃_iᵀ / (‖δ_i‖ ‖h̃_i‖)``, within
-groups, and never as a matrix with a row per sample: a centre c is one small matrix, the inner
-products ``⟨ĝ_i, c⟩ = ‖c‖ cos(i, c)`` come from the factors, and so do sums of gradients. The
-nearest centre has the smallest ``‖ĝ_i − c‖² = 1 − 2 ‖c‖ cos(i, c) + ‖c‖²``.
-
-A granularity is a table row: who owns a sample, that is, which variable it belongs to, and what the
-variable's value is to its samples, their weight or the probability with which each is drawn.
+Clusters are formed of the normalised last-layer gradients ``ĝ_i = δ_i h̃_iᵀ / (‖δ_i‖ ‖h̃_i‖)``
+within groups, without a matrix that has a row per sample: a centre c is one small matrix, and both
+the inner products ``⟨ĝ_i, c⟩ = ‖c‖ cos(i, c)`` and sums of gradients are computed from the factors.
+The nearest centre has the smallest ``‖ĝ_i − c‖² = 1 − 2 ‖c‖ cos(i, c) + ‖c‖²``.
 """
 
 from __future__ import annotations
@@ -45,8 +42,8 @@ def cluster(
     groups : int
         Number of groups, G.
     clusters : int
-        Number of clusters, divided among the groups by size, at least one for each group with
-        samples. The result has fewer if a centre ends up without samples.
+        Number of clusters, divided among groups by size, with at least one for each nonempty
+        group. The result has fewer if a centre ends up without samples.
     generator : torch.Generator
         Draws the initial centres and the batches.
 
@@ -75,7 +72,7 @@ def nearest(factors: LastLayer, centres: Tensor) -> Tensor:
     Parameters
     ----------
     factors : LastLayer
-        Of n samples.
+        Factors of n samples.
     centres : Tensor, shape (k, classes, 1 + d) or (k, classes, d) without a bias
 
     Returns
@@ -88,17 +85,17 @@ def nearest(factors: LastLayer, centres: Tensor) -> Tensor:
 
 
 def _shared(members: list[Tensor], clusters: int) -> list[int]:
-    """Divide the clusters among groups by size; at least 1 and at most its size for each."""
+    """Divide the clusters among groups by size, between 1 and the size of each group."""
     sizes = torch.tensor([len(rows) for rows in members])
     n = int(sizes.sum())
-    # Cumulative counts are rounded instead of single ones, so that the total is kept.
+    # Cumulative counts are rounded rather than single ones, which preserves the total.
     given = (sizes.cumsum(0) * min(clusters, n) + n // 2) // max(n, 1)
     counts: list[int] = given.diff(prepend=given.new_zeros(1)).clamp(min=1).tolist()
     return counts
 
 
 def _centres(factors: LastLayer, rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Find the centres of one group's samples: running means of all samples assigned to them."""
+    """Find the centres of one group's samples: running means of the samples assigned to them."""
     start = torch.randperm(len(rows), generator=generator)[:count].to(rows.device)
     number = torch.arange(count, device=rows.device)
     centres, _ = group_sums(_normalised(factors, rows[start]), number, count)
@@ -117,7 +114,7 @@ def _centres(factors: LastLayer, rows: Tensor, count: int, generator: torch.Gene
 
 
 def _normalised(factors: LastLayer, rows: Tensor) -> LastLayer:
-    """Select samples, with δ scaled so that gradients have norm 1; zero stays zero."""
+    """Select samples, with δ scaled to unit gradients; zero gradients stay zero."""
     features = factors.features[rows]
     length = feature_lengths(features, factors.bias)[:, None]
     delta = torch.where(length == 0, 0.0, unit(factors.delta[rows]) / length)
@@ -129,7 +126,7 @@ Clustering = Callable[[], Tensor]  # cluster of each current sample, (n,), compu
 
 @dataclass(frozen=True)
 class Parts:
-    """A partition of the n current samples, each part within a group; one variable per part.
+    """A partition of the n current samples within groups; one variable per part.
 
     Parameters
     ----------
@@ -138,7 +135,7 @@ class Parts:
     group : ndarray of int64, shape (parts,)
         Group of each part.
     share : ndarray, shape (parts,)
-        Fraction of its group that is in the part.
+        The part's fraction of its group.
     """
 
     owner: Integers
@@ -172,9 +169,9 @@ class Variables:
     groups : Groups
         G groups.
     parts : Parts or None
-        The parts that the variables represent; None: each sample is a variable.
+        The parts represented by variables; None: each sample is a variable.
     drawn : bool
-        Whether a variable is the probability of drawing its samples, or else their weight.
+        Whether a variable is the probability of drawing its samples; otherwise it is their weight.
     """
 
     columns: Floats
@@ -183,11 +180,11 @@ class Variables:
     drawn: bool
 
     def spread(self, solution: Floats) -> Floats:
-        """Return the value of each sample's variable, (n,): its weight, or expected weight."""
+        """Return the value of each sample's variable, (n,): its weight or expected weight."""
         return solution if self.parts is None else solution[self.parts.owner]
 
     def sample_weights(self, solution: Floats, generator: torch.Generator | None) -> Floats:
-        """Return one weight per sample, (n,): from the solution, or 0/1 drawn by probability."""
+        """Return one weight per sample, (n,): the solution's, or 0/1 drawn by probability."""
         weights = self.spread(solution)
         if not self.drawn:
             return weights
@@ -195,7 +192,7 @@ class Variables:
         return (draw.numpy() < weights).astype(np.float64)
 
     def shares(self, solution: Floats) -> Floats | None:
-        """Return the fraction of each group that the solution keeps, (G,); NaN if not current.
+        """Return the fraction of each group that the solution keeps, (G,); NaN for old groups.
 
         None if each sample has its own weight.
         """
@@ -207,7 +204,7 @@ class Variables:
 
 
 def required(generator: torch.Generator | None) -> torch.Generator:
-    """Return the generator; raise an error if there is none."""
+    """Return the generator; raise an error if it is None."""
     if generator is None:
         raise DataError("this granularity draws samples: pass generator=torch.Generator()")
     return generator
@@ -232,10 +229,10 @@ def its_cluster(_membership: Membership, clustering: Clustering) -> Integers:
 
 @dataclass(frozen=True)
 class Granularity:
-    """A row of the table: the variable of each sample, and whether samples are drawn.
+    """A table row: the variable of each sample, and whether samples are drawn.
 
-    By group or cluster, drawn: the program decides the fraction of each part, and samples are drawn
-    at random. The kept samples represent their part, and the program has few columns.
+    If groups or clusters are drawn, the program decides the fraction of each part, and samples are
+    drawn at random. The samples kept represent their part, and the program has few columns.
     """
 
     owner: Callable[[Membership, Clustering], Integers | None]

@@ -29,13 +29,13 @@ class Groups:
     attribute : ndarray of int64, shape (G,) or (G, attributes)
         Attribute value(s); 0 if groups are classes.
     current : ndarray of bool, shape (G,)
-        Whether the group is in the current task; the others are measured on the buffer.
+        Whether the group occurs in the current task; other groups are measured on the buffer.
     size : ndarray of int64, shape (G,)
-        Number of samples that its statistics are computed on.
+        Number of samples used for its statistics.
     seen : ndarray of int64, shape (G,), or None
         Training samples seen so far, including the current task; None if unknown.
     seen_with_attribute : ndarray of int64, shape (G,), or None
-        The same, summed over all classes with the group's attribute value.
+        The same, summed over all classes for the group's attribute value.
     """
 
     label: Integers
@@ -49,14 +49,14 @@ class Groups:
         return len(self.label)
 
     def take(self, chosen: Integers | NDArray[np.bool_]) -> Groups:
-        """Return the chosen groups, by index or where a bool of each is true."""
+        """Return some groups, selected by index or by a boolean mask."""
         columns: dict[str, Any] = {n: c for n, c in vars(self).items() if c is not None}
         return replace(self, **{name: column[chosen] for name, column in columns.items()})
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Groups, and the group of each sample.
+    """Groups, with the group of each sample.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Statistics of very many samples in bounded memory: two passes, of which no factor stays.
+"""Statistics of very many samples in bounded memory: two passes that keep no factors.
 
-The factors of last-layer gradients take d + classes numbers of every sample, mostly more than its
-inputs, which may be mapped from a file. A cosine needs the gradients of all groups, so the first
-pass sums these, and the second computes the factors again. Both take a block of samples at a time.
-What stays is one number for each sample and group, which the program needs.
+The factors of last-layer gradients take d + classes numbers per sample, mostly more than its
+inputs, which may be mapped from a file. A cosine requires the gradients of all groups, so the first
+pass sums these, and the second computes the factors again. Both process one block of samples at a
+time. Only one number per sample and group is kept, as the program needs it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def block_statistics(
     head: nn.Linear | str | None = None,
     loss: LossFunction = cross_entropy,
 ) -> Aligned:
-    """Compute statistics of all groups: those of one pass, to the bit."""
+    """Compute statistics of all groups; bit for bit those of a single pass."""
     layer = compared_layer(net, current.x[:PROBE], membership.groups, head)
     groups = len(membership.groups)
 

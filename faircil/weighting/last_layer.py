@@ -1,11 +1,11 @@
 """Last-layer gradients in factored form, their sums within groups, and group statistics.
 
-One forward pass over task and buffer suffices: a gradient is an outer product δ h̃ᵀ.
+One forward pass over task and buffer suffices, since a gradient is an outer product δ h̃ᵀ.
 
 For logits ``o = W h + b`` the loss gradient of sample i with respect to ``[b W]`` is the outer
 product ``δ_i h̃_iᵀ`` with δ_i the gradient at the logits, ``softmax(o_i) − onehot(y_i)`` for the
 cross-entropy (see :mod:`faircil.weighting.losses`), and ``h̃_i = [1; h_i]`` (``h̃ = h`` for a head
-without bias). Two consequences carry the whole package:
+without bias). The whole package relies on two consequences:
 
 - the mean gradient of a group is one small matrix product, ``Ḡ_g = Δ_gᵀ H̃_g / n_g``;
 - the cosine of a sample with a group needs no outer product either,
@@ -33,8 +33,8 @@ from faircil.weighting.any_net import plain_head, precise, same_logits
 from faircil.weighting.groups import Floats, Groups, Integers, Membership
 from faircil.weighting.losses import LossFunction, cross_entropy
 
-# Numbers of the products of a chunk of rows with a block of groups, at most: all of them, with 200
-# groups of 10 classes, but 2 · 10⁶ for each row with 2,000 groups of 1,000 classes.
+# Largest number of products of a chunk of rows with a block of groups. It fits all groups if there
+# are 200 of 10 classes, whereas 2,000 groups of 1,000 classes take 2 · 10⁶ numbers per row.
 ROOM, ROOM_ON_GPU = 2**22, 2**28
 
 
@@ -59,7 +59,7 @@ class LastLayer:
     bias: bool
 
     def at(self, rows: slice) -> LastLayer:
-        """Return the factors of some of the samples, without a copy."""
+        """Return the factors of some samples, without a copy."""
         return LastLayer(self.losses[rows], self.delta[rows], self.features[rows], self.bias)
 
 
@@ -80,7 +80,7 @@ def last_layers(
         The samples.
     visit : callable
         Called with the index of a set, and the factors and rows of the chunk just computed, which
-        is still in cache. Chunks arrive in any order, on any thread.
+        are still in cache. Chunks arrive in any order, on any thread.
     loss : callable
     """
     results = [_empty(head, len(y)) for _, y in sets]
@@ -116,8 +116,8 @@ def _measuring(
 ) -> Iterator[Callable[[LastLayer, Part], None]]:
     """Yield a function that computes the factors of some samples, on any thread.
 
-    It compares the output of the head with the logits of every sample: a net may end otherwise for
-    some of them, or run its head more than once.
+    It compares the output of the head with the logits of every sample: for some of them, a net may
+    end in another layer, or run its head more than once.
     """
     place = local()  # the current chunk of each thread
 
@@ -217,14 +217,14 @@ class GroupSums:
 
     def __init__(self, group: Tensor, groups: int) -> None:
         self._group, self._groups = group, groups
-        # Chunks arrive in any order, but are summed in row order. Those that come early wait, keyed
-        # by first row. Each may have gradients of all groups, so none waits longer than it must.
+        # Chunks arrive in any order but are summed in row order; early chunks wait, keyed by their
+        # first row. As each may have gradients of all groups, they are added as soon as possible.
         self._early: dict[int, tuple[slice, list[tuple[int, Tensor]]]] = {}
         self._gradients: Tensor | None = None
         self._done, self._lock = 0, Lock()
 
     def add(self, factors: LastLayer, rows: slice) -> None:
-        """Accumulate the gradients of one chunk, whose factors and rows are given."""
+        """Accumulate the gradients of one chunk, given its factors and rows."""
         # After sorting the chunk, which fits in cache, every group is one slice.
         part, order = torch.sort(self._group[rows], stable=True)
         delta = factors.delta.index_select(0, order)
@@ -244,7 +244,7 @@ class GroupSums:
                 self._add_in_order(*self._early.pop(self._done), factors)
 
     def add_chunks(self, factors: LastLayer, first: int = 0) -> None:
-        """Accumulate the gradients of the samples from row ``first`` on."""
+        """Accumulate the gradients of samples from row ``first`` on."""
 
         def add(rows: slice) -> None:
             self.add(factors.at(rows), slice(first + rows.start, first + rows.stop))
@@ -267,7 +267,7 @@ class GroupSums:
         return factors.delta.new_zeros(self._groups, factors.delta.shape[1], columns)
 
     def total(self, factors: LastLayer) -> tuple[Tensor, Tensor]:
-        """Return the sums over all chunks; the mean gradient is the sum over the size.
+        """Return the sums over all chunks; divided by the group size, they are means.
 
         Returns
         -------
@@ -292,7 +292,7 @@ def group_sums(factors: LastLayer, group: Tensor, groups: int) -> tuple[Tensor, 
 
 
 class GroupStatistics(Protocol):
-    """The statistics that the program needs of G groups and n current samples, in float64."""
+    """Statistics of G groups and n current samples that the program needs, in float64."""
 
     @property
     def losses(self) -> Floats:
@@ -355,7 +355,7 @@ def group_statistics(
 
 
 def stream_statistics(layers: Sequence[LastLayer], membership: Membership) -> LastLayerStatistics:
-    """Compute statistics of all groups from the factors of task and, if there is one, buffer."""
+    """Compute statistics of all groups from the factors of the task and, if any, the buffer."""
     members = (membership.current, membership.memory)
     groups = len(membership.groups)
     totals = [group_sums(*each, groups) for each in zip(layers, members, strict=False)]
@@ -372,9 +372,9 @@ def _statistics(
 def compared_layer(
     net: nn.Module, x: Inputs, groups: Groups, head: nn.Linear | str | None
 ) -> nn.Linear:
-    """Return the layer whose gradients are compared, found by a few inputs, (n, ...).
+    """Return the layer whose gradients are compared, found with a few inputs, (n, ...).
 
-    It has an output for each class.
+    It must have an output for each class.
     """
     layer = plain_head(net, x, head)
     raise_all(missing_outputs(layer.out_features, groups.label), DataError)
@@ -382,7 +382,7 @@ def compared_layer(
 
 
 def missing_outputs(outputs: int, classes: Tensor | Integers) -> list[str]:
-    """Return a list of mistakes: classes that are no numbers of outputs."""
+    """Return the error messages for classes without an output."""
     lowest, highest = int(classes.min()), int(classes.max())
     if lowest < 0:
         return [no_class(lowest)]
@@ -409,8 +409,9 @@ def mean_losses(sums: Tensor, membership: Membership) -> Floats:
 class SplitGradients:
     """Losses of n samples, and their gradients at the logits, split into direction and length.
 
-    A gradient of the parameters is linear in the gradient at the logits, so it is computed for the
-    direction alone: the tiny gradient of a confident sample would underflow in the backward pass.
+    Gradients of the parameters are linear in the gradient at the logits, so they are computed for
+    the direction alone: the tiny gradient of a confident sample would underflow in the backward
+    pass.
 
     Parameters
     ----------

@@ -6,14 +6,14 @@ with respect to ``[b_l W_l]`` is ``δ_li h̃_liᵀ``, with δ the gradient at th
 samples without the gradient of a single parameter, and ``‖∇ℓ_i‖² = Σ_l ‖δ_li‖² ‖h̃_li‖²``.
 
 The gradient of a group is a matrix per layer, ``V_l = Σ_j δ_lj h̃_ljᵀ`` over its samples, and its
-product with sample i is ``Σ_l δ_liᵀ V_l h̃_li``. Of an old group the buffer holds few samples; then
-the same sum in another order costs less, ``Σ_l Σ_j (δ_li·δ_lj)(h̃_li·h̃_lj)``: in + out numbers for
+product with sample i is ``Σ_l δ_liᵀ V_l h̃_li``. If the buffer holds few samples of an old group,
+the same sum costs less in another order, ``Σ_l Σ_j (δ_li·δ_lj)(h̃_li·h̃_lj)``: in + out numbers for
 each of the group's samples instead of in × out.
 
-A convolution has a row of δ and h for every place of an image, and the gradient of a sample is the
-sum over places, ``Σ_p δ_lip h_lipᵀ``. Its filters are small, so this matrix is written out. As a
-vector it is an outer product, too, with an h̃ that is just the 1: the convolution counts as a layer
-with as many outputs as it has parameters, of which only the bias is trained.
+A convolution has a row of δ and h for each position in an image, and the gradient of a sample is
+the sum over positions, ``Σ_p δ_lip h_lipᵀ``. Its filters are small, so this matrix is computed
+explicitly. As a vector, it too is an outer product, with an h̃ of just the 1: the convolution
+counts as a layer with as many outputs as it has parameters, of which only the bias is trained.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from faircil.weighting.last_layer import split_gradients
 from faircil.weighting.losses import LossFunction, cross_entropy
 
 ROUNDING = 1e-3  # relative difference between factors and autograd that counts as rounding
-IN_CACHE = 16  # images whose patches are laid out at once
+IN_CACHE = 16  # images whose patches are extracted at once
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Layer:
     ----------
     module : Linear or Conv2d
     weight, bias : bool
-        Whether h̃ includes the input, and the constant 1: the trained parts of a linear layer.
+        Whether h̃ includes the input and the constant 1, that is, what is trained.
     outputs, inputs : int
-        Length of δ and of h.
+        Lengths of δ and of h.
     """
 
     module: nn.Linear | nn.Conv2d
@@ -72,7 +72,7 @@ class Layer:
         return h.shape[:-1] == (n,)
 
     def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return δ, (n, outputs), and h, (n, inputs), from an input and the gradient after it."""
+        """Return δ, (n, outputs), and h, (n, inputs), from input and output gradient."""
         return delta.to(precise(delta.dtype)), h.to(precise(h.dtype))
 
     def sums(self, delta: Tensor, h: Tensor) -> list[Tensor]:
@@ -83,7 +83,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """A convolution, whose δ is the gradient of its trained parameters."""
+    """A convolution, where δ is the gradient of the trained parameters."""
 
     module: nn.Conv2d
 
@@ -92,10 +92,10 @@ class Convolution(Layer):
         return h.ndim == 4 and len(h) == n
 
     def factors(self, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradient of each sample, summed over places, and an h without columns."""
+        """Return the gradient of each sample, summed over positions, and an h without columns."""
         conv, padding, parts = self.module, self.module.padding, []
         delta, h = super().factors(h, delta)
-        assert not isinstance(padding, str)  # else it is no layer here
+        assert not isinstance(padding, str)  # such modules are not converted to layers
         for rows in chunks_of(len(h), IN_CACHE):
             patches = unfold(h[rows], conv.kernel_size, conv.dilation, padding, conv.stride)
             at = delta[rows].flatten(2)
@@ -111,7 +111,7 @@ class Convolution(Layer):
 
 
 def as_layer(module: nn.Module) -> Layer | None:
-    """Return a module as a layer whose gradients can be factored; None for any other."""
+    """Return the layer of a module whose gradients can be factored; None for other modules."""
     if type(module) is nn.Linear:
         parts = _trained(module.weight), _trained(module.bias)
         return Layer(module, *parts, module.out_features, module.in_features)
@@ -155,7 +155,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call of a layer: its input, (n, in), and the node of its output in the graph."""
+    """A call of a layer: its input, (n, in), and the graph node of its output."""
 
     layer: Layer
     inputs: Tensor
@@ -163,15 +163,15 @@ class _Call:
 
 
 def linear_layers(net: nn.Module, x: Inputs) -> tuple[Layer, ...] | None:
-    """Return the layers of a net whose gradients can be factored; None for any other net.
+    """Return the layers of a net if all its gradients can be factored; otherwise None.
 
     Parameters
     ----------
     net : Module
         In eval mode.
     x : Tensor, shape (n, ...)
-        Inputs; a few of them are passed through the net. The modules do not show how a forward
-        pass uses the weights, so the factors are compared with autograd's gradient.
+        Inputs; a few of them are passed through the net. The modules do not show how the forward
+        pass uses their weights, so the factors are compared with autograd's gradient.
     """
     layers = [layer for module in net.modules() if (layer := as_layer(module)) and layer.trained]
     owned = [p for layer in layers for p in layer.trained]
@@ -235,12 +235,12 @@ def join(parts: Sequence[Factors]) -> Factors:
 
 
 def _run(net: nn.Module, layers: Sequence[Layer], x: Inputs) -> tuple[Tensor, list[_Call]]:
-    """Return the logits, and every call of the layers in order."""
+    """Return the logits, and all calls of the layers in order."""
     calls: list[_Call] = []
 
     def record(layer: Layer, _: nn.Module, arguments: tuple[Tensor], output: Tensor) -> None:
         if output.requires_grad:
-            # An edge of the graph: an activation may overwrite the tensor in place.
+            # Keep the graph node: an activation may overwrite the tensor in place.
             calls.append(_Call(layer, arguments[0].detach(), get_gradient_edge(output)))
 
     hooks = [layer.module.register_forward_hook(partial(record, layer)) for layer in layers]
@@ -265,7 +265,7 @@ def _equal(parameter: Tensor, one: Tensor | None, other: Tensor | None, near: fl
 
 @dataclass(frozen=True)
 class Directions:
-    """Unit gradients of G groups: B as matrices, the others as factors of m samples.
+    """Unit gradients of G groups: B of them as matrices, the others as factors of m samples.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ class GroupGradients:
         self.losses = torch.zeros(len(size), dtype=torch.float64, device=size.device)
 
     def add(self, group: Tensor, factors: Factors) -> None:
-        """Add samples sorted by group, (n,); those with a negative group are ignored."""
+        """Add samples, (n,), sorted by group; those with a negative group are ignored."""
         present, sizes = torch.unique_consecutive(group, return_counts=True)
         end = 0
         for g, size in zip(present.tolist(), sizes.tolist(), strict=True):
@@ -351,7 +351,8 @@ class GroupGradients:
 
     def directions(self) -> Directions:
         """Return the gradients scaled to norm 1; a zero gradient stays zero."""
-        # In float64, squares of tiny gradients do not underflow; row by row it needs little memory.
+        # In float64, squares of tiny gradients do not underflow; row by row, it needs little
+        # memory.
         length = torch.stack([row.double().norm() for row in self._sums])
         scale = torch.where(length == 0, 0.0, 1 / length)
         group = torch.cat([group for group, _ in self._few])

@@ -1,7 +1,7 @@
 """Losses of the weighting program, as functions of logits and labels.
 
 A loss maps logits, (n, classes), and labels, (n,), to the unreduced losses, (n,), and their
-gradients with respect to the logits, (n, classes). The loss of training is separate. A new loss is
+gradients with respect to the logits, (n, classes). The training loss is separate. A new loss is
 such a function, passed directly or registered under a name.
 """
 

@@ -1,9 +1,9 @@
 """Fairness measures as data: a matrix D such that the disparity is ``‖D ℓ‖₁`` for group losses ℓ.
 
 A measure is a function from :class:`~faircil.weighting.groups.Groups` to D, of shape (rows,
-groups). A new measure is such a function, passed directly or registered under a name. Two variants
-are fields of :class:`Measure`: the largest entry of ``D ℓ`` instead of the sum of absolute values,
-and a comparison within the favoured classes alone.
+groups). A new measure is such a function, passed directly or registered under a name. Fields of
+:class:`Measure` select two variants: the largest entry of ``D ℓ`` instead of the sum of absolute
+values, and a comparison within the favoured classes only.
 """
 
 from __future__ import annotations
@@ -41,17 +41,16 @@ class Measure:
         One-line description.
     metric : str or None
         The corresponding metric of predictions, which ``faircil tune`` improves; None: ``eo`` if
-        groups have an attribute, else ``eer``.
+        groups are by attribute, else ``eer``.
     shown_as : str or None
-        The metric that progress and figures show; None: that of ``metric``.
+        The metric shown by progress and figures; None: that of ``metric``.
     combine : {"sum", "largest"}
-        How the rows are combined: ``‖D ℓ‖₁``, or the largest entry of ``D ℓ``. The program of
-        sample weights supports only the sum.
+        How rows are combined: ``‖D ℓ‖₁``, or the largest entry of ``D ℓ``. The program of sample
+        weights supports only the sum.
     needs_favoured : bool
-        Whether it compares groups of the favoured classes alone, which are given by
-        :meth:`favouring`.
+        Whether it compares only groups of the favoured classes, which :meth:`favouring` sets.
     favoured : tuple of int, or None
-        The favoured classes; None: not given.
+        The favoured classes; None: not set.
     """
 
     matrix: Loaded[MeasureFunction] = Loaded()
@@ -71,16 +70,16 @@ class Measure:
 
     @property
     def shown(self) -> str:
-        """Name of the metric that progress and figures show."""
+        """Name of the metric shown by progress and figures."""
         return self.shown_as or self.disparity
 
     @property
     def needs_attribute(self) -> bool:
-        """Whether it needs a sensitive attribute; without one, the worst group is a class."""
+        """Whether it needs a sensitive attribute; the worst group is a class if there is none."""
         return self.by_attribute and self.combine == "sum"
 
     def packed(self) -> dict[str, Any]:
-        """Return name and favoured classes, as JSON."""
+        """Return the name and the favoured classes as a JSON document."""
         usual = replace(self, favoured=None)
         name = next((name for name, row in MEASURES.items() if row == usual), None)
         if name is None:
@@ -92,7 +91,7 @@ class Measure:
 
     @classmethod
     def from_packed(cls, document: Mapping[str, Any]) -> Measure:
-        """Return the measure of a name."""
+        """Return the measure described by :meth:`packed`."""
         measure = find_measure(document["name"])
         favoured = document["favoured"]
         return measure if favoured is None else measure.favouring(favoured)
@@ -197,8 +196,8 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
     """Evaluate a measure; return D with parallel rows merged and zero rows removed.
 
     ``|c·dᵀℓ| + |dᵀℓ| = (|c| + 1)·|dᵀℓ|``, so rows that differ by a factor are merged. With two
-    attribute values this halves the rows of ``eo`` and ``dp``. Where the largest row counts, each
-    stays as it is.
+    values, this halves the rows of ``eo`` and ``dp``. If the largest row counts, rows are kept as
+    they are.
 
     Returns
     -------
@@ -206,7 +205,7 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
     """
     matrix = np.asarray(measure(groups), dtype=np.float64)
     fits = matrix.ndim == 2 and matrix.shape[1] == len(groups)
-    if not (fits and (np.abs(matrix) <= LARGEST).all()):  # NaN is no such number
+    if not (fits and (np.abs(matrix) <= LARGEST).all()):  # also rejects NaN
         raise DataError(
             f"the measure gave an array of shape {matrix.shape} for {len(groups)} groups; "
             f"expected finite numbers of shape (rows, groups), up to {LARGEST:g}"
@@ -220,7 +219,7 @@ def disparity_matrix(measure: Measure, groups: Groups) -> Floats:
         return directions
     first_entry = (np.abs(directions) > 1e-9).argmax(axis=1)[:, None]
     directions *= np.sign(np.take_along_axis(directions, first_entry, axis=1))
-    # Rounding merges rows that differ only in the last bits; the first one is the direction.
+    # Rounding merges rows that differ only in the last bits; the first one gives the direction.
     _, first, merged = np.unique(
         directions.round(10), axis=0, return_index=True, return_inverse=True
     )

@@ -1,13 +1,13 @@
-"""Weights of samples that are on several ranks: from sums over all of them, each rank gets its own.
+"""Weights of samples that are distributed over ranks, from sums over all ranks.
 
-Samples stay where they are. Four things are exchanged, none of them of the size of the data:
+Samples stay where they are. Four things are exchanged, none of which grows with the data:
 
-1. which groups there are and how large they are;
-2. the sums of losses and of last-layer gradients of every group, which every rank then has whole;
-3. what the solver asks about columns, see :mod:`faircil.weighting.solver.rank_columns`;
-4. the progress that the weights make in every group.
+1. the groups and their sizes;
+2. the sums of losses and last-layer gradients of all groups, which each rank then has in full;
+3. the solver's queries of columns, see :mod:`faircil.weighting.solver.rank_columns`;
+4. the progress of each group under the weights.
 
-A rank has one part of the samples or several, the shards of a run. Sums are made within a shard,
+A rank has one or several parts of the samples, the shards of a run. Sums are computed within shards
 and added in the order of the shards.
 """
 
@@ -74,19 +74,19 @@ def groups_over_ranks(
     by_attribute: bool,
     seen: Seen | None,
 ) -> list[Membership]:
-    """Group samples that are on several ranks; the memory is the same on all.
+    """Group samples that are distributed over ranks; all ranks have the same memory.
 
     Parameters
     ----------
     parts : sequence of Samples
-        Those of this rank, shard by shard; only labels are used.
+        Samples of this rank, shard by shard; only labels are used.
     memory, by_attribute, seen
         See :func:`faircil.weighting.groups.find_groups`.
 
     Returns
     -------
     list of Membership
-        Of each part, with the groups of all ranks.
+        Memberships of each part, with the groups of all ranks.
     """
     with ranks.alike():
         if any(len(part) == 0 for part in parts):
@@ -101,7 +101,7 @@ def groups_over_ranks(
     keys, index = unique_rows(every[:, :-1])
     size = torch.zeros(len(keys), dtype=torch.int64, device=keys.device)
     size.index_add_(0, index, every[:, -1])
-    # One sample of each group stands for all of them.
+    # One sample represents each group.
     of_groups = Samples(keys[:, :1], keys[:, 0], keys[:, 1:] if keys.shape[1] > 1 else None)
     found = find_groups(of_groups, memory, by_attribute=by_attribute, seen=seen)
     sizes = found.groups.size.copy()
@@ -112,7 +112,7 @@ def groups_over_ranks(
 
 
 def group_of_each(samples: Samples, groups: Groups, *, by_attribute: bool) -> Tensor:
-    """Return the group of each sample, (n,), given all groups that there are."""
+    """Return the group of each sample, (n,), given all groups."""
     attribute = groups.attribute.reshape(len(groups), -1)
     columns = [groups.label[:, None], attribute] if by_attribute else [groups.label[:, None]]
     keys = torch.from_numpy(np.concatenate(columns, axis=1)).to(samples.y.device)
@@ -120,18 +120,18 @@ def group_of_each(samples: Samples, groups: Groups, *, by_attribute: bool) -> Te
 
 
 def _counted(keys: Tensor) -> Tensor:
-    """Return the distinct keys, with how often each occurs as the last column."""
+    """Return the distinct keys, with the count of each as the last column."""
     rows, index = unique_rows(keys)
     return torch.cat([rows, torch.bincount(index, minlength=len(rows))[:, None]], dim=1)
 
 
 def _places(keys: Tensor, wanted: Tensor) -> Tensor:
-    """Return where each of some rows is among distinct sorted rows, which have all of them."""
+    """Return the index of each wanted row among distinct sorted rows, which contain all of them."""
     return unique_rows(torch.cat([keys, wanted]))[1][len(keys) :]
 
 
 def _check_memory(memory: Samples | None, ranks: Ranks, by_attribute: bool, width: int) -> None:
-    """Raise on all ranks if they have different attributes, or another memory each."""
+    """Raise an error on all ranks if their attributes or their memories differ."""
     rows = 0 if memory is None else len(memory)
     keys = torch.zeros(0, dtype=torch.int64) if memory is None else memory.keys(by_attribute)
     place = torch.arange(keys.numel(), device=keys.device) % 65521 + 1
@@ -155,19 +155,19 @@ def statistics_over_ranks(
     head: nn.Linear | str | None,
     loss: LossFunction,
 ) -> list[LastLayerStatistics]:
-    """Compute statistics of all groups with one pass of every rank over its own samples.
+    """Compute statistics of all groups; each rank makes one pass over its own samples.
 
-    Of a memory in memory, which every rank has, a shard takes every so many-th sample; one that is
-    read from a dataset is read by the first rank alone.
+    If the buffer is in memory, every rank has it, and shards take turns with its samples. If it is
+    read from a dataset, only the first rank reads it.
 
     Parameters
     ----------
     net : Module
     parts : sequence of Samples or Stream
-        Those of this rank, shard by shard.
+        Samples of this rank, shard by shard.
     memory : Samples, Stream or None
     memberships : sequence of Membership
-        Of each part.
+        Memberships of each part.
     ranks : Ranks
     head, loss
         See :func:`faircil.weighting.last_layer.group_statistics`.
@@ -187,7 +187,7 @@ def statistics_over_ranks(
             elif isinstance(memory, Stream) and first + place == 0:
                 pieces.append((memory, member.memory))
         measured = _measured(net, layer, pieces, len(groups), loss)
-    # Samples of each shard, then what it has of the memory.
+    # Statistics of the samples of each shard, then those of its share of the memory.
     gradients = torch.stack([one[1].flatten() for one in measured[: len(parts)]])
     losses = torch.stack([one[2] for one in measured[: len(parts)]])
     for place, (_, more_gradients, more_losses) in enumerate(measured[len(parts) :]):
@@ -233,24 +233,24 @@ def choose_over_ranks(
     *,
     drawn: bool = True,
 ) -> list[Choice]:
-    """Choose the weights of samples that are on several ranks.
+    """Choose the weights of samples that are distributed over ranks.
 
     Parameters
     ----------
     inputs : sequence of ProgramInputs
-        Of each part of this rank, with the statistics of all groups.
+        Inputs of each part of this rank, with the statistics of all groups.
     granularity : {"sample", "group"}
     solver : str or callable
     generator : torch.Generator, optional
-        Draws samples, by group; that of the first rank counts.
+        Draws samples by group; the generator of the first rank is used.
     ranks : Ranks
     drawn : bool
-        Whether samples are drawn by the share of their group; else that is their weight.
+        Whether samples are drawn with their group's share; otherwise the share is their weight.
 
     Returns
     -------
     list of Choice
-        Of each part; all but the weights is the same on all ranks.
+        Choices of each part; all ranks have the same values except for the weights.
     """
     if granularity == "group":
         return _by_group(inputs, solver, required(generator) if drawn else None, ranks)
@@ -269,13 +269,13 @@ def choose_over_ranks(
 
 
 def _computed(inputs: ProgramInputs) -> bool:
-    """Whether the columns of a part are computed on its device instead of stored."""
+    """Whether the columns of a part are computed on its device rather than stored."""
     current = inputs.membership.current
     return current.is_cuda and len(current) >= MANY
 
 
 def _columns(inputs: ProgramInputs) -> tuple[Columns, Formulation]:
-    """Return the columns of a part, and its program or that of the groups as variables."""
+    """Return the columns of a part, with its program, or with that of groups as variables."""
     statistics = inputs.statistics
     if _computed(inputs) and isinstance(statistics, LastLayerStatistics):
         formulation = inputs.formulate(np.eye(len(statistics.losses)))
@@ -300,9 +300,9 @@ def _by_group(
     generator: torch.Generator | None,
     ranks: Ranks,
 ) -> list[Choice]:
-    """Choose the share of every current group, and draw samples by it if there is a generator."""
+    """Choose the share of each current group; draw samples by it if there is a generator."""
     groups = inputs[0].membership.groups
-    number = np.cumsum(groups.current) - 1  # of each group among the current ones
+    number = np.cumsum(groups.current) - 1  # index of each group among the current ones
     owners = [number[each.membership.current.cpu().numpy()] for each in inputs]
     count = int(groups.current.sum())
     sums = []
@@ -337,7 +337,7 @@ def _by_group(
 
 
 def _drawn(chance: Floats, seed: int | None, shard: int) -> Floats:
-    """Draw samples of a shard by their chances, (n,): 0 or 1; without a seed, return these."""
+    """Draw samples of a shard by probability, (n,): 0 or 1; without a seed, return ``chance``."""
     if seed is None:
         return chance
     state = np.random.SeedSequence([seed, shard]).generate_state(1, np.uint64)
@@ -347,7 +347,7 @@ def _drawn(chance: Floats, seed: int | None, shard: int) -> Floats:
 
 
 def on_first(ranks: Ranks, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Let the first rank compute a document, and tell it to all; an error is one of all."""
+    """Compute a document on the first rank and send it to all; errors are raised on all ranks."""
     found: dict[str, Any] = {}
     with ranks.alike():
         if ranks.rank == 0:

@@ -8,7 +8,7 @@ the current classes. In numbers only:
     subject to floor_rows w ≤ floor_offsets,  0 ≤ w ≤ 1
 
 with ``gap_rows = α D A``, ``gap_offsets = D ℓ``, ``cost = −λ α cᵀ A``; the constant ``λ cᵀ ℓ`` is
-left out. The floor keeps the predicted loss of every current class from going below zero.
+omitted. The floor keeps the predicted loss of every current class nonnegative.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from faircil.errors import DataError, raise_all
 
-if TYPE_CHECKING:  # torch is not needed to list solvers
+if TYPE_CHECKING:  # solvers can be listed without torch
     from faircil.weighting.groups import Floats, Groups
 
-LARGEST = 1e100  # entry of a program: sums of squares stay finite
+LARGEST = 1e100  # limit of a program's entries, so that sums of squares stay finite
 PROOF = 1e-9  # gap to the bound, relative to 1 + |objective|, that counts as proof of optimality
 
 
@@ -38,7 +38,7 @@ class Dual:
 
 @dataclass(frozen=True)
 class WeightProgram:
-    """The arrays of the program, float64: K gap rows, m floor rows, n variables.
+    """The arrays of the program in float64: K gap rows, m floor rows, n variables.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class WeightProgram:
 
     @property
     def offsets(self) -> Floats:
-        """Offsets of the dual, (K + m,): of the gaps, then of the floors negated."""
+        """Offsets of the dual, (K + m,): those of the gaps, then those of the floors negated."""
         return np.concatenate([self.gap_offsets, -self.floor_offsets])
 
     def stacked(self) -> Floats:
@@ -112,7 +112,7 @@ class WeightProgram:
         return float(fixed + np.minimum(self.reduced_cost(inside), 0).sum())
 
     def columns(self, chosen: NDArray[np.intp], scale: float = 1.0) -> WeightProgram:
-        """Return the program of some columns, each representing ``scale`` equal columns."""
+        """Return the program of some columns, each of which represents ``scale`` equal columns."""
         return WeightProgram(
             self.gap_rows[:, chosen] * scale,
             self.gap_offsets,
@@ -131,7 +131,7 @@ class WeightProgram:
 
 
 def _entry_mistakes(name: str, array: Floats) -> list[str]:
-    # A small sum of squares implies small entries; only another one needs a full check.
+    # A small sum of squares implies small entries; otherwise, each entry is checked.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.vdot(array, array) <= LARGEST**2:
             return []
@@ -148,7 +148,7 @@ def _entry_mistakes(name: str, array: Floats) -> list[str]:
 
 @dataclass(frozen=True)
 class Formulation:
-    """A program and the constant that its objective omits.
+    """A program, with the constant that its objective omits.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Formulation:
 
 
 def program_rows(disparity: Floats, groups: Groups) -> Floats:
-    """Return the program's combinations of groups: the gaps, then each current class's mean.
+    """Return the program's combinations of groups: gaps, then the mean of each current class.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def formulate(
     losses : ndarray, shape (G,)
         Mean loss of each group.
     groups : Groups
-        G of them.
+        G groups.
     disparity : ndarray, shape (K, G)
         The measure's matrix D.
     alpha, lam : float

@@ -1,7 +1,7 @@
 """How training uses the weights: selection of an epoch's samples, and control weightings.
 
 A weighting is a table row: a function from the weights of the program, solved for the current
-net, to the weights that the epoch uses. The controls test whether it matters *which* samples the
+net, to the weights used in the epoch. The controls test whether it matters *which* samples the
 program keeps or only *how many*. Functions import torch when they are called, so that the table
 can be listed without it.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KEEP_ABOVE = 0.05  # samples with smaller weights are only used to fill the last batch
-EQUALLY = 0.5  # part of the draws that goes equally to all groups
+EQUALLY = 0.5  # fraction of draws divided equally among all groups
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Samples of an epoch in training order.
+    """The samples of an epoch in training order.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def select_all(
 ) -> Selection:
     """Keep all samples, regardless of their weight, and shuffle.
 
-    A zero weight reduces the mean of its batch, so dropped samples make steps smaller instead of
+    Samples with weight zero reduce the mean of their batch, so they make steps smaller instead of
     fewer. This is Alg. 1 of the paper taken literally, whose sum is over the whole task.
     """
     index = everything(len(weights), generator, weights.device).index
@@ -85,9 +85,10 @@ def draw_fairly(
 ) -> Selection:
     """Draw as many samples as have a weight above .05, with replacement.
 
-    Half of the draws go equally to all groups, half by their mean weights; within a group the
-    first are equal over samples, the others by weight. So the size of a group does not count: a
-    small one is drawn again and again, and none that the program drops is lost from sight.
+    Half of the draws are divided equally among all groups, half by the groups' mean weights. Within
+    a group, the first half is uniform over samples, the second follows their weights. So group size
+    has no effect: samples of a small group are drawn repeatedly, and samples that the program drops
+    still occur.
 
     Parameters
     ----------
@@ -104,31 +105,31 @@ def draw_fairly(
 
 
 def fair_chances(weights: Tensor, group: Tensor, equally: float = EQUALLY) -> Tensor:
-    """Return the chance of each sample to be drawn; see :func:`draw_fairly`.
+    """Return the probability of each sample to be drawn; see :func:`draw_fairly`.
 
     Parameters
     ----------
     weights : Tensor, shape (n,)
-        Some above 0.
+        Nonnegative, not all zero.
     group : Tensor of int64, shape (n,)
     equally : float
-        Part of the draws that goes equally to all groups; the rest follows their mean weights.
+        Fraction of draws divided equally among all groups; the rest follows their mean weights.
 
     Returns
     -------
     Tensor of float64, shape (n,)
-        On the host, so that draws are the same on every device. They sum to 1.
+        On the host, so that draws are the same on every device. It sums to 1.
     """
     import torch
 
     number = group.cpu()
-    equal = 1 / torch.bincount(number).double()[number]  # by sample: sums to 1 over a group
+    equal = 1 / torch.bincount(number).double()[number]  # per sample: sums to 1 over a group
     share = weights.double().cpu() * equal
     return equally * equal / equal.sum() + (1 - equally) * share / share.sum()
 
 
 def draw_rows(chance: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw rows with replacement by their chances, (n,) in float64, up to a factor: (count,)."""
+    """Draw rows with replacement, (count,), with probabilities proportional to ``chance``, (n,)."""
     import torch
 
     reach = chance.cumsum(0)
@@ -136,7 +137,7 @@ def draw_rows(chance: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return torch.searchsorted(reach, noise, right=True).clamp(max=len(chance) - 1)
 
 
-# From weights and groups (n,) and the batch size to the samples of an epoch.
+# From weights and groups, (n,), and the batch size to the samples of an epoch.
 Select: TypeAlias = "Callable[[Tensor, Tensor, int, torch.Generator], Selection]"
 SELECTIONS: dict[str, Select] = {"weighted": select, "all": select_all, "draw": draw_fairly}
 
@@ -161,7 +162,7 @@ def random_subset(weights: Tensor, _group: Tensor, generator: torch.Generator) -
 def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) -> Tensor:
     """Keep as many samples as the program, drawn at random in equal numbers per group.
 
-    A group with too few samples is kept whole, and the others share the rest.
+    A group with too few samples is kept whole, and the other groups share the rest.
     """
     import torch
 
@@ -178,7 +179,7 @@ def balanced_subset(weights: Tensor, group: Tensor, generator: torch.Generator) 
     return result
 
 
-# From the program's weights (n,) and the group of each sample (n,) to the weights to train with.
+# From the program's weights, (n,), and the group of each sample, (n,), to the training weights.
 Reweighting: TypeAlias = "Callable[[Tensor, Tensor, torch.Generator], Tensor]"
 
 

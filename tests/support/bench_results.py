@@ -1,4 +1,4 @@
-"""Programs and measurements that need no measuring."""
+"""Programs and fabricated measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def small_program(n: int = 40, *, k: int = 3, m: int = 2, seed: int = 0) -> Weig
 
 
 def measured(solver: str, size: int | None, *seconds: float, **values: Any) -> SolverTiming:
-    """Make a measurement; its program is ``a`` unless said otherwise."""
+    """Make a measurement; its program is ``a`` by default."""
     fields: dict[str, Any] = {
         "program": "a",
         "n": size or 50,
@@ -51,7 +51,7 @@ def measured(solver: str, size: int | None, *seconds: float, **values: Any) -> S
 
 
 def lp_results(*outcomes: SolverTiming | Skipped, **values: Any) -> LpResults:
-    """Put outcomes together."""
+    """Combine outcomes."""
     sizes = tuple({o.size for o in outcomes if o.size is not None})
     fields: dict[str, Any] = {
         "options": LpOptions(sizes=sizes),
@@ -62,7 +62,7 @@ def lp_results(*outcomes: SolverTiming | Skipped, **values: Any) -> LpResults:
 
 
 def cost(method: str, total: float, *, dataset: str = "made", repeat: int = 1) -> RunCost:
-    """Make a run whose program takes a tenth of its time, statistics two, training six."""
+    """Make a run with a tenth of its time for the program, two for statistics, six for training."""
     parts = Seconds(0.2 * total, 0.1 * total, 0.6 * total, 0.1 * total, total)
     return RunCost(dataset, method, repeat, parts, memory=0.5, accuracy=0.9)
 

@@ -1,4 +1,4 @@
-"""Fixtures of tests that run command lines."""
+"""Fixtures for tests that run command lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faircil.cli import main
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
-    """Run a command line in an empty folder."""
+    """Return a function that runs a command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRCIL_DATA", str(tmp_path / "data"))
 
@@ -32,7 +32,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture
 def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave figures empty in tests that look at none: drawing takes longer than what they test."""
+    """Leave figures empty in tests that do not look at them, because drawing is slow."""
 
     def save(_: Figure, path: Path, **__: object) -> None:
         path.touch()
@@ -42,7 +42,7 @@ def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def write_table(tmp_path: Path) -> WriteTable:
-    """Write a CSV file of 240 people: features a and b, class job (4), attribute sex (2)."""
+    """Return a function that writes 240 people as CSV: features a, b; class job (4); sex (2)."""
 
     def write(
         name: str = "people.csv",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command leaves: its exit code and what it printed."""
+    """The outcome of a command: its exit code and output."""
 
     code: int
     out: str

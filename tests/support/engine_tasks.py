@@ -1,4 +1,4 @@
-"""Tasks that go well, fail or kill their process (importable by processes)."""
+"""Tasks that succeed, fail or kill their process (importable by processes)."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ SQUARES = [n * n for n in TASKS]
 
 
 def square(number: int) -> int:
-    """Return a square, of the first numbers later than of the others."""
+    """Return a square; the first numbers take longer than the others."""
     time.sleep(0.05 * (number < 2))
     return number**2
 
 
 def count_frozen(_: int) -> tuple[bool, int]:
-    """Tell whether cycles are looked for, and among how many objects they are not."""
+    """Return whether garbage collection is on, and how many objects are frozen."""
     return gc.isenabled(), gc.get_freeze_count()
 
 
 def refuse(number: int) -> int:
-    """Refuse a number with two sentences."""
+    """Raise an error with two sentences."""
     if number == 3:
         raise DataError("three is refused", "and so is this")
     return number
 
 
 def break_down(number: int) -> int:
-    """Have a defect."""
+    """Raise an unexpected error."""
     raise ZeroDivisionError(number)
 
 
 def inner_function(number: int) -> Callable[[], int]:
-    """Return what cannot be sent."""
+    """Return something that cannot be sent."""
     return lambda: number
 
 
 def knows(metric: str) -> bool:
-    """Tell whether a metric is there; asking for one that is not is an error."""
+    """Return whether a metric exists; looking up a missing one raises an error."""
     return METRICS.find(metric) is not None
 
 
 def nothing(_: object) -> float:
-    """Return what a metric of nothing is."""
+    """Return the value of a metric of nothing."""
     return 0.0
 
 
 def die(number: int) -> int:
-    """Kill the process, as the system does if there is no memory."""
+    """Kill the process, as the system does when memory is full."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
@@ -73,7 +73,7 @@ class DieOnce:
     Parameters
     ----------
     flag : str
-        File that is there from then on.
+        File that exists from then on.
     how : {"kill", "exit"}
     """
 
@@ -90,13 +90,13 @@ class DieOnce:
 
 
 def process_of(_: int) -> int:
-    """Return the number of the process."""
+    """Return the id of the process."""
     time.sleep(0.1)
     return os.getpid()
 
 
 def parent_of(_: int) -> int:
-    """Return the number of the process that began this one."""
+    """Return the id of the parent process."""
     return os.getppid()
 
 
@@ -111,18 +111,18 @@ def kill_one(engine: Engine) -> None:
 
 
 def in_order(engine: Engine, work: Callable[[Any], Any], tasks: Any = TASKS) -> list[Any]:
-    """Return all results."""
+    """Return all results in order."""
     return list(engine.map(work, list(tasks)))
 
 
 def wait_long(folder: str) -> None:
-    """Say which process this is, and wait."""
+    """Write the id of this process to a file, and wait."""
     Path(folder, str(os.getpid())).touch()
     time.sleep(60)
 
 
 def stop_in_the_middle(folder: str) -> None:
-    """Let two processes wait, until a signal comes."""
+    """Let two processes wait until a signal arrives."""
     with listening():
         try:
             with Processes(2) as engine:

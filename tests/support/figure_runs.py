@@ -1,4 +1,4 @@
-"""Made-up searches and runs for the exhibits that are figures."""
+"""Fabricated searches and runs for exhibits that are figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Make = Callable[[Work], RunSummary | None]
 
 
 def run_of(work: Work, **metrics: Any) -> RunSummary:
-    """Make the summary of a piece of work, with these metrics and others at .5."""
+    """Make the summary of a run with these metrics, and .5 for all others."""
     return replace(
         make_run(work.config.label, seed=work.seed, **metrics),
         config=work.config.model_dump(mode="json"),
@@ -28,7 +28,7 @@ def run_of(work: Work, **metrics: Any) -> RunSummary:
 def tuned_with(
     request: TuneRequest, trials: Iterable[tuple[str, Mapping[str, float]]] = (("lr=0.1", {}),)
 ) -> Tuned:
-    """Make a search from settings and the metrics they gave; the first is the best."""
+    """Make a search from settings and their metrics; the first is the best."""
     made = tuple(
         Trial(
             (setting,),
@@ -47,9 +47,9 @@ def results_of(
     *,
     diverged: bool = True,
 ) -> Results:
-    """Make all runs of an exhibit but those on BiasBios.
+    """Make all runs of an exhibit except those on BiasBios.
 
-    Where ``make`` gives None the run diverged, or is missing for another reason.
+    If ``make`` returns None, the run diverged, or is missing for another reason.
     """
     tuned = {} if tuned is None else tuned
     outcomes = {}

@@ -1,7 +1,8 @@
-"""Fuzzing: cases drawn for a public function, what must hold for each, and how many to try.
+"""Fuzzing: generated cases for a public function, its properties, and how many cases to try.
 
-A harness is a row of data. Its check calls the function and compares with the obvious way; an error
-of faircil with a message is as good as a right result, and any other exception is a finding.
+A harness is a row of data. Its check calls the function and compares it with a simple
+implementation. A faircil error with a message is as good as a correct result; any other exception
+is a finding.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from faircil.samples import Samples
 
 # Cases: in every test run, and with `pytest -m soak`.
 SHORT, FULL = 8, int(os.environ.get("FUZZ_CASES", "5000"))
-LONGEST = 60  # seconds of computing of a case; more is a hang
-STUCK = 600  # seconds by the clock, of a case that waits
+LONGEST = 60  # seconds of CPU time per case; more is a hang
+STUCK = 600  # seconds of wall time, for a case that waits
 
 
 class HangError(Exception):
-    """A case that did not end."""
+    """A case that did not end in time."""
 
 
 @dataclass
 class Tried:
-    """Cases that were tried without a finding, and those among them that ended in a message."""
+    """Number of cases tried without a finding, and of those that ended in a message."""
 
     cases: int = 0
     refused: int = 0
@@ -62,18 +63,18 @@ REFUSALS = Refusals()
 
 @dataclass(frozen=True)
 class Harness:
-    """What is drawn, and what must hold.
+    """The generated cases, and the property to check.
 
     Parameters
     ----------
     cases : strategy
         Draws the argument of ``check``.
     check : callable
-        Raises what is wrong.
+        Raises an error if the property is violated.
     kept : tuple
-        Cases that once failed; they are tried first.
+        Cases that failed in the past; they are tried first.
     short : int
-        Cases in every test run, fewer where one is slow.
+        Cases in every test run; fewer if a case is slow.
     """
 
     cases: st.SearchStrategy[Any]
@@ -82,7 +83,7 @@ class Harness:
     short: int = SHORT
 
     def run(self, number: int | None = None) -> Tried:
-        """Try the kept cases and drawn ones; without a number, few and always the same."""
+        """Try stored and generated cases; without a number, always the same few."""
         tried = Tried()
 
         def case(drawn: Any) -> None:
@@ -106,7 +107,7 @@ class Harness:
         return tried
 
     def soak(self, name: str) -> None:
-        """Try :data:`FULL` drawn cases, and print how many there were."""
+        """Try :data:`FULL` generated cases, and print their number."""
         started = time.monotonic()
         tried = self.run(FULL)
         print(
@@ -118,7 +119,7 @@ class Harness:
 def few_and_thousands(
     harnesses: Mapping[str, Harness],
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return two tests of each harness: with a few cases, and with thousands, for soaking."""
+    """Return two tests for each harness: with a few cases, and with thousands, for soak tests."""
 
     def few(name: str) -> None:
         harnesses[name].run()
@@ -139,12 +140,12 @@ def scratch_folder() -> Path:
 
 @contextmanager
 def ended() -> Iterator[None]:
-    """Raise HangError in a case that takes too long, of the processor or by the clock."""
+    """Raise a HangError in a case that takes too much CPU or wall time."""
 
     def stop(*_: object) -> None:
         raise HangError(f"a case took more than {LONGEST} s, or hung for {STUCK} s")
 
-    # A machine that is busy with others, or sleeps, makes a case long by the clock alone.
+    # On a machine that is busy or sleeps, only the wall time of a case is long.
     limits = (
         (signal.SIGPROF, signal.ITIMER_PROF, LONGEST),
         (signal.SIGALRM, signal.ITIMER_REAL, STUCK),
@@ -162,7 +163,7 @@ def ended() -> Iterator[None]:
 
 @contextmanager
 def refused(*also: type[Exception]) -> Iterator[None]:
-    """Accept an error of faircil, and of documented other kinds, if it says something."""
+    """Accept errors of faircil, and of other documented types, that have a message."""
     try:
         yield
     except (FaircilError, *also) as error:
@@ -171,13 +172,13 @@ def refused(*also: type[Exception]) -> Iterator[None]:
         REFUSALS.number += 1
 
 
-# Packages that add commands are looked up once: that takes longer than most lines.
+# Look up packages that add commands once, as this takes longer than most command lines.
 COMMANDS = cache(cli.all_commands)
 
 
 @contextmanager
 def silent() -> Iterator[StringIO]:
-    """Keep what a command prints; no traceback may be in it."""
+    """Capture the output of a command, which must not contain a traceback."""
     printed = StringIO()
     added = mock.patch.object(cli, "all_commands", COMMANDS)
     with added, redirect_stdout(printed), redirect_stderr(printed):
@@ -185,7 +186,7 @@ def silent() -> Iterator[StringIO]:
     assert "Traceback" not in printed.getvalue()
 
 
-# Texts that people have, and that break programs: other scripts, marks, controls, numbers, paths.
+# Realistic texts that break programs: other scripts, marks, control characters, numbers, paths.
 PLAIN_WORDS = ["a", "b", "yes", "no", "f", "m", "1", "01", "-1", "1.0", "nan", "None", "", " "]
 ODD_WORDS = [
     "é",
@@ -236,7 +237,7 @@ def _series(values: list[Any]) -> Any:
 
 
 def _as(make: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Make a container where its library can; else leave the list."""
+    """Convert to a container if its library can; otherwise keep the list."""
 
     def made(values: list[Any]) -> Any:
         try:
@@ -266,7 +267,7 @@ CONTAINERS: tuple[Callable[[list[Any]], Any], ...] = (
 
 
 def columns(n: int) -> st.SearchStrategy[Any]:
-    """Draw a column of n labels in any container, now and then of another shape."""
+    """Draw a column of n labels in any container, occasionally of another shape."""
     made = usually(st.sampled_from(CONTAINERS[:5]), st.sampled_from(CONTAINERS))
     return st.builds(lambda values, make: make(values), labels(n), made)
 
@@ -274,7 +275,7 @@ def columns(n: int) -> st.SearchStrategy[Any]:
 def usually(
     good: st.SearchStrategy[Any], other: st.SearchStrategy[Any], once_in: int = 12
 ) -> st.SearchStrategy[Any]:
-    """Draw what is right but now and then: a case with many odd parts is refused for the first."""
+    """Draw valid values most of the time: with many invalid parts, only the first is reported."""
     return st.integers(1, once_in).flatmap(lambda number: other if number == once_in else good)
 
 
@@ -284,8 +285,8 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 INPUTS = 3  # of a sample
-# Settings of `moments`. A search for weights of groups takes longer than all else of a case with a
-# few rows, so that most are solved without.
+# Settings of `moments`. A search for group weights takes longer than all else in a case with a few
+# rows, so most cases are solved without it.
 WAYS = st.sampled_from(
     [
         {},
@@ -303,7 +304,7 @@ PLAIN = st.floats(-3, 3, width=32)
 
 
 def wish_for(settings: dict[str, Any]) -> Wish:
-    """Return the wish for a model of ``moments`` with these settings."""
+    """Return a request for a model of ``moments`` with these settings."""
     return Wish("moments", overrides=tuple(f"{name}={value}" for name, value in settings.items()))
 
 
@@ -315,7 +316,7 @@ def sample_sets(
     every: bool = False,
     attribute: bool | None = None,
 ) -> Any:
-    """Draw samples, now and then odd: no rows, huge inputs, negative classes and values.
+    """Draw samples, occasionally odd: no rows, huge inputs, negative classes and values.
 
     Whether they have attribute values is drawn as well, unless it is given.
     """

@@ -32,7 +32,7 @@ KINDS = (
 
 
 def random_program(seed: int, k: int, m: int, n: int, scale: float = 1.0) -> WeightProgram:
-    """Rows and costs in units of ``scale``, as alpha makes them; floors that bind now and then."""
+    """Return random rows and costs in units of ``scale``, as set by alpha; floors may be active."""
     rng = np.random.default_rng(seed)
     return WeightProgram(
         rng.uniform(-1, 1, (k, n)) * scale,
@@ -44,7 +44,7 @@ def random_program(seed: int, k: int, m: int, n: int, scale: float = 1.0) -> Wei
 
 
 def hard_program(rng: np.random.Generator, kind: str, most: int = 60) -> WeightProgram:
-    """Draw a program with up to ``most`` columns; its floors may bind or be impossible to keep."""
+    """Draw a program with up to ``most`` columns; floors may be active or infeasible."""
     k, m, n = int(rng.integers(0, 7)), int(rng.integers(0, 4)), int(rng.integers(1, most))
     rows = _rows(rng, kind, max(k + m, 1), n)
     k = len(rows) - m if k + m else 1
@@ -54,7 +54,7 @@ def hard_program(rng: np.random.Generator, kind: str, most: int = 60) -> WeightP
     floor_offsets = np.abs(rng.standard_normal(m)) * np.abs(floors).sum(axis=1)
     floor_offsets *= rng.choice([0.0, 0.01, 0.1, 1.0]) * (-1 if rng.random() < 0.1 else 1)
     lam = rng.choice([0.0, 0.1, 1.0])
-    # The method's own cost is a sum of floor rows: at price λ for each all reduced costs vanish.
+    # The method's own cost is a sum of floor rows: at price λ for each, all reduced costs vanish.
     cost = -lam * floors.sum(axis=0) if rng.random() < 0.5 else lam * rng.standard_normal(n)
     if kind == "integers":
         cost, gap_offsets, floor_offsets = (
@@ -85,7 +85,7 @@ def _rows(rng: np.random.Generator, kind: str, r: int, n: int) -> Floats:
 
 
 def rounding(program: WeightProgram, solution: Solution) -> float:
-    """How much the order of the sums in objective and bound may matter: n · eps · Σ |terms|."""
+    """Return a bound on rounding in objective and bound: n · eps · Σ |terms|."""
     gaps = np.abs(program.gap_rows).sum() + np.abs(program.gap_offsets).sum()
     floors = np.abs(solution.dual.floor) @ (
         np.abs(program.floor_rows).sum(axis=1) + np.abs(program.floor_offsets)
@@ -95,7 +95,7 @@ def rounding(program: WeightProgram, solution: Solution) -> float:
 
 
 def check(program: WeightProgram, solution: Solution) -> None:
-    """Assert what a solution promises, by its own certificate."""
+    """Assert the promises of a solution, by its own certificate."""
     weights, digits = solution.weights, 1 + abs(solution.objective)
     assert weights.min() >= 0
     assert weights.max() <= 1

@@ -1,4 +1,4 @@
-"""Made-up run folders whose names try to do harm, or look odd."""
+"""Fabricated run folders with malicious or odd names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _passed(task: int) -> EpochRecord:
 
 
 def write_hostile_audit(folder: Path) -> Path:
-    """Keep an audit of such names, with a gate and an earlier audit; return its folder."""
+    """Write an audit of such names, with a gate and an earlier audit; return its folder."""
     draw = np.random.default_rng(0)
     true = draw.integers(0, len(CLASSES), 900)
     values, other = draw.integers(0, 2, 900), draw.integers(0, 3, 900)

@@ -1,4 +1,4 @@
-"""Two writers on one folder whose steps are put in a given order."""
+"""Two writers on one folder whose steps are executed in a given order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from faircil.sweep.store import Store
 from faircil.sweep.work import Outcome, Work
 from sweeps import small_work
 
-TURNS = 24  # a writer needs about so many for its two runs
+TURNS = 24  # approximate number that a writer needs for its two runs
 SEEDS = (0, 1)
-# What a writer does in one turn ends before the next of these.
+# The work of a writer in one turn ends before the next of these.
 STEPS: tuple[tuple[Any, str], ...] = (
     (store, "claim"),
     (store, "restore_run"),
@@ -36,19 +36,19 @@ STEPS: tuple[tuple[Any, str], ...] = (
 
 
 def orders(number: int) -> list[str]:
-    """Draw orders of the turns of two writers, as ``ABBA…``: the same ones each time."""
+    """Draw orders of the turns of two writers, as ``ABBA…``; always the same ones."""
     draw = random.Random(0)
     return ["".join(draw.sample("AB" * (TURNS // 2), TURNS)) for _ in range(number)]
 
 
 class Turns:
-    """Lets threads go on one at a time, in an order; when it is used up, as they like."""
+    """Lets threads proceed one at a time in a given order; afterwards, without an order."""
 
     def __init__(self, order: str) -> None:
         self._order, self._changed = list(order), threading.Condition()
 
     def take(self) -> None:
-        """Wait for the turn of this thread; threads of others do not wait."""
+        """Wait for the turn of this thread; unknown threads do not wait."""
         me = threading.current_thread().name
         with self._changed:
             if me in self._order:
@@ -82,15 +82,15 @@ def _waits(real: Callable[..., Any], turns: Turns) -> Callable[..., Any]:
 
 
 def write_together(folder: Path, order: str, *, again: bool = False) -> dict[str, list[Outcome]]:
-    """Let two writers fill a folder; return what each of them says that it has made or found.
+    """Let two writers fill a folder; return the runs that each of them reports.
 
     Parameters
     ----------
     folder : Path
     order : str
-        Of their turns.
+        Order of their turns.
     again : bool
-        Whether writer B makes again what is there.
+        Whether writer B repeats existing runs.
     """
     turns, said, problems = (
         Turns(order),
@@ -131,7 +131,7 @@ def write_together(folder: Path, order: str, *, again: bool = False) -> dict[str
 
 
 def check(outcome: Outcome) -> None:
-    """Check that a run that a writer has reported is there, with all of its files."""
+    """Check that a run reported by a writer exists, with all of its files."""
     assert outcome.problem is None, outcome.problem
     assert outcome.run is not None
     place = Path(outcome.run.dir)

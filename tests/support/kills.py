@@ -1,4 +1,4 @@
-"""Commands that are killed at a chosen call, or at any moment (importable by processes)."""
+"""Commands that are killed at a chosen call, or at any time (importable by processes)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from processes import Prepare
 
 
 def save_always() -> None:
-    """Save a run after each of its steps, so that every moment has a state before it."""
+    """Save a run after each step, so that there is a state before any point in time."""
     saved_states.PAUSE, saved_states.SHARE = 0.0, float("inf")
 
 
@@ -36,12 +36,12 @@ def _die() -> None:
 
 
 def _half(tensors: Any, file: Path, *_: Any) -> None:
-    """Leave what a process leaves that dies while it writes."""
+    """Leave the files of a process that dies while writing."""
     file.write_bytes(b"\0" * 1000)
     _die()
 
 
-# Where a process dies: inside of which call, by the owner of the function and its name.
+# Where a process dies: within which call, given by the owner of the function and its name.
 PLACES: dict[str, tuple[Any, str]] = {
     "a step": (torch.optim.SGD, "step"),
     "the program": (weights, "choose"),
@@ -69,7 +69,7 @@ def _die_at(place: str, number: int) -> None:
 
 
 def dying_at(place: str, number: int = 1) -> Prepare:
-    """Return what lets a command die inside the n-th call of a place."""
+    """Return a function that makes a command die within the n-th call of a place."""
     return partial(_die_at, place, number)
 
 
@@ -88,17 +88,17 @@ def _stop_in(seed: int, number: int) -> None:
 
 
 def stopping_in(seed: int, number: int) -> Prepare:
-    """Return what sends a signal to a command when the run of a seed has learned a task."""
+    """Return a function that sends a signal to a command when a seed's run has learned a task."""
     return partial(_stop_in, seed, number)
 
 
-BYTES = ("metrics.jsonl", "predictions.csv")  # of a run, which no kill may change
+BYTES = ("metrics.jsonl", "predictions.csv")  # files of a run that no kill may change
 
 
 def bytes_of(run: Path) -> dict[str, bytes]:
     """Return the files of a run that are the same however often it was stopped.
 
-    The others have times of day and durations.
+    The other files contain times and durations.
     """
     files = [run / name for name in (*BYTES, PROBABILITIES)]
     files += sorted((run / "model").glob("*.safetensors"))

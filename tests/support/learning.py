@@ -16,7 +16,7 @@ from faircil.testing.learners import batch_of as batch_of, parameters as paramet
 
 
 def new_options(method: str, **values: object) -> Options:
-    """Return settings of the method, with those of ``values`` that it has."""
+    """Return settings of the method, with those in ``values`` that it has."""
     options = LEARNERS[method].options
     return options(**{name: v for name, v in values.items() if name in options.model_fields})
 
@@ -24,21 +24,21 @@ def new_options(method: str, **values: object) -> Options:
 def new_learner(
     method: str, net: nn.Module | None = None, *, seed: int = 0, **settings: object
 ) -> Learner:
-    """Make a learner of five classes in six dimensions, with a small net unless one is given."""
+    """Make a learner of five classes in six dimensions, by default with a small net."""
     net = build_mlp(6, 5, (8,), seed=0) if net is None else net
     options = new_options(method, **{"lr": 0.1, "tau": 0.5, **settings})
     return LEARNERS[method](net, options, Generators.from_seed(seed))
 
 
 def buffer_of(samples: Samples | None, quota: int = 8) -> ReplayBuffer:
-    """Make a buffer that holds just these samples."""
+    """Make a buffer with exactly these samples."""
     return ReplayBuffer(quota, samples)
 
 
 def random_samples(
     n: int, classes: int = 5, *, seed: int = 0, attribute: bool = False, features: int = 6
 ) -> Samples:
-    """Draw n samples with random classes and, if wanted, a random binary attribute."""
+    """Draw n samples with random classes and, optionally, a random binary attribute."""
     generator = torch.Generator().manual_seed(seed)
     z = torch.randint(2, (n,), generator=generator) if attribute else None
     return Samples(
@@ -55,7 +55,7 @@ def of_classes(n: int, classes: Sequence[int], seed: int = 0, attribute: bool = 
 
 
 def moved(learner: Learner) -> None:
-    """Let the net change, so that it is not its own teacher."""
+    """Change the net, so that it differs from its teacher."""
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         for parameter in learner.net.parameters():
@@ -63,5 +63,5 @@ def moved(learner: Learner) -> None:
 
 
 def gradient(net: nn.Module, loss: Tensor) -> Tensor:
-    """Return the gradient of a loss by all parameters of the net, flat."""
+    """Return the gradient of a loss with respect to all parameters of the net, flat."""
     return torch.cat([part.flatten() for part in torch.autograd.grad(loss, net.parameters())])

@@ -1,4 +1,4 @@
-"""A long run in a process of its own: how much memory it takes after each task or epoch.
+"""A long run in a separate process: its memory after each task or epoch.
 
 python long_run.py METHOD TASKS CLASSES EPOCHS    prints one JSON document
 """
@@ -25,12 +25,12 @@ from faircil.runs.experiment import learn_task
 from faircil.runs.state import RunState, start_run
 
 INPUTS, ROWS, TESTS = 16, 12, 2  # of a class with one attribute value
-# What data refers to, and is there once: classes, modules, code.
+# Shared objects that data refers to: classes, modules, code.
 NO_DATA = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
 
 
 def stream_of(tasks: int, classes: int) -> TaskStream:
-    """Return clusters of two attribute values each, in tasks of equal size."""
+    """Return clusters with two attribute values each, in tasks of equal size."""
     generator = np.random.default_rng(0)
     centres = generator.normal(size=(classes, 2, INPUTS)) * 4
 
@@ -50,24 +50,24 @@ def stream_of(tasks: int, classes: int) -> TaskStream:
 
 
 def resident() -> int:
-    """Return the bytes of this process that are in memory, without what is free but kept."""
+    """Return the resident memory of this process in bytes, without free memory that is cached."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def kept(state: RunState, beside: int) -> int:
-    """Return the bytes of what a run keeps: net, buffer or moments, and what it has measured.
+    """Return the bytes of a run's data: net, buffer or moments, and its measurements.
 
-    Whatever else a learner holds on to is growth, and so is what nobody holds. A copy of this
-    process counts: hundreds of thousands of numbers that are noted while one counts would leave
-    gaps between what the run keeps, and these would be taken for its growth.
+    Anything else that a learner refers to counts as growth, as does unreferenced memory. A forked
+    copy of this process does the counting: hundreds of thousands of numbers noted during the count
+    would leave gaps between the run's data, which would be taken for its growth.
 
     Parameters
     ----------
     state : RunState
     beside : int
-        Bytes of a tensor beside its numbers.
+        Bytes of a tensor in addition to its numbers.
     """
     learner, measured = state.learner, (state.per_task, state.predictions, state.epochs)
     parts = (learner.net, getattr(learner, "moments", None), state.buffer, *measured)
@@ -84,7 +84,7 @@ def kept(state: RunState, beside: int) -> int:
 
 
 def beside_numbers() -> int:
-    """Return the bytes that a tensor takes in torch beside its numbers and its Python object."""
+    """Return the bytes of a tensor in addition to its numbers and its Python object."""
     many = 50_000
     before = resident()
     tensors = [torch.empty(0) for _ in range(many)]
@@ -92,26 +92,26 @@ def beside_numbers() -> int:
 
 
 def held(thing: Any, seen: set[int], beside: int) -> int:
-    """Return the bytes of all that can be reached: tensors, arrays, and Python objects."""
+    """Return the bytes of all reachable tensors, arrays and Python objects."""
     if id(thing) in seen or isinstance(thing, NO_DATA):
         return 0
     seen.add(id(thing))
     if isinstance(thing, torch.Tensor):
         storage = thing.untyped_storage()
-        new = storage.data_ptr() not in seen  # several tensors may be views of one
+        new = storage.data_ptr() not in seen  # several tensors may be views of one storage
         seen.add(storage.data_ptr())
         return sys.getsizeof(thing) + beside + new * storage.nbytes()
     if isinstance(thing, np.ndarray):
         return sys.getsizeof(thing)
-    # Not by `vars`: that would make a dictionary for each of some 100,000 records.
+    # Not by `vars`, which would create a dictionary for each of some 100,000 records.
     parts = gc.get_referents(thing)
-    own = -(-sys.getsizeof(thing) // 16) * 16  # Python's allocator gives multiples of 16
+    own = -(-sys.getsizeof(thing) // 16) * 16  # Python allocates multiples of 16 bytes
     own += 8 * len(parts) * (type(thing).__dictoffset__ != 0)
     return own + sum(held(part, seen, beside) for part in parts)
 
 
 def main(method: str, tasks: int, classes: int, epochs: int) -> None:
-    """Run, and print resident and kept bytes after each task, and after each epoch of the first."""
+    """Run, and print resident and used bytes after each task, and after each epoch of the first."""
     stream = stream_of(tasks, classes)
     trained = method != "moments"
     overrides = [f"epochs={epochs}", "buffer_size=2"] if trained else ["width=60"]

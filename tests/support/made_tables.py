@@ -1,4 +1,4 @@
-"""A small table of the paper, and made-up runs for it."""
+"""A small table of the paper, and fabricated runs for it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TABLE = ComparisonTable(
     (Pair(FSW.name, REPLAY.name), Pair(FSW.name, RANDOM.name)),
     "What to know.",
 )
-# Disparity by label. FSW is as published (.032), better than replay, as good as random weights.
+# Disparity by label. FSW is as published (.032): better than replay, as good as random weights.
 DISPARITY = {"fsw": 0.032, "er": 0.05, "er+random": 0.032, "icarl": 0.09}
 
 
 def make(work: Work) -> RunSummary:
-    """Make a run: a little noise by seed, the same for no two methods."""
+    """Make a run with some noise by seed, which differs between methods."""
     label = work.config.label
     noise = 0.001 * ((work.seed * (3 + len(label)) + len(label)) % 5 - 2)
     disparity = DISPARITY[label] + noise
@@ -38,7 +38,7 @@ def make(work: Work) -> RunSummary:
 
 
 def put_files(folder: Path, source: str = "mnist") -> None:
-    """Put empty files where those of a dataset are looked for."""
+    """Create empty files in the places of a dataset's files."""
     for file in find_source(source).files:
         path = folder / source / file.name
         path.parent.mkdir(parents=True, exist_ok=True)

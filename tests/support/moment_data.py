@@ -1,4 +1,4 @@
-"""Small grouped data with features, and ridge regression on its rows: the slow, obvious way."""
+"""Small grouped data with features, and a simple, slow ridge regression on its rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def features(x: Tensor) -> Tensor:
 
 
 def moments_of(*parts: Samples, dtype: torch.dtype = torch.float64) -> GroupMoments:
-    """Return the moments of rows added part by part."""
+    """Return the moments of rows, added part by part."""
     moments = GroupMoments(WIDTH, dtype)
     for part in parts:
         moments.add(part, features)
@@ -43,7 +43,7 @@ def moments_of(*parts: Samples, dtype: torch.dtype = torch.float64) -> GroupMome
 
 
 def problem_of(moments: GroupMoments, ridge: float = 0.01) -> RidgeProblem:
-    """Return the ridge problem of groups that are the cells in the order of their keys."""
+    """Return the ridge problem whose groups are the cells, in the order of their keys."""
     keys = sorted(moments.keys)
     group = [keys.index(key) for key in moments.keys]
     return RidgeProblem(moments, group, np.array([key[0] for key in keys]), ridge)

@@ -1,4 +1,4 @@
-"""The obvious slow ways, against which the fast ones are tested."""
+"""Simple, slow implementations against which the fast ones are tested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faircil.weighting.program import WeightProgram
 
 Key = tuple[int, ...]
 Net = TypeVar("Net", bound=nn.Module)
-PlainLoss = Callable[[Tensor, Tensor], Tensor]  # of logits, (n, classes), and labels: (n,)
+PlainLoss = Callable[[Tensor, Tensor], Tensor]  # from logits, (n, classes), and labels to (n,)
 
 
 def seeded(build: Callable[[], Net], seed: int = 0) -> Net:
@@ -36,7 +36,7 @@ def make_samples(
 
 
 def plain_cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """torch's own, of each sample."""
+    """Return torch's own cross-entropy of each sample."""
     return functional.cross_entropy(logits, y, reduction="none")
 
 

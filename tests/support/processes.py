@@ -1,7 +1,7 @@
-"""Processes that begin in a moment: copies of one that has imported everything already.
+"""Processes that start quickly: forks of a process that has already imported everything.
 
-A new process needs five seconds to import torch. Where the system cannot copy processes (Windows),
-these do too.
+A new process needs five seconds to import torch. Systems that cannot fork processes (Windows) need
+as long here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from faircil.sweep import processes
 CONTEXT: BaseContext = get_context("spawn")
 if "forkserver" in get_all_start_methods():
     CONTEXT = get_context("forkserver")
-    # What a run imports, and what torch imports with the first optimizer.
+    # The imports of a run, and those of torch with the first optimizer.
     CONTEXT.set_forkserver_preload(
         [
             "faircil.cli.run_seeds",
@@ -39,11 +39,11 @@ if "forkserver" in get_all_start_methods():
         ]
     )
 Prepare = Callable[[], None]
-LONGEST = 300  # seconds of a command, on a busy machine
+LONGEST = 300  # seconds for a command on a busy machine
 
 
 def _stop_with_the_first_run(number: int, context: BaseContext) -> None:
-    """Send a signal to a command with several processes once it has told of a finished run."""
+    """Send a signal to a command with several processes when it has reported a finished run."""
     hear = processes.hear
 
     def heard(*said: Any) -> None:
@@ -55,24 +55,24 @@ def _stop_with_the_first_run(number: int, context: BaseContext) -> None:
 
 
 def die_with_the_first_run() -> None:
-    """Let a command with several processes die as soon as it has told of a finished run."""
-    # Copies of the command would hold its pipes, and not notice that it is gone.
+    """Make a command with several processes die when it has reported a finished run."""
+    # Forks of the command would hold its pipes, and not notice that it is gone.
     _stop_with_the_first_run(signal.SIGKILL, CONTEXT)
 
 
 def interrupt_with_the_first_run() -> None:
-    """Send Ctrl-C to a command with several processes, as soon as it has told of a run."""
+    """Send Ctrl-C to a command with several processes when it has reported a run."""
     _stop_with_the_first_run(signal.SIGINT, get_context("fork"))
 
 
 @pytest.fixture
 def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the processes of sweeps in a moment."""
+    """Make the processes of sweeps start quickly."""
     monkeypatch.setattr(processes, "get_context", lambda _: CONTEXT)
 
 
 class Command:
-    """A command line in a process of its own, with a folder as the current one.
+    """A command line in a separate process, with a given current folder.
 
     Parameters
     ----------
@@ -89,17 +89,17 @@ class Command:
         self._process.start()
 
     def send(self, number: int) -> None:
-        """Send a signal to it, if it is still there."""
+        """Send a signal to the process, if it is still running."""
         if not self.has_ended:
             os.kill(self._process.pid, number)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone."""
+        """Whether the process has ended."""
         return self._process.exitcode is not None
 
     def has_said(self, text: str) -> bool:
-        """Wait until it has printed a text; False if it has ended without."""
+        """Wait until a text was printed; return False if the process ended without it."""
         file = self._printed / "err"
         while True:
             ended = self.has_ended
@@ -110,7 +110,7 @@ class Command:
             time.sleep(0.005)
 
     def end(self) -> Outcome:
-        """Wait until it has ended."""
+        """Wait until the process has ended."""
         self._process.join(LONGEST)
         if self._process.exitcode is None:
             self._process.kill()
@@ -124,7 +124,7 @@ def _run(folder: Path, printed: Path, words: tuple[str, ...], prepare: Prepare |
     for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
         file = os.open(printed / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, stream.fileno())
-    # The process that this one is a copy of may have been started while these were ignored.
+    # The parent process may have been started while these signals were ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(folder)

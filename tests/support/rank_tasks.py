@@ -1,4 +1,4 @@
-"""What the ranks of torch.distributed do in tests (importable by processes)."""
+"""Work of torch.distributed ranks in tests (importable by processes)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WISH = Wish("moments", overrides=("width=40",))
 
 
 def be_a_rank(rank: int, ranks: int, folder: str) -> None:
-    """Compute with the others, and write down what was found."""
+    """Compute with the other ranks, and write the results to files."""
     torch.set_num_threads(1)
     parts_module.PART_ROWS = SMALL
     place = Path(folder)

@@ -17,7 +17,7 @@ CONFIG: dict[str, Any] = {
     "evaluate_on": "test",
     "settings": {"epochs": 1, "hidden": [4]},
 }
-# After the first task all is right; after the second, half of class "a" is taken for "c".
+# After the first task all are right; after the second, half of class "a" is predicted as "c".
 AFTER = (
     ([0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]),
     ([0, 0, 1, 1, 2, 2], [0, 2, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]),

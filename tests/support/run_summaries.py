@@ -11,7 +11,7 @@ from faircil.results.record import GroupResult, RunSummary
 
 
 def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
-    """Make a summary of a run of two tasks; values go where they belong by name.
+    """Make a summary of a run of two tasks; values are assigned to fields by name.
 
     ``groups`` are tuples of class, attribute value, test samples and accuracy.
     """
@@ -39,7 +39,7 @@ def make_run(label: str, *, seed: int = 0, **values: Any) -> RunSummary:
 
 
 def in_folder(run: RunSummary, folder: Path, groups: Mapping[tuple[str, str], float]) -> RunSummary:
-    """Write the accuracies of groups (class, attribute value), of 10 samples each, of a run."""
+    """Write a run's accuracies of groups (class, attribute value), with 10 samples each."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"metric": "group_accuracy", "task": 1, "class": c, "attribute": z, "n": 10, "value": value}

@@ -1,4 +1,4 @@
-"""Whether models that were made in different ways have learned the same."""
+"""Whether models produced in different ways have learned the same."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import torch
 
 from faircil.model.model import Floats32, Model
 
-ROUNDING = 1e-11  # of sums in float64, as a share of the largest: another order of additions
-ALIKE = 1e-3  # of probabilities: the weights of groups are searched to a tolerance
+ROUNDING = 1e-11  # of float64 sums, relative to the largest, for another order of additions
+ALIKE = 1e-3  # of probabilities, as group weights are searched up to a tolerance
 
 
 def assert_same_sums(mine: Model, theirs: Model) -> None:
-    """Assert that two models have learned the same rows, by the same features."""
+    """Assert that two models have learned the same rows with the same features."""
     for field in ("labels", "values"):
         assert set(getattr(mine, field)) == set(getattr(theirs, field)), field
     found, wanted = (_sums(model) for model in (mine, theirs))
@@ -26,14 +26,14 @@ def assert_same_sums(mine: Model, theirs: Model) -> None:
 
 
 def assert_alike(mine: Model, theirs: Model, x: Floats32) -> None:
-    """Assert that two models predict the same, but for the tolerance of their solution."""
+    """Assert that two models predict the same, up to the tolerance of their solution."""
     found, wanted = (model.probabilities(x) for model in (mine, theirs))
     order = [mine.names.index(name) for name in theirs.names]
     np.testing.assert_allclose(found[:, order], wanted, rtol=0, atol=ALIKE)
 
 
 def _sums(model: Model) -> dict[tuple[str | None, ...], tuple[float, torch.Tensor]]:
-    """Return rows and sums of each cell by the names of its class and attribute value."""
+    """Return the rows and sums of each cell, keyed by the names of class and attribute value."""
     moments = model.learner.moments
     names = {-1: None} | dict(enumerate(model.values))
     return {

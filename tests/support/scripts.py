@@ -1,4 +1,4 @@
-"""Scripts outside of packages, such as those of `.ci`, as modules to be tested."""
+"""Scripts outside of packages, such as those in `.ci`, as modules for tests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def script_module(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look their module up
+    sys.modules[path.stem] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module

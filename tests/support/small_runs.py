@@ -1,4 +1,4 @@
-"""A stream that trains in a moment, and runs on it: those that the public checks use."""
+"""A stream that trains quickly, and runs on it: those used by the public checks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from faircil.testing.learners import (
 
 
 def image_stream(image: tuple[int, int, int], grid: tuple[int, int, int]) -> TaskStream:
-    """Return the small stream as images, each of its six inputs a field of a grid.
+    """Return the small stream as images; each of its six inputs is a field of a grid.
 
     Parameters
     ----------
     image : tuple of int
         Channels, height and width.
     grid : tuple of int
-        Fields in each of these directions.
+        Number of fields in each of these directions.
     """
     stream = small_stream(attribute=True)
 

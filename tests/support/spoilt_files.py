@@ -1,4 +1,4 @@
-"""Valid files, and ways to spoil them: bytes flipped, cut, swapped, and values of other types."""
+"""Valid files, and ways to corrupt them: flipped, cut and swapped bytes, values of other types."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_tables(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-# A place as a share of the file, so that shrinking works for files of any length.
+# Positions as fractions of the file, so that shrinking works for files of any length.
 place = st.floats(0, 1, exclude_max=True)
 spoiling = st.one_of(
     st.tuples(st.just("flip"), place, st.integers(1, 255)),
@@ -108,7 +108,7 @@ def replaced(document: Any, changes: list[tuple[int, Any]]) -> Any:
 
 
 def _places(part: Any) -> Any:
-    """Find every value: what holds it, and its key."""
+    """Find all values, each with its container and key."""
     keys = (
         list(part) if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
     )

@@ -1,4 +1,4 @@
-"""Test rows, predictions and rows of a leaderboard that are made up."""
+"""Fabricated test rows, predictions and leaderboard rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made_index(per_group: int = 30) -> RowIndex:
 
 
 def made_predictions(index: RowIndex, right: float, seed: int = 0) -> NDArray[np.int64]:
-    """Predict a share of the rows right after each task, the others as the next class."""
+    """Predict a fraction of the rows correctly after each task, the others as the next class."""
     generator = np.random.default_rng(seed)
     label = np.array([index.codes[name] for name in index.label])
     hits = generator.random((index.tasks, len(label))) < right
@@ -68,7 +68,7 @@ def made_row(
     seeds: Sequence[int] = SUITE.seeds,
     **more: object,
 ) -> BoardRow:
-    """Return a row whose scores vary a little over seeds, alike for all rows and a bit."""
+    """Return a row whose scores vary a little over seeds, mostly in the same way for all rows."""
     generator = np.random.default_rng(sum(map(ord, name)))
 
     def measured(value: float, seed: int) -> Measured:

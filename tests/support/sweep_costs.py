@@ -1,4 +1,4 @@
-"""Sweeps that nobody had to wait for."""
+"""Fabricated sweeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cost(case: Processes, wall: float, *, repeat: int = 1, cores: float = 1.0) -
 
 
 def sweep_results(*costs: SweepCost, **values: Any) -> SweepResults:
-    """Put costs together; unless given, two processes that take a quarter less time than one."""
+    """Combine costs; by default, two processes that take a quarter less time than one."""
     fields: dict[str, Any] = {
         "costs": costs or (cost(ONE, 20.0), cost(TWO, 15.0)),
         "works": tuple(f"made er eo (validation) seed {seed}" for seed in range(10)),

@@ -1,4 +1,4 @@
-"""Work that is done in a moment, and processes that end badly (importable by processes)."""
+"""Work that is done quickly, and processes that fail (importable by processes)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def small_work(seed: int = 0, method: str = "er", **settings: object) -> Work:
 
 
 class OwnReplay(Replay):
-    """Replay of a user, with settings of its own."""
+    """A user's replay method, with its own settings."""
 
     class Own(ReplayOptions):
         """Settings that a process must be able to import."""
@@ -47,7 +47,7 @@ class DiesOnce(Replay):
     options = Own
 
     def end_task(self, buffer: ReplayBuffer) -> None:
-        """End a task, or all."""
+        """End a task, or the process."""
         flag = Path(self.settings.flag)  # type: ignore[attr-defined]
         if not flag.exists():
             flag.touch()
@@ -62,13 +62,13 @@ def always_half(counts: Counts) -> float:
 
 
 def may_make(work: Work, root: Path) -> bool:
-    """Return whether a process that asks now may make the run."""
+    """Return whether a process may currently execute the run."""
     with Store(root).alone(work) as mine:
         return mine
 
 
 def dies_on_seed_1(pipe: Connection, place: processes.Place) -> None:
-    """Serve as a worker does, but die on one piece of work, as when memory runs out."""
+    """Serve as a worker, but die on one run, as if memory had run out."""
     real = processes.answer
 
     def answer(work: Work, *given: Any) -> processes.Answer:

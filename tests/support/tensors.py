@@ -1,4 +1,4 @@
-"""The tensors of models, and whether two have the same bits."""
+"""The tensors of models, and whether two models have the same bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faircil.model.model import Model
 
 
 def tensors(model: Model) -> dict[str, torch.Tensor]:
-    """Return the tensors of a model of moments: net, sums, and the rows that it has seen."""
+    """Return the tensors of a model of moments: net, sums, and checksums of the rows seen."""
     learner = model.learner
     sums = {f"S {n}": block for n, block in enumerate(learner.moments.second)}
     seen = {f"rows {key}": own for key, own in learner.moments.seen.sums.items()}
@@ -27,7 +27,7 @@ def digest_of(model: Model) -> str:
 
 
 def assert_same_bits(one: Model, other: Model) -> None:
-    """Assert that two models have learned the same, to the bit."""
+    """Assert that two models have learned the same, bit for bit."""
     mine, theirs = tensors(one), tensors(other)
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)

@@ -1,4 +1,4 @@
-"""Rounds of a text benchmark that nobody had to wait for."""
+"""Fabricated rounds of a text benchmark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def epoch_round(number: int = 1, **values: Any) -> EpochRound:
 
 
 def embedding_rounds() -> list[EmbeddingRound]:
-    """Make a round of each way to embed, all as fast as each other."""
+    """Make a round for each way of embedding, all equally fast."""
     rows = [round(case.part * SIZES.rows) for case in EMBEDDINGS]
     return [
         EmbeddingRound(1, case, n, EncoderCost(n / 1000, 100 * n, 0.5 if case.part == 1 else 0.25))
@@ -52,7 +52,7 @@ def embedding_rounds() -> list[EmbeddingRound]:
 
 
 def text_results(*outcomes: TextOutcome, **values: Any) -> TextResults:
-    """Put outcomes together; unless given, one of each."""
+    """Combine outcomes; by default, one of each."""
     fields: dict[str, Any] = {
         "workload": SIZES,
         "outcomes": outcomes or (epoch_round(), *embedding_rounds()),

@@ -1,4 +1,4 @@
-"""Few made-up biographies in files of the real ones' format."""
+"""A few fabricated biographies in files with the format of the real ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLE_SIZES = dict(zip(IN_SAMPLE, (40, 12, 20, 24, 16, 30), strict=True))
 
 
 def biographies(split: str) -> pd.DataFrame:
-    """Return a split with numbers for professions and genders, in a mixed order."""
+    """Return a split with numbers for professions and genders, in mixed order."""
     sizes = SIZES if split == "train" else np.full(28, TEST_SIZE)
     table = pd.DataFrame({"profession": np.repeat(np.arange(28), sizes)})
     table["gender"] = np.arange(len(table)) % 2
@@ -56,7 +56,7 @@ def write_splits(folder: Path) -> None:
 
 @contextmanager
 def in_place_of_the_sample(folder: Path) -> Iterator[Path]:
-    """Write a sample and make its hash the expected one."""
+    """Write a sample, and expect its hash."""
     path = folder / "biasbios" / bios.SAMPLE.name
     path.parent.mkdir(parents=True, exist_ok=True)
     sample().to_csv(path, index=False)

@@ -1,4 +1,4 @@
-"""A BERT of 2 layers and 16 numbers, with a tokenizer of a few words, in a folder."""
+"""A BERT with 2 layers of width 16, and a tokenizer of a few words, in a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faircil.text.encoders import Encoder, load_encoder, quiet
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = ("she", "he", "is", "a", "nurse", "doctor", "judge", "and", "likes", "music", "##s", "in")
-LENGTH = 128  # places in a row
+LENGTH = 128  # positions in a row
 
 
 def write_tiny_encoder(folder: Path, *, seed: int = 0, dropout: float = 0.1) -> Path:
@@ -28,7 +28,7 @@ def write_tiny_encoder(folder: Path, *, seed: int = 0, dropout: float = 0.1) -> 
         max_position_embeddings=LENGTH,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-        initializer_range=0.2,  # such that texts differ in what the untrained encoder says
+        initializer_range=0.2,  # large enough for texts to differ in the untrained encoder
     )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -58,5 +58,5 @@ def random_texts(n: int, most: int = 30, seed: int = 0) -> list[str]:
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    """Return the encoder; made once."""
+    """Return the encoder, which is created once."""
     return load_encoder(write_tiny_encoder(tmp_path_factory.mktemp("tiny-encoder")))

@@ -1,4 +1,4 @@
-"""Tiny files in place of the real ones, so that reading them can be tested anywhere."""
+"""Tiny files that replace the real ones, so that reading them can be tested anywhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from faircil.data.sources import SOURCES
 
 SIDE = 4
 PER_CLASS = {"train": 40, "t10k": 20}
-PEOPLE = 1885  # as many as the real table has
+PEOPLE = 1885  # as in the real table
 
 
 @dataclass(frozen=True)
 class TinyFiles:
-    """What was written: images (n, side, side), labels (n,), and the rows of the drug table."""
+    """The written data: images (n, side, side), labels (n,), and rows of the drug table."""
 
     images: dict[tuple[str, str], NDArray[np.uint8]]
     labels: dict[tuple[str, str], NDArray[np.uint8]]
@@ -46,7 +46,7 @@ def _people(generator: np.random.Generator) -> list[list[str]]:
 
 @contextmanager
 def in_place_of_the_real_ones(folder: Path) -> Iterator[TinyFiles]:
-    """Write files with the names of the real ones and make their hashes the expected ones."""
+    """Write files with the names of the real ones, and expect their hashes."""
     generator = np.random.default_rng(0)
     written = TinyFiles({}, {}, _people(generator))
     table = "".join(",".join(row) + "\n" for row in written.people)

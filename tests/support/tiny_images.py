@@ -1,4 +1,4 @@
-"""Checkpoints of narrow nets with random weights, named as others name them, and small images."""
+"""Checkpoints of narrow nets with random weights, in several naming schemes; and small images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 
 
 def random_tensors(units: Units, seed: int = 0) -> dict[str, Tensor]:
-    """Return weights, and statistics of normalisations, that leave maps at about their size."""
+    """Return weights, and statistics of normalisations, that keep the scale of feature maps."""
     draw = torch.Generator().manual_seed(seed)
     found = {}
     for conv, norm, shape in units:
@@ -32,7 +32,7 @@ def random_tensors(units: Units, seed: int = 0) -> dict[str, Tensor]:
 def resnet_units(
     width: int = 2, blocks: tuple[int, ...] = (2, 2, 2, 2), bottleneck: bool = False
 ) -> Units:
-    """Return the units of a ResNet as torchvision and timm name them."""
+    """Return the units of a ResNet with the names of torchvision and timm."""
     units: Units = [("conv1", "bn1", (width, 3, 7, 7))]
     inputs = width
     for stage, count in enumerate(blocks):
@@ -50,7 +50,7 @@ def resnet_units(
     return units
 
 
-# Places of expansion, depthwise convolution and projection in a block, and of the last two alone.
+# Names of expansion, depthwise convolution and projection in a block, and of the last two alone.
 INSIDE = {
     "list": ([("0", "1"), ("3", "4"), ("6", "7")], [("0", "1"), ("3", "4")]),
     "torchvision": ([("0.0", "0.1"), ("1.0", "1.1"), ("2", "3")], [("0.0", "0.1"), ("1", "2")]),
@@ -92,7 +92,7 @@ def write_checkpoint(path: Path, seed: int = 0) -> str:
 
 
 def write_images(folder: Path, each: int = 6, seed: int = 0, names: object = COLOURS) -> Path:
-    """Write noisy images of one colour, in a folder for each, of several sizes."""
+    """Write noisy images of one colour in several sizes, with a folder for each colour."""
     draw = np.random.default_rng(seed)
     for name in names:  # type: ignore[attr-defined]
         (folder / name).mkdir(parents=True, exist_ok=True)

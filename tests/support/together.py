@@ -1,4 +1,4 @@
-"""Functions that several processes call at the same time, connected by gloo."""
+"""Functions that are called in several processes at the same time, connected by gloo."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _work(
         distributed.init_process_group(
             "gloo", init_method=f"file://{place}", rank=rank, world_size=size, timeout=TIMEOUT
         )
-        # Not `send`, which shares tensors by handles that end with this process.
+        # Not `send`, which shares tensors by handles that are lost with this process.
         pipe.send_bytes(pickle.dumps((True, function(Ranks.of(), *args))))
         distributed.barrier()
         distributed.destroy_process_group()
@@ -53,10 +53,10 @@ def in_ranks(
     Parameters
     ----------
     folder : Path
-        Empty, for the file by which the processes meet.
+        Empty; for the file through which the processes meet.
     size : int
     function : callable
-        Of a module, so that other processes find it.
+        Defined in a module, so that other processes find it.
     """
     if size == 1:
         return [function(ALONE, *args)]
@@ -87,9 +87,9 @@ def in_ranks(
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at, of those that no system gives away by itself.
+    """Return a free port outside of the range that systems assign automatically.
 
-    One of the others could be taken, by any connection, before a process listens there.
+    Within that range, another connection could take it before a process listens there.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -99,7 +99,7 @@ def free_port() -> int:
 
 
 def as_rank(rank: int, size: int, port: int, then: Prepare | None) -> None:
-    """Let a process be one of several, as a launcher starts them."""
+    """Make a process one of several, as a launcher starts them."""
     torch.set_num_threads(1)
     module.PATIENCE = 1.0
     told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
@@ -121,7 +121,7 @@ def start_ranks(
 
 
 def at_step(number: int, act: Prepare) -> None:
-    """Let something happen in one of the steps of a process."""
+    """Call a function at one of the steps of a process."""
     step, calls = DividedStep.__call__, count(1)
 
     def acting(self: DividedStep, *given: Any) -> None:

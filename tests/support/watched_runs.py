@@ -1,4 +1,4 @@
-"""Runs that were watched epoch by epoch, made up."""
+"""Fabricated runs with records of each epoch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from faircil_lab.paper.epochs import CostAndDisparity, PredictionErrors, WatchedEpoch, WatchedRun
 
-Numbers = Callable[[int, int, int], float]  # of seed, task and epoch
+Numbers = Callable[[int, int, int], float]  # from seed, task and epoch
 
 
 def falling(seed: int, task: int, epoch: int) -> float:
-    """Fall from epoch to epoch, a little different for each seed and task."""
+    """Decrease from epoch to epoch, slightly differently for each seed and task."""
     return (1 + 0.01 * seed + 0.02 * task) / epoch**2
 
 

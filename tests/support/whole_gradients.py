@@ -1,4 +1,4 @@
-"""Gradients of all layers the obvious slow way, and nets of many kinds to try them on."""
+"""Gradients of all layers, computed in a simple, slow way, and various nets to test them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def whole_gradients(
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
-    """Every row at length 1; zeros stay."""
+    """Scale each row to length 1; zero rows stay zero."""
     lengths = vectors.norm(dim=1, keepdim=True)
     return torch.where(lengths == 0, 0.0, vectors / lengths)
 
@@ -55,7 +55,7 @@ def slow_whole_statistics(
 
 
 class Tied(nn.Module):
-    """Two layers with one weight."""
+    """Two layers that share a weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Twice(nn.Module):
 
 
 class CosineHead(nn.Module):
-    """A head whose weight is used, and which never runs; and one that runs in part."""
+    """A head whose weight is used but which never runs; and one of which a part runs."""
 
     def __init__(self, runs: bool) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class CosineHead(nn.Module):
 
 
 class Sum(nn.Module):
-    """Two branches, whose outputs get the same gradient, and layers that do not matter."""
+    """Two branches whose outputs get the same gradient, and layers without effect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Sequence(nn.Module):
 
 
 class Shuffled(nn.Module):
-    """A linear layer whose rows are not the samples in their order."""
+    """A linear layer whose rows are not the samples in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Shuffled(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A kind of layer that torch.func cannot differentiate."""
+    """A net with a kind of layer that torch.func cannot differentiate."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ class Solver:
         One-line description.
     exact : bool
         Whether its solutions are optimal vertices up to rounding; otherwise they are approximate,
-        and the bound limits the error.
+        with an error limited by the bound.
     """
 
     solve: Loaded[SolverFunction] = Loaded()
@@ -112,12 +112,12 @@ def solve(program: WeightProgram, solver: str | SolverFunction = "auto") -> Solu
 
 
 def try_solver(solver: str | SolverFunction) -> None:
-    """Solve a program of two weights, before anything is trained for a larger one.
+    """Solve a program of two weights, to check a solver before training.
 
     Raises
     ------
     SolverError
-        If the solver needs a package that is absent, or cannot be used here for another reason.
+        If the solver needs a missing package, or cannot be used here for another reason.
     """
     no_floor = np.zeros((0, 2)), np.zeros(0)
     solve(WeightProgram(np.ones((1, 2)), np.ones(1), np.array([0.0, 0.1]), *no_floor), solver)

@@ -12,10 +12,10 @@ negative columns have weight 1. Some columns are *active*, held at r_i = 0; some
 1. the direction: v minus its projection onto the span of the active columns. The least-squares
    coefficients of the projection are the weights of the active columns;
 2. if the direction is zero, either these weights are in [0, 1] and no clamped price is pushed
-   inwards, so the weights are optimal, or the worst violator is released, which gives a direction;
+   inwards, so the weights are optimal; or the worst violator is released, giving a direction;
 3. the line search to the maximum along the direction: every column whose r passes zero on the way
    subtracts |a_i·d| from the slope, for any number of columns (a simplex step ends at the first).
-   Where the slope would turn negative the column becomes active, or a price that reaches its
+   When the slope would become negative, that column becomes active, or a price that reaches its
    limit is clamped.
 
 A new active column is not orthogonal to the direction, while the others are, so the active
@@ -35,7 +35,7 @@ from faircil.weighting.groups import Floats, Integers
 
 ROUNDING = 1e-12  # relative to the sum of magnitudes: what counts as zero in a gradient
 TINY = 1e-200  # below this, products underflow: such a row counts as zero
-OUTSIDE = 1e-9  # how far outside [0, 1] a weight may be before its column is released
+OUTSIDE = 1e-9  # how far a weight may be outside [0, 1] before its column is released
 SORTED = 256  # breakpoints sorted initially; the search rarely needs more
 
 
@@ -197,7 +197,7 @@ class _Climb:
         return True
 
     def _move(self, free: Integers, along: Floats) -> None:
-        """Move to the maximum along a direction of the free prices."""
+        """Move to the maximum along a direction in the free prices."""
         direction = np.zeros_like(self.prices)
         direction[free] = along = np.where(np.abs(along) <= TINY, 0.0, along)
         limit = np.where(along > 0, self.limits.upper[free], self.limits.lower[free])
@@ -221,7 +221,7 @@ class _Climb:
         self.reduced[stop] = np.inf
 
     def _search(self, change: Floats, slope: float, step: float) -> tuple[Integers, int, float]:
-        """Return the columns that cross zero, the one that ends the search or −1, the step."""
+        """Return the columns that cross zero, the one that ends the search or −1, and the step."""
         rate = change * self.side
         away = np.abs(self.reduced)
         near = np.flatnonzero((rate * step >= away) & (rate > 0))

@@ -1,7 +1,7 @@
 """The columns of a program, read in passes: in memory, or on a device, stored or computed.
 
 For samples whose gradients are outer products δ h̃ᵀ, a row of the program is an inner product with
-one matrix, ``row_r(i) = δ̂_iᵀ M_r ĥ_i`` (hats: unit vectors). A pass then needs no stored rows:
+one matrix, ``row_r(i) = δ̂_iᵀ M_r ĥ_i`` (hats: unit vectors). A pass then requires no stored rows:
 
 - prices combine all rows into one matrix, ``reduced_i = δ̂_iᵀ (M_cost − Σ_r p_r M_r) ĥ_i``;
 - the sum of rows over weighted columns is ``⟨M_r, Σ_i w_i δ̂_i ĥ_iᵀ⟩``, again one small matrix.
@@ -96,7 +96,7 @@ class Columns(Protocol):
 
 
 class Band(Protocol):
-    """The columns that a pass has left open, as columns of their own."""
+    """The columns that a pass left open, as separate columns."""
 
     def __len__(self) -> int: ...
 
@@ -105,15 +105,15 @@ class Band(Protocol):
         """The columns, all open at first."""
 
     def origin(self, index: Integers) -> Integers:
-        """Return the numbers that some of them have among all columns."""
+        """Return the indices of some of them among all columns."""
 
     def settle(self) -> None:
-        """Give all columns the states that these have by now."""
+        """Transfer the states of these columns to all columns."""
 
 
 @dataclass(frozen=True)
 class HostBand:
-    """Open columns of one process, copied to its memory; see :class:`Band`."""
+    """Open columns, copied to the memory of one process; see :class:`Band`."""
 
     parent: HostColumns | DeviceColumns
     inside: Integers
@@ -176,7 +176,7 @@ class HostColumns:
         self.state[:] = OPEN
 
     def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
-        """Do as :meth:`near`; return the numbers of the open columns."""
+        """Fix columns as :meth:`near` does; return the indices of the open columns."""
         fixed = np.zeros(len(prices))
         inside = [NONE]
         for rows, reduced in self._priced(prices):
@@ -237,7 +237,7 @@ class HostColumns:
 
 
 class Rows(Protocol):
-    """R rows with the floors negated, and the cost as one more; n columns."""
+    """R rows with the floors negated, plus the cost as a last row; n columns."""
 
     @property
     def device(self) -> torch.device:
@@ -387,7 +387,7 @@ class DeviceColumns:
         self.state.fill_(OPEN)
 
     def fix(self, prices: Floats, width: float) -> tuple[Integers, Floats]:
-        """Do as :meth:`near`; return the numbers of the open columns."""
+        """Fix columns as :meth:`near` does; return the indices of the open columns."""
         fixed = torch.zeros(len(prices) + 1, dtype=torch.float64, device=self.rows.device)
         for part, reduced in self._priced(prices):
             one = reduced < -width

@@ -1,4 +1,4 @@
-"""CPLEX, which the paper's authors used, through IBM's own package."""
+"""CPLEX, the solver used in the paper, through IBM's own package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faircil.weighting.solver.standard_form import (
 )
 
 WORDS = "CPLEX dual simplex"
-FREE = 1000  # variables, and constraints, that the free edition accepts
+FREE = 1000  # variables, and constraints, accepted by the free edition
 TOO_LARGE = 1016  # CPLEX error code for a larger program
 DUAL_SIMPLEX = 2  # CPLEX code of the method
 
@@ -82,7 +82,7 @@ def _run(problem: Any, program: WeightProgram, costs: Floats) -> tuple[Floats, F
 
 
 def _explain(error: Exception, program: WeightProgram) -> str:
-    """Explain why CPLEX failed, and what to do."""
+    """Explain why CPLEX failed and how to fix it."""
     if TOO_LARGE not in error.args:
         return f"CPLEX refused a program of {len(program)} weights: {error}"
     form = standard_form(program)

@@ -3,14 +3,14 @@
 It prices all columns in passes, fixes those with a clear sign at 0 or 1, and solves the rest.
 
 The program has few rows, so at an optimum almost every weight is 0 or 1 by the sign of its reduced
-cost. A sample of the columns gives rough prices; columns far from zero at these prices are fixed by
-sign, and what is open, a band around zero, is solved in the same way, until it is small enough for
-the ascent of its dual (:mod:`faircil.weighting.solver.ascent`). On the way back all columns are
-priced: those that were fixed on the wrong side join the small program, until there is none. The
-last pass over all columns gives the bound, which proves the weights optimal.
+cost. A sample of the columns gives rough prices. Columns whose reduced costs are far from zero at
+these prices are fixed by sign. The open ones, a band around zero, are solved in the same way, until
+there are few enough for the ascent of the dual (:mod:`faircil.weighting.solver.ascent`). On the way
+back, all columns are priced, and those fixed on the wrong side join the small program, until there
+are none. The last pass over all columns gives the bound, which proves that the weights are optimal.
 
-The fixed columns are right near the rough prices only, so the band is solved in a box around them
-that moves with its solution.
+Fixed columns are correct only near the rough prices, so the band is solved within a box around
+these prices, which moves with the solution.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MANY = 20_000  # columns from which HiGHS' interior point is faster than its sim
 
 @dataclass(frozen=True)
 class Core:
-    """The reduced program that represents N columns, and its solution.
+    """A reduced program that represents N columns, with its solution.
 
     Parameters
     ----------
     index : ndarray of int64, shape (c,)
-        Indices of its columns.
+        Indices of the columns.
     part : Part
         The columns.
     offsets : ndarray, shape (R,)
@@ -91,7 +91,7 @@ def find_core(columns: Columns, offsets: Floats, gaps: int) -> Solved:
 
 
 def proven(columns: Columns, offsets: Floats, gaps: int, solved: Solved) -> Solution:
-    """Return a solution with its proof; raise StuckError if it has none."""
+    """Return a solution with its proof; raise a StuckError if it cannot be proven."""
     part, vertex, check = solved.core.part, solved.core.vertex, solved.check
     left = offsets - check.fixed - part.rows @ vertex.weights
     objective = np.abs(left[:gaps]).sum() + check.fixed_cost + part.cost @ vertex.weights
@@ -151,7 +151,7 @@ def _directly(columns: Columns, offsets: Floats, limits: Limits, prices: Floats)
 
 
 def _correct(columns: Columns, core: Core, limits: Limits, box: Limits, radius: Floats) -> Solved:
-    """Add violated columns to the core, and move the trust region, until none is left."""
+    """Add violated columns to the core, and move the trust region, until there are none."""
     for passes in range(2, ROUNDS):
         check = columns.check(core.vertex.prices)
         prices = core.vertex.prices
@@ -182,7 +182,7 @@ def _with(columns: Columns, core: Core, wrong: Integers) -> Core:
 
 
 def _limits(part: Part, gaps: int) -> Limits:
-    """Return bounds: [−1, 1] for gaps; 0 to more than any column needs for floors."""
+    """Return bounds: [−1, 1] for gaps; from 0 to more than any column needs for floors."""
     size = np.abs(part.rows)
     reach = float((np.abs(part.cost) + size[:gaps].sum(axis=0)).max(initial=0.0))
     floor = size[gaps:].max(axis=1, initial=0.0)
@@ -203,11 +203,11 @@ def _spread(n: int, size: int, generator: np.random.Generator) -> Integers:
     if n <= size:
         return np.arange(n)
     drawn = (np.arange(size) + generator.random(size)) * (n / size)
-    return np.minimum(drawn.astype(np.int64), n - 1)  # rounding may reach n
+    return np.minimum(drawn.astype(np.int64), n - 1)  # rounding may give n
 
 
 def solve_exactly(program: WeightProgram) -> Solution:
-    """Solve to a proven optimal vertex; fall back to HiGHS, with the reason in ``status``."""
+    """Solve to a proven optimal vertex; fall back to HiGHS and give the reason in ``status``."""
     start = time.perf_counter()
     try:
         solution = _attempt(program)

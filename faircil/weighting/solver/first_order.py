@@ -31,8 +31,8 @@ EXACT = 1e-9  # relative to offsets and costs: a smaller gap is optimal
 LIMIT = 10_000  # iterations
 CHECK = 40  # iterations between two evaluations of the gap
 STEP = 0.999  # fraction of the largest safe step
-MUCH, LITTLE = 0.2, 0.8  # gap ratio for a restart at once, or when the gap rises again
-LONG = 0.36  # restart after this fraction of all iterations in any case
+MUCH, LITTLE = 0.2, 0.8  # gap ratios for a restart at once, or as soon as the gap rises again
+LONG = 0.36  # fraction of all iterations after which a restart is forced
 TURN = 10.0  # a restart changes the step ratio by at most this factor
 
 
@@ -112,7 +112,7 @@ class Search:
         self.gap_at_anchor = self.now.gap
 
     def advance(self) -> None:
-        """Iterate until the next evaluation of the gap; restart there if useful."""
+        """Iterate until the next evaluation of the gap; restart then if it helps."""
         for _ in range(CHECK):
             self._step()
         last, self.now = self.now, self._certify()
@@ -165,7 +165,7 @@ class Search:
         return Dual(gap, floor)
 
     def _certify(self) -> Solution:
-        """Return the current point made feasible; an infinite objective if that fails."""
+        """Return the current point made feasible; its objective is infinite if that fails."""
         program = self.program
         self.passes += 2
         weights = keep_floors(program, self.found.weights)

@@ -94,8 +94,8 @@ def solve_with_ipm(program: WeightProgram) -> Solution:
 def solve_with_pdlp(program: WeightProgram) -> Solution:
     """Solve approximately by HiGHS' first-order method; ``status`` reports the gap.
 
-    The weights satisfy the floors: where these are slightly violated, some weights are lowered. The
-    bound is valid, but further from the objective than that of an exact solver.
+    The weights satisfy the floors: if some are slightly violated, weights are lowered. The bound is
+    valid, but further from the objective than that of an exact solver.
     """
     start = time.perf_counter()
     form = standard_form(program)

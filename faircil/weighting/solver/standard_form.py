@@ -25,7 +25,7 @@ from faircil.weighting.program import PROOF, Dual, Solution, WeightProgram, cert
 
 TOLERANCE = 1e-9  # for the scaled program, whose entries are at most 1
 FACTORS = (1.0, 1e3, 1e6, 1e9, 1e12)  # factors of the costs, tried until optimality is proven
-TINY = 1e-100  # a row without larger numbers counts as zero
+TINY = 1e-100  # a row whose entries are all smaller counts as zero
 MOST_ENTRIES = 2**31 - 1  # limit of 32-bit indices
 
 
@@ -80,7 +80,7 @@ class StandardForm:
         return Dual(self.sign + prices[:k], -prices[k:])
 
 
-# A solver with a loaded form: costs (n + 2K',) → column values and row duals. It raises
+# A solver with a loaded form maps costs, (n + 2K',), to column values and row duals. It raises
 # SolverError if it finds no optimum, and may warm-start from its last run.
 Engine = Callable[[Floats], tuple[Floats, Floats]]
 
@@ -88,7 +88,7 @@ Engine = Callable[[Floats], tuple[Floats, Floats]]
 def standard_form(program: WeightProgram) -> StandardForm:
     """Convert a program, with the largest entry of every row and of the costs scaled to 1.
 
-    Tolerances of solvers are absolute, while α scales the numbers.
+    Solvers have absolute tolerances, while α scales the numbers.
     """
     n = len(program)
     sign, still_open = _settle(program)
@@ -142,7 +142,7 @@ def solve_to_proof(
 ) -> Solution:
     """Solve by an engine that returns a vertex, until its dual proves optimality.
 
-    Beside a row of large numbers, the costs of another can be below an absolute tolerance. Without
+    If some rows have large numbers, the costs of others can be below an absolute tolerance. Without
     a proof, the engine therefore continues from its vertex with the costs times 1000, repeatedly.
 
     Parameters
