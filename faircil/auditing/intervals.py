@@ -7,9 +7,8 @@ number has two problems.
    and θ the true one, E T − θ is about the noise floor at θ = 0 and decreases to 0 as θ grows. The
    bootstrap adds this bias once more, and its interval never reaches 0.
 2. *It depends on unknowns*: on how θ arises. Four values tied at the top give a larger T than one
-at
-   the top; one class with the whole gap gives a larger mean |δ̂| than many classes with a part of
-   it.
+   at the top; one class with the whole gap gives a larger mean |δ̂| than many classes with a part
+   of it.
 
 So a limit is found by inverting a test. For a possible θ, the rates are placed on a line through
 the pooled rates,
@@ -45,8 +44,7 @@ has probability ½, and otherwise all directions are equally likely:
 - one in which all rows that may have no difference have none, except for the widest. Among many
   classes, a single one with a gap does not stand out from the noise of the others;
 - the mirrored one, if a line soon ends: the rate of a small group without mistakes cannot grow, so
-a
-  larger gap is only possible in the other direction.
+  a larger gap is only possible in the other direction.
 
 The largest tail alone makes intervals of small groups too wide: they are wrong in half as many
 audits as allowed. The mean alone is wrong too often if values are evenly spread. As c is shared by
