@@ -28,7 +28,8 @@ MOST = 25  # evaluations; usually about six are needed
 RADIUS, LARGEST_RADIUS = 0.5, 3.0  # of a step of log w
 ASCENT = 200  # steps for the multipliers of the proof; their cost is negligible
 CLOSE = 1.02  # relative objective up to which weights are also chosen for another penalty
-METHODS = ("highs", "highs-ipm")  # of linprog, tried in this order
+METHODS = ("highs", "highs-ipm")  # of linprog, tried in this order, reversed for many sides
+MANY_SIDES = 1000  # from which on the simplex method is slower, and may take hours
 FURTHER, FEW_SOLVED = 0.25, 4  # factor of lam to compute the price, and solutions for it
 
 
@@ -324,7 +325,7 @@ def _best_step(
     )
     # The zero step is feasible and the objective is bounded below, so there is an optimum. With
     # very many groups of one or two rows, the simplex method may lose it to rounding.
-    for method in METHODS:
+    for method in METHODS if len(sides) < MANY_SIDES else METHODS[::-1]:
         answer = solve(method=method)
         if answer.x is not None:
             break

@@ -190,6 +190,9 @@ def load_model(folder: Path) -> Any:
         )
     if hasattr(model, "pooler"):
         model.pooler = None  # unused; otherwise it would be an untrained part of the net
+    for part in (*model.parameters(), *model.buffers()):
+        # Some versions map the file into memory: a file that changes would change the weights.
+        part.data = part.data.clone()
     return model.float().eval()
 
 

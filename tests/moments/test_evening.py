@@ -374,3 +374,20 @@ def test_a_program_that_a_method_loses_is_solved_by_another(
     else:
         # Both end where no step promises more than the tolerance.
         assert even_out(problem, criterion).value == pytest.approx(expected.value, rel=1e-2)
+
+
+def test_a_program_of_many_sides_is_solved_by_the_interior_point_method(
+    problem: RidgeProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    criterion, real, used = criterion_of(problem), evening.linprog, []
+    expected = even_out(problem, criterion)
+
+    def noted(*program: object, method: str, **others: object) -> OptimizeResult:
+        used.append(method)
+        found: OptimizeResult = real(*program, method=method, **others)
+        return found
+
+    monkeypatch.setattr(evening, "linprog", noted)
+    monkeypatch.setattr(evening, "MANY_SIDES", len(criterion.sides))
+    assert even_out(problem, criterion).value == pytest.approx(expected.value, rel=1e-2)
+    assert {*used} == {"highs-ipm"}

@@ -6,8 +6,10 @@ import numpy as np
 import torch
 
 from faircil.model.model import Floats32, Model
+from faircil.moments.evening import TOLERANCE
 
 ROUNDING = 1e-11  # of float64 sums, relative to the largest, for another order of additions
+SAME_SEARCH = 1e-6  # relative difference of objectives below which searches ended at one point
 ALIKE = 1e-3  # of probabilities, as group weights are searched up to a tolerance
 
 
@@ -26,7 +28,16 @@ def assert_same_sums(mine: Model, theirs: Model) -> None:
 
 
 def assert_alike(mine: Model, theirs: Model, x: Floats32) -> None:
-    """Assert that two models predict the same, up to the tolerance of their solution."""
+    """Assert that two models predict the same, but for the tolerance of their solution.
+
+    Where rounding lets the searches for weights end at different points, both objectives are
+    within the tolerance of the search, and predictions are not compared.
+    """
+    passed = [model.lessons[-1].passed for model in (mine, theirs)]
+    reached = [None if one is None else one.objective for one in passed]
+    if None not in reached and not np.isclose(*reached, rtol=SAME_SEARCH, atol=0):
+        assert np.isclose(*reached, rtol=TOLERANCE, atol=0), reached
+        return
     found, wanted = (model.probabilities(x) for model in (mine, theirs))
     order = [mine.names.index(name) for name in theirs.names]
     np.testing.assert_allclose(found[:, order], wanted, rtol=0, atol=ALIKE)
