@@ -1,10 +1,10 @@
 """File helpers: user paths, private files, checksums, JSON, and the tables shipped with faircil.
 
-What tells of people (runs, predictions, models, states, embeddings, audits) is written for its
-owner alone, through :func:`make_private` and :func:`open_private`. Pages and pictures that are made
-to be handed on follow the user's umask.
+Data about people (runs, predictions, models, states, embeddings, audits) is private: written by
+:func:`make_private` and :func:`open_private`, with permissions only for the owner. Pages and
+pictures that are meant to be shared follow the user's umask.
 
-Checksums have the format of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks them as well.
+Checksums have the format of ``sha256sum``, so ``sha256sum -c SHA256SUMS`` can check them, too.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from typing import IO, Any
 
 from faircil.errors import DataError, StorageError, UsageError, shortened
 
-TABLES_IN_FOLDERS = (".parquet", ".arrow", ".feather", ".npy")  # a folder of such is one table
-KEPT_IN_FOLDERS = (".csv", ".json", ".jsonl", ".npz", ".safetensors")  # of runs and models
-ESCAPED = "backslashreplace"  # in JSON, what stands for such a byte is read as the same again
-NO_TEXT = re.compile("[\ud800-\udfff]")  # what Python makes of bytes in names that are not UTF-8
+TABLES_IN_FOLDERS = (".parquet", ".arrow", ".feather", ".npy")  # a folder of these is one table
+KEPT_IN_FOLDERS = (".csv", ".json", ".jsonl", ".npz", ".safetensors")  # files of runs and models
+ESCAPED = "backslashreplace"  # in JSON, such an escape is read back as the same character
+NO_TEXT = re.compile("[\ud800-\udfff]")  # surrogates, for bytes of names that are not UTF-8
 PARTIAL = ".partial"  # end of the name of a file that is being written
-RANDOM_LETTERS = 8  # of such a name, by tempfile
-BETWEEN_LOOKS = 0.05  # seconds, at a lock that another process holds
-MOST_LETTERS = 50  # of a name that is made of a text: 200 bytes at most, of 255
+RANDOM_LETTERS = 8  # number of characters that tempfile adds to such a name
+BETWEEN_LOOKS = 0.05  # seconds between attempts to get a lock
+MOST_LETTERS = 50  # in a name made from a text: at most 200 bytes, of 255 allowed
 
 
 def expanded(path: str | Path, what: str) -> Path:
@@ -46,7 +46,7 @@ def expanded(path: str | Path, what: str) -> Path:
     ----------
     path : str or Path
     what : str
-        What it is, for the message if there is no such home folder.
+        Description of the path, for the message if there is no such home folder.
     """
     try:
         return Path(path).expanduser()
@@ -73,10 +73,10 @@ def resolved(path: Path) -> Path:
 
 
 def file_name(text: str) -> str:
-    """Return a text as the name of a file or folder, which never leads elsewhere.
+    """Return a text as the name of a file or folder, without path components.
 
-    Most names stay. What means something to a file system is left out, and a hash tells such names
-    apart.
+    Most texts are unchanged. Characters with a meaning to file systems are replaced; a hash then
+    keeps names distinct.
 
     Examples
     --------
@@ -91,17 +91,17 @@ def file_name(text: str) -> str:
 
 
 def named_in_text(paths: Iterable[Path]) -> None:
-    """Raise if a name is not UTF-8: Arrow and safetensors cannot open such files."""
+    """Raise an error if a name is not UTF-8: Arrow and safetensors cannot open such files."""
     broken = [repr(str(path)) for path in paths if NO_TEXT.search(str(path))]
     if broken:
         raise DataError(f"names of files that are not UTF-8: {shortened(broken)}; rename them")
 
 
 def refuse_input(out: Path, *inputs: Path) -> None:
-    """Refuse to write to a file that is read, by whatever name, or to one in a folder that is.
+    """Raise an error if an output would overwrite an input, or become part of an input folder.
 
-    A folder that is read may get pages and other new files, but none that would be read with it the
-    next time.
+    Pages and other new files may be written to an input folder, but no files that would be read as
+    part of it the next time.
     """
     for path in inputs:
         place, read = resolved(out), resolved(path)
@@ -118,14 +118,14 @@ def refuse_input(out: Path, *inputs: Path) -> None:
 
 
 def in_package(module: str, inside: str) -> Path | None:
-    """Return a file or folder that an installed Python package carries; it is not imported.
+    """Return a file or folder in an installed package, without importing it; None if missing.
 
     Parameters
     ----------
     module : str
         Name of the module.
     inside : str
-        Path in its folder.
+        Path relative to the folder of the module.
     """
     spec = find_spec(module)
     found = None if spec is None or spec.origin is None else Path(spec.origin).parent / inside
@@ -133,21 +133,21 @@ def in_package(module: str, inside: str) -> Path | None:
 
 
 def file_digest(path: Path) -> str:
-    """Return the hash of what is in a file now."""
+    """Return the hash of a file's current content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def kept_digest(path: Path) -> str:
-    """Return the hash of a file, which may be large; it is read again only after it was written.
+    """Return the hash of a file, which may be large; it is cached until the file is modified.
 
-    This identifies an input; to look for damage, use :func:`file_digest`.
+    Use it to identify an input; to detect damage, use :func:`file_digest`.
     """
     state = path.stat()
     return _kept(path.absolute(), state.st_mtime_ns, state.st_size)
 
 
-@lru_cache(maxsize=2**16)  # a run may have as many files of images
+@lru_cache(maxsize=2**16)  # a run may have as many image files
 def _kept(path: Path, written: int, size: int) -> str:
     del written, size
     return file_digest(path)
@@ -160,20 +160,20 @@ Row = Mapping[str, Any]
 def shipped_rows(
     package: str, name: str, parse_float: Callable[[str], Any] = float
 ) -> tuple[Row, ...]:
-    """Read the rows of a TOML file of a package, once: a sweep looks thousands of runs up."""
+    """Read the rows of a TOML file of a package; cached, as a sweep looks up thousands of runs."""
     text = (files(package) / name).read_text(encoding="utf-8")
     return tuple(tomllib.loads(text, parse_float=parse_float)["row"])
 
 
 def applies(row: Row, key: Mapping[str, Any]) -> bool:
-    """Tell whether a row is for a run: each of the keys that it names lists the run's value."""
+    """Return whether a row applies to a run: each of its keys lists the run's value."""
     return all(key[name] in row[name] for name in key if name in row)
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone.
+    """Create a folder and its missing parents, with permissions only for the owner.
 
-    A folder that is there keeps its permissions: they are the user's choice.
+    Existing folders keep their permissions, which are the user's choice.
     """
     for path in reversed(folder.parents):
         if not path.exists():
@@ -182,9 +182,9 @@ def make_private(folder: Path) -> None:
 
 
 def open_private(path: Path, mode: str, newline: str | None = None) -> IO[Any]:
-    """Open a file to write; if it is new, for its owner alone. Text is UTF-8.
+    """Open a file for writing; a new file is private. Text is UTF-8.
 
-    What is no text, such as a byte in the name of a file, is written as an escape.
+    Characters that are not valid text, such as those for bytes in file names, are escaped.
     """
 
     def opened(name: str, flags: int) -> int:
@@ -197,14 +197,14 @@ def open_private(path: Path, mode: str, newline: str | None = None) -> IO[Any]:
 
 @contextmanager
 def replacing(path: Path, *, private: bool = True) -> Iterator[Path]:
-    """Yield the name of a new file to write, which takes the place of another when it is whole.
+    """Yield the path of a temporary file to write, which replaces ``path`` at the end of the block.
 
-    What is there stays as it is if the block fails, and what takes its place has its permissions;
-    a file that is new is for its owner alone, or for whoever may read new files of this process. A
-    link stays a link.
+    If the block fails, the existing file is unchanged. A replacement gets the permissions of the
+    existing file; a new file is private or, with ``private=False``, follows the umask. A link is
+    kept, and its target is replaced.
     """
     target = resolved(path)
-    if target.exists() and not target.is_file():  # such as a device: it has no other in its place
+    if target.exists() and not target.is_file():  # such as a device, which cannot be replaced
         yield target
         return
     number, name = tempfile.mkstemp(dir=target.parent, prefix=_begun(target), suffix=PARTIAL)
@@ -227,7 +227,7 @@ def _begun(target: Path) -> str:
 
 
 def clear_partials(path: Path) -> None:
-    """Remove what processes have left that were killed while they wrote a file; none may now."""
+    """Remove partial files of killed processes; no process may be writing the file now."""
     target = resolved(path)
     pattern = f"{glob.escape(_begun(target))}{'[!.]' * RANDOM_LETTERS}{PARTIAL}"
     if len(target.name) <= MOST_LETTERS:  # else the partial files may be those of another name
@@ -236,7 +236,7 @@ def clear_partials(path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all; if it is new, for its owner alone."""
+    """Write a text file, completely or not at all; a new file is private."""
     with replacing(path) as partial, open_private(partial, "w") as file:
         file.write(text)
 
@@ -245,17 +245,17 @@ def write_private(path: Path, text: str) -> None:
 def locked(
     path: Path, waiting: Callable[[], None] | None = None, *, nested: bool = False
 ) -> Iterator[bool]:
-    """Let one process at a time into the block, by a lock on a file; yields whether this one may.
+    """Let one process at a time into the block, by a lock on a file; yield whether this one may.
 
-    The lock is released when its process ends, in any way. Its holder may remove the file and its
-    folder: who comes next makes them again.
+    The lock is released when its process ends, however it ends. Its holder may remove the file and
+    its folder; the next process creates them again.
 
     Parameters
     ----------
     path : Path
-        Made if it is not there.
+        The file of the lock; created if missing.
     waiting : callable, optional
-        Called if another process is in the block, which is then waited for; None: do not wait.
+        Called once before waiting for another process in the block; None: do not wait.
     nested : bool
         Whether this process may be in the block already.
     """
@@ -269,7 +269,7 @@ def locked(
         try:
             make_private(path.parent)
             lock.acquire(timeout=0)
-        except FileNotFoundError:  # the folder went at this moment
+        except FileNotFoundError:  # the folder was removed at this moment
             continue
         except Timeout:
             if waiting is None:
@@ -280,7 +280,7 @@ def locked(
             time.sleep(BETWEEN_LOOKS)
             continue
         held = path.exists()
-        if not held:  # a file that its last owner has removed: others see a new one
+        if not held:  # its last holder removed the file: others see a new one
             lock.release()
     try:
         yield held
@@ -292,8 +292,8 @@ def locked(
 def as_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON.
 
-    JSON has no infinite numbers, and a result that has one is not lost for that: they are texts,
-    which whoever reads them as numbers gets back.
+    JSON has no infinite numbers and no NaN. Such values are written as text, from which ``float``
+    restores them.
 
     Examples
     --------
@@ -316,12 +316,12 @@ def _finite(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON document, for its owner alone."""
+    """Write a JSON document; a new file is private."""
     write_private(path, as_json(value, indent=2) + "\n")
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as lines of JSON, for their owner alone."""
+    """Write rows as lines of JSON; a new file is private."""
     write_private(path, "".join(f"{as_json(row)}\n" for row in rows))
 
 
@@ -331,11 +331,11 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-SEAL = "sha256"  # key of the hash of all the rest of a document
+SEAL = "sha256"  # key of the hash of the rest of a document
 
 
 def seal_of(document: Mapping[str, Any]) -> str:
-    """Return the hash of a document but for its seal, however it is laid out."""
+    """Return the hash of a document without its seal, regardless of its layout."""
     rest = {name: value for name, value in document.items() if name != SEAL}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -346,7 +346,7 @@ def write_sealed(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def is_intact(text: str, document: Any) -> bool:
-    """Whether a document is what :func:`write_sealed` wrote, to the byte, given its text."""
+    """Return whether a document, given its text, is exactly what :func:`write_sealed` wrote."""
     return (
         isinstance(document, dict)
         and document.get(SEAL) == seal_of(document)
@@ -373,17 +373,17 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path) -> DataError:
-    """Return the error for a file that does not hold what it should."""
+    """Return the error for a file with invalid content."""
     return DataError(f"{path} is damaged, so {path.parent} is not a finished run")
 
 
 def free_room(folder: Path) -> int:
-    """Return the bytes that may still be written to a folder that is there."""
+    """Return the number of bytes that can still be written to an existing folder."""
     return shutil.disk_usage(folder).free
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raise if what a run will write does not fit on the disk: better before it than after."""
+    """Raise an error if the files of a run will not fit on the disk; call this before the run."""
     free = free_room(folder)
     if free < needed:
         raise StorageError(
@@ -397,14 +397,14 @@ AGAIN = "run it again, or remove its folder"
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the sums of all files in a folder."""
+    """Write the checksums of all files in a folder."""
     files = (path for path in sorted(folder.iterdir()) if path.is_file())
     lines = [f"{file_digest(path)}  {path.name}\n" for path in files]
     write_private(folder / SUMS, "".join(lines))
 
 
 def read_checksums(folder: Path) -> dict[str, str]:
-    """Return the sums of a folder's files as they were when it was written, by name."""
+    """Return the stored checksums of a folder's files, by name."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -413,7 +413,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
 
 
 def check_checksums(folder: Path, names: Collection[str]) -> None:
-    """Raise if one of these files has changed since a folder was written, or any file is gone."""
+    """Raise an error if one of these files was altered, or if any file of the folder is missing."""
     sums = read_checksums(folder)
     gone = [name for name in dict.fromkeys([*names, *sums]) if not (folder / name).is_file()]
     changed = [
@@ -426,7 +426,7 @@ def check_checksums(folder: Path, names: Collection[str]) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Raise if a file of a finished run has changed since, or is gone."""
+    """Raise an error if a file of a finished run was altered or is missing."""
     try:
         check_checksums(path.parent, [path.name])
     except DataError as error:
@@ -434,16 +434,16 @@ def check_file(path: Path) -> None:
 
 
 def check_listed(path: Path) -> None:
-    """Raise if a file of a finished run has changed since; of any other file nothing is known."""
+    """Raise an error if a file of a finished run was altered; other files are not checked."""
     folder = path.parent
     if path.is_file() and ((folder / SUMS).exists() or (folder / "summary.json").exists()):
         check_file(path)
 
 
 def claim(folder: Path) -> None:
-    """Create a folder and check that it can be written: better before a long run than after.
+    """Create a folder, and check that it is writable; call this before a long run.
 
-    A new folder is for its owner alone.
+    A new folder is private.
     """
     try:
         make_private(folder)

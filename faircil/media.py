@@ -1,8 +1,9 @@
-"""Texts and images as inputs, of the tasks of a stream and of rows that come to a model later.
+"""Texts and images as inputs, for the tasks of a stream and for later rows of a model.
 
-An *item* is a text, or the path of an image file. A frozen encoder makes a vector of each item.
+An *item* is a text, or the path of an image file. A frozen encoder computes a vector for each item.
 Vectors are standardised with the first task's training rows, since later tasks are unknown when it
-is learned. An encoder that is trained takes tokens, and a net that learns from images takes pixels.
+is learned. An encoder that is fine-tuned takes tokens, and a net that learns from images takes
+pixels.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class ItemVectors:
     Parameters
     ----------
     x : ndarray of float32, shape (n · copies, d)
-        Copies of an item follow each other.
+        Copies of an item are consecutive.
     notes : tuple of str
-        For people.
+        Notes for the user.
     """
 
     x: Rows
@@ -81,9 +82,9 @@ def item_vectors(
         Texts, or paths of image files.
     options : TextOptions or ImageOptions
     augmented : bool
-        Whether to return all copies of an image that are for training, not the image alone.
+        Whether to return all copies of each image for training, instead of the image only.
     device : torch.device or str
-        For embeddings that are not cached.
+        Device for embeddings that are not cached.
     progress : callable
     """
     said: list[str] = []
@@ -136,9 +137,9 @@ class Standard:
 
     @classmethod
     def of(cls, known: Tensor) -> Standard:
-        """Return those of vectors (n, d)."""
+        """Return mean and standard deviation of vectors (n, d)."""
         spread = known.std(dim=0, correction=0)
-        # Coordinates that are constant up to rounding would be amplified.
+        # Otherwise, coordinates that are constant up to rounding would be amplified.
         varies = spread > ROUNDING * known.abs().amax(dim=0)
         return cls(known.mean(dim=0), torch.where(varies, spread, 1))
 
@@ -165,8 +166,8 @@ def encoded(
         A stream with texts, or with files.
     options : TextOptions or ImageOptions
     column : str, optional
-        Of the user's table, if that is where texts or images are from: the stream then has what
-        encodes further rows.
+        Column of the user's table that has the texts or images. If given, the stream gets an
+        encoder for further rows.
     device : torch.device or str
         Device for embeddings that are not cached.
     progress : callable
@@ -176,7 +177,7 @@ def encoded(
     -------
     TaskStream
         A sample's ``x`` is a row of token ids, int32 (L,), if the encoder is fine-tuned; pixels,
-        float32 (3 · S · S,), without an encoder of images; else an embedding, float32 (d,),
+        float32 (3 · S · S,), without an image encoder; else an embedding, float32 (d,),
         standardised with the first task's training samples.
     """
     training = torch.cat([task.train.x for task in stream.tasks])
@@ -197,7 +198,7 @@ def encoded(
     copies = copies_of(options)
     if copies == 1:
         return _with_inputs(stream, whole, whole, found.notes)
-    # Of training images alone, the other copies.
+    # Only training images have further copies.
     trained, places = _used(stream, training)
     more = item_vectors(trained, options, augmented=True, device=device, progress=progress)
     with_copies = (standard.apply(torch.from_numpy(more.x)), places)
@@ -205,7 +206,7 @@ def encoded(
 
 
 def _used(stream: TaskStream, numbers: Tensor) -> tuple[list[str], Tensor]:
-    """Return the items of these numbers, each once, and the place of each item among them."""
+    """Return the items with these numbers, each once, and the index of each item among them."""
     items = stream.texts or stream.files or ()
     used = torch.unique(numbers)
     places = torch.full((len(items),), -1)
@@ -220,7 +221,7 @@ def _with_inputs(
     notes: Sequence[str],
     copies: int = 1,
 ) -> TaskStream:
-    """Return the stream with inputs, and the place of each item among them, for its two parts."""
+    """Return the stream with inputs, given those of each part and the indices of its items."""
 
     def with_inputs(samples: Samples, inputs: Tensor, places: Tensor, copies: int = 1) -> Samples:
         rows = places[samples.x].repeat_interleave(copies) * copies
@@ -246,7 +247,7 @@ def _with_inputs(
 
 
 def check_pooling(options: TextOptions) -> None:
-    """Refuse the first token of an encoder in which it knows nothing of the text."""
+    """Refuse pooling by the first token if it does not depend on the rest of the text."""
     if options.pool == FIRST_TOKEN and not kept_encoder(options.encoder).bidirectional:
         raise UsageError(
             f"encoder '{options.encoder}' reads from left to right, so its first token, which "
@@ -258,7 +259,7 @@ def check_pooling(options: TextOptions) -> None:
 class ItemEncoder:
     """Turns a column of texts, or of paths of images, into inputs, for a model.
 
-    The encoder itself is not kept: its name says where it is, and its hash that it is the same.
+    The encoder itself is not stored: its name identifies its files, and a hash detects changes.
 
     Parameters
     ----------
@@ -268,7 +269,7 @@ class ItemEncoder:
         Hash of the encoder's files; None if inputs are pixels.
     standard : Standard
     notes : tuple of str
-        What was decided, for people.
+        Notes for the user on the inputs.
     """
 
     column: str
@@ -284,7 +285,7 @@ class ItemEncoder:
 
     @property
     def width(self) -> int:
-        """Number of inputs of a row."""
+        """Number of inputs per row."""
         if self.standard.shift is not None:
             return len(self.standard.shift)
         return prod(self.image or ())
@@ -301,11 +302,11 @@ class ItemEncoder:
 
     @property
     def copies(self) -> int:
-        """Training rows of each row."""
+        """Number of training inputs per row."""
         return copies_of(self.options)
 
     def check(self, table: pd.DataFrame) -> list[str]:
-        """Return notes on a table, of which there are none.
+        """Check a table; return notes, of which there are none.
 
         Raises
         ------
@@ -336,14 +337,14 @@ class ItemEncoder:
         ----------
         table : DataFrame, shape (n, columns)
         path : str or Path
-            Of the table, to which paths of images are relative.
+            Path of the table; paths of images are relative to its folder.
         augmented, device, progress
             See :func:`item_vectors`.
 
         Raises
         ------
         DataError
-            If the encoder on this machine is another one.
+            If the encoder's files on this machine are not those of the fit.
         """
         self._check_encoder()
         items = items_of(self, table[self.column], path)
@@ -380,17 +381,17 @@ def fit_items(
     device: torch.device | str = "cpu",
     progress: Progress = lambda _: None,
 ) -> tuple[ItemEncoder, Rows]:
-    """Decide how items become inputs; return that, and the inputs of all rows, (n, d).
+    """Fit an encoder of items; return it, and the inputs of all rows, (n, d).
 
     Parameters
     ----------
     column : Series, shape (n,)
         Texts, or paths of images.
     path : str or Path
-        Of the table.
+        Path of the table.
     options : TextOptions or ImageOptions
     first : ndarray of int64
-        Rows of the first task, for mean and standard deviation.
+        Rows of the first task, which determine mean and standard deviation.
     device, progress
         See :func:`item_vectors`.
     """
@@ -406,13 +407,13 @@ def fit_items(
 
 
 def item_encoder(column: str, options: MediaOptions, standard: Standard) -> ItemEncoder:
-    """Return what encodes items of a column as those that the mean and deviation are of."""
+    """Return an encoder for items of a column, with the given mean and deviation."""
     there = _at_any_place(options)
     return ItemEncoder(column, there, digest_of(there), standard)
 
 
 def _at_any_place(options: MediaOptions) -> MediaOptions:
-    """Return the options with the whole path of an encoder: models are used from other folders."""
+    """Return options with the absolute path of an encoder: models are used from other folders."""
     field = "encoder" if isinstance(options, TextOptions) else "image_encoder"
     name = getattr(options, field)
     path = expanded(name, "encoder")

@@ -3,15 +3,15 @@
     python docs/site/build_site.py          site/, warnings are errors, every link checked
     python docs/site/build_site.py -o DIR   somewhere else
 
-The Markdown files of ``docs/`` are copied to ``build/site`` and changed on the way, so that they
-stay plain Markdown in the repository:
+The Markdown files of ``docs/`` are copied to ``build/site`` and adapted, so that they stay plain
+Markdown in the repository:
 
 - ``docs/README.md`` is the home page, and its lists are the navigation (:mod:`navigation`);
-- pages outside of ``docs/`` that the navigation names, such as ``CONTRIBUTING.md``, become pages;
-- other files that a page links to are copied, and opened as they are;
+- files outside of ``docs/`` that the navigation lists, such as ``CONTRIBUTING.md``, become pages;
+- other files that a page links to are copied unchanged;
 - a page for each public name, from its docstring, and one for each command, from its ``--help``.
 
-Sphinx does the rest (``conf.py``); :mod:`check_site` then looks at the pages that were written.
+Sphinx does the rest (``conf.py``); :mod:`check_site` then checks the built pages.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from navigation import DOCS, INDEX, ROOT, Page, listed, read_sections
 
 FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^\|.*\|$", re.MULTILINE)
-JOINT = re.compile(r"(?<=[\d)–]) (…|/|±) (?=[−–.\d(])")  # of an interval, say
-LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not of a picture
+JOINT = re.compile(r"(?<=[\d)–]) (…|/|±) (?=[−–.\d(])")  # as in an interval
+LINK = re.compile(r"(?<!!)\[(?!!)([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")  # not an image
 PERCENT = re.compile(r"^(\s*)%", re.MULTILINE)
-ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command that has some
+ACTION = re.compile(r"^ {4}(\S+)", re.MULTILINE)  # in the help of a command with actions
 COMMAND_ROW = re.compile(r"^\| `faircil [^|]+\|", re.MULTILINE)  # the first cell of a row
 COMMAND = re.compile(r"`(?:faircil )?(\w+)`")
 API, COMMANDS = DOCS / "api.md", DOCS / "command-line.md"
 SCORER = Path(__file__).parent / "static/search.js"
-WIDTH = 84  # of what is printed, in characters: fits the column of a page
+WIDTH = 84  # of printed text, in characters: fits the column of a page
 
 
 def main() -> int:
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def write_sources(folder: Path) -> None:
-    """Write what Sphinx reads: ``pages``, and in ``files`` what it copies as it is."""
+    """Write the sources of Sphinx: ``pages``, and ``files``, which it copies unchanged."""
     shutil.rmtree(folder, ignore_errors=True)
     pages, files = folder / "pages", folder / "files"
     sections = read_sections()
@@ -114,7 +114,7 @@ def write_sources(folder: Path) -> None:
 def search_pages(
     sections: list[Page], placed: dict[Path, Path], generated: dict[Path, dict[str, str]]
 ) -> dict[str, tuple[str, str]]:
-    """Return, for each page, its section and a line about it: a search ranks by one, shows one."""
+    """Return the section of each page, by which search results are ranked, and its summary."""
     found = {}
     for section in sections:
         for page in section.walk():
@@ -127,13 +127,13 @@ def search_pages(
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text, with the folders that it needs."""
+    """Write a text file, and create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
 
 
 def slug(title: str) -> str:
-    """Return a title as the name of a file.
+    """Return a file name for a title.
 
     >>> slug("Start here")
     'start-here'
@@ -142,7 +142,7 @@ def slug(title: str) -> str:
 
 
 def places_of_pages() -> dict[Path, Path]:
-    """Return where every Markdown file goes, relative to the sources: first those of ``docs/``."""
+    """Return the path of every Markdown file in the sources, first those of ``docs/``."""
     inside = {path: path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md"))}
     outside = {path: path.relative_to(ROOT) for path in listed() if path not in inside}
     return inside | outside | {INDEX: Path("index.md")}
@@ -155,13 +155,13 @@ def entry_of(page: Page, placed: dict[Path, Path]) -> str:
 
 
 def toctree(entries: list[str]) -> str:
-    """Return a hidden table of contents, from which Sphinx makes the navigation."""
+    """Return a hidden table of contents, from which Sphinx builds the navigation."""
     listing = "\n".join(entries)
     return f"\n\n```{{toctree}}\n:hidden:\n\n{listing}\n```\n" if entries else "\n"
 
 
 def section_page(section: Page, placed: dict[Path, Path]) -> str:
-    """Return the page of a section that has none: what is in it."""
+    """Return a page for a section without one, which lists its pages."""
 
     def lines(pages: list[Page], indent: str = "") -> Iterator[str]:
         for page in pages:
@@ -175,7 +175,7 @@ def section_page(section: Page, placed: dict[Path, Path]) -> str:
 
 
 def with_links(source: Path, placed: dict[Path, Path], files: Path) -> str:
-    """Return the text of a page with links to where pages and files are in the site."""
+    """Return the text of a page, with links to the places of pages and files in the site."""
     here = placed[source].parent
     to_front = {ROOT / "README.md": placed[INDEX]}
 
@@ -203,7 +203,7 @@ def with_links(source: Path, placed: dict[Path, Path], files: Path) -> str:
 
 
 def shown(text: str) -> str:
-    r"""Return Markdown of which every line is shown: to MyST, one that begins with % is a comment.
+    r"""Escape lines that begin with %, which are comments in MyST.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def shown(text: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    r"""Return a page whose tables keep numbers that belong together in one line.
+    r"""Return a page whose tables do not break lines between numbers that belong together.
 
     Examples
     --------
@@ -230,9 +230,9 @@ def unbroken(text: str) -> str:
 
 
 def wrapped(code: str) -> str:
-    """Return a block of code; if it is printed text, with long sentences wrapped, not tables.
+    """Return a block of code; in a block of printed text, wrap long lines except tables.
 
-    A terminal does that; in a page, the end of a sentence would be out of sight.
+    A terminal wraps long lines; on a page, their ends would be hidden.
     """
     if not code.startswith("```text\n"):
         return code
@@ -246,7 +246,7 @@ def wrapped(code: str) -> str:
 
 
 def write_api(pages: Path) -> dict[str, str]:
-    """Write a page for each public name; return their lines for the contents, with summaries."""
+    """Write a page for each public name; return the entries of the contents, with summaries."""
     import faircil
 
     entries = {}
@@ -257,7 +257,7 @@ def write_api(pages: Path) -> dict[str, str]:
         if isinstance(thing, type):
             directive = "autoexception" if issubclass(thing, BaseException) else "autoclass"
             options = "\n   :members:\n   :special-members: __call__"
-            # scikit-learn makes these; their docstrings link to pages of its own documentation.
+            # scikit-learn generates these; their docstrings link to pages of its own documentation.
             routed = [name for name in dir(thing) if re.fullmatch(r"set_\w+_request", name)]
             if routed:
                 options += f"\n   :exclude-members: {', '.join(routed)}"
@@ -271,7 +271,7 @@ def write_api(pages: Path) -> dict[str, str]:
 
 
 def write_commands(pages: Path) -> dict[str, str]:
-    """Write what ``--help`` says of each command; return their lines as :func:`write_api` does."""
+    """Write a page with the help of each command; return entries as :func:`write_api` does."""
     from faircil.cli import all_commands
 
     commands = all_commands()
@@ -289,7 +289,7 @@ def help_of(*command: str) -> str:
     from faircil.cli import parse
 
     printed, before = io.StringIO(), os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(WIDTH)  # argparse looks there
+    os.environ["COLUMNS"] = str(WIDTH)  # read by argparse
     try:
         with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
             parse([*command, "--help"])

@@ -1,4 +1,4 @@
-"""Look at built pages: every link leads somewhere, and nothing is fetched from elsewhere.
+"""Check built pages: every link is valid, and nothing is fetched from other sites.
 
 python docs/site/check_site.py [FOLDER]   exit code 1 if something is wrong
 """
@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What a browser fetches without being asked to; links that people follow may lead anywhere.
+# What a browser fetches automatically; links that people follow may lead to other sites.
 FETCHED = {
     "script": ("src",),
     "img": ("src", "srcset"),
@@ -32,7 +32,7 @@ IN_STYLE = re.compile(r"""(?:url\(|@import)\s*["']?\s*((?:https?:)?//[^"')\s]+)"
 
 @dataclass
 class Found(HTMLParser):
-    """What a page has: names that links can point to, links, files that it fetches, styles."""
+    """The contents of a page: anchors, links, fetched files and styles."""
 
     anchors: set[str] = field(default_factory=set)
     links: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Found(HTMLParser):
         self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what a tag refers to."""
+        """Record the anchors and targets of a tag."""
         values = {name: value for name, value in attrs if value is not None}
         self.anchors |= {values[name] for name in ("id", "name") if name in values}
         self._in_style = tag == "style"
@@ -57,13 +57,13 @@ class Found(HTMLParser):
                 self.fetched += [part.split()[0] for part in parts if part.split()]
 
     def handle_data(self, data: str) -> None:
-        """Note the text of a style."""
+        """Record the text of a style."""
         if self._in_style:
             self.styles.append(data)
 
 
 def read_page(path: Path) -> Found:
-    """Return what a page has."""
+    """Return the contents of a page."""
     found = Found()
     found.feed(path.read_text("utf-8"))
     found.close()
@@ -71,7 +71,7 @@ def read_page(path: Path) -> Found:
 
 
 def faults_of(site: Path) -> list[str]:
-    """Return a sentence for each link that leads nowhere, and for each file from elsewhere."""
+    """Return a message for each broken link, and for each file from another site."""
     paths = (path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts)
     pages = {path.resolve(): read_page(path) for path in paths}  # _static: templates of the theme
     faults = [] if pages else [f"{site} has no pages"]
@@ -90,7 +90,7 @@ def faults_of(site: Path) -> list[str]:
 
 
 def dead(page: Path, target: str, pages: dict[Path, Found]) -> list[str]:
-    """Return why a link leads nowhere, in a list of one or none."""
+    """Return why a link is broken, in a list of one or none."""
     parts = urlsplit(target)
     if parts.scheme or parts.netloc:
         return []

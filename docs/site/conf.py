@@ -1,4 +1,4 @@
-"""Settings of Sphinx for the site; ``build_site.py`` writes the sources and calls it."""
+"""Sphinx settings of the site; ``build_site.py`` writes the sources and calls Sphinx."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.githubpages",  # a file that tells such hosts to serve folders that begin with _
+    "sphinx.ext.githubpages",  # adds a file that makes such hosts serve folders that begin with _
     "sphinx_copybutton",
 ]
 
-myst_heading_anchors = 4  # the anchors that the repository's web view gives headings, too
+myst_heading_anchors = 4  # the same anchors as in the repository's web view
 default_role = "literal"  # single backticks in docstrings
 highlight_language = "bash"  # of blocks without a name, which are commands
 
@@ -34,7 +34,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_custom_sections = [("Attributes", "params_style")]  # a list, like that of parameters
+napoleon_custom_sections = [("Attributes", "params_style")]  # a list, like the parameters
 toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
@@ -46,7 +46,7 @@ html_extra_path = [str(HERE.parents[1] / "build/site/files")]
 html_search_scorer = str(HERE.parents[1] / "build/site/search.js")
 html_copy_source = False
 html_show_sourcelink = False
-html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is set
+html_context = {"default_mode": "auto"}  # light or dark, as set in the reader's system
 html_theme_options = {
     "logo": {
         "text": "faircil",
@@ -64,18 +64,18 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
-# Of examples in docstrings, copy neither prompts nor what is printed; offer no copy of output.
+# Copy examples of docstrings without prompts and output; blocks of output have no button.
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_selector = "div:not(.highlight-text) > div.highlight pre"
 
 
 def unlink_shapes(_app: Sphinx, doctree: Any) -> None:
-    """Keep words of types, as in ``shape (n,)``, from being linked to an attribute of that name."""
+    """Do not link words of types, as in ``shape (n,)``, to attributes of the same name."""
     for reference in list(doctree.findall(addnodes.pending_xref)):
         if reference.get("refspecific") and reference["reftarget"].islower():
             reference.replace_self(reference.children)
 
 
 def setup(app: Sphinx) -> None:
-    """Register what Sphinx calls."""
+    """Register the handlers that Sphinx calls."""
     app.connect("doctree-read", unlink_shapes)

@@ -1,15 +1,14 @@
-"""Pages that are run: their Python, their commands, and whether they print what is shown.
+"""Run the Python and the commands of pages, and check that they print what the pages show.
 
-    python docs/site/executed.py docs/tutorials/table.md …   run pages and renew what they show
+    python docs/site/executed.py docs/tutorials/table.md …   run pages and update their output
 
-A block named ``text`` right below a block of Python, or of commands (a block without a name), is
-what that block prints. All Python of a page is run, as one module in one folder; commands of
-``faircil`` are run, in this process, if what they print is shown.
+A ``text`` block directly below a block of Python, or of commands (a block without a language), is
+its output. All Python of a page is run, as one module in one folder; ``faircil`` commands are run,
+in this process, if their output is shown.
 
-A line ``…`` in what is shown stands for any lines, and ``…`` within a line for any words: what
-takes too much room, and what is never the same, such as times. Words must be the same; numbers
-may differ a little (:data:`NEAR`), since processors round differently and one person more or
-less on a side moves the rate of a small group.
+In the output, a line ``…`` stands for any lines, and ``…`` within a line for any words, such as
+long parts and times. Words must match; numbers may differ slightly (:data:`NEAR`), since processors
+round differently, and a single person changes the rate of a small group.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from pathlib import Path
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w)")
 ANY, ROW = "…", "│"
-NEAR = 0.05  # of numbers up to 1 as they are, of larger ones as a share of them
+NEAR = 0.05  # absolute for numbers up to 1, relative for larger ones
 END = "\x1e"  # printed after each block
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code, and what the page shows below it, if anything.
+    """A block of code, and the output that the page shows below it, if any.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ class Block:
     text : str
     shown : str or None
     span : tuple of int
-        Where what is shown begins and ends in the page.
+        Start and end of the shown output in the page.
     """
 
     language: str
@@ -90,36 +89,36 @@ def module_of(blocks: Sequence[Block]) -> str:
 
 
 def call(command: str) -> None:
-    """Run a command line of faircil here; what it says goes where it prints."""
+    """Run a faircil command in this process, with its messages on stdout."""
     from faircil.cli import main
 
     with contextlib.redirect_stderr(sys.stdout):
         code = main(shlex.split(command)[1:])
-    if code not in (0, 3, 4):  # a gate that fails, or cannot tell, is a result
+    if code not in (0, 3, 4):  # a gate that fails or is undecided is a result
         raise RuntimeError(f"`{command}` ended with exit code {code}")
 
 
 def printed_by(blocks: Sequence[Block], printed: str) -> list[str]:
-    """Return what each block has printed."""
+    """Return the output of each block."""
     parts = printed.split(f"{END}\n")
     assert len(parts) == len(blocks) + 1, "the page was not run to its end"
     return parts[:-1]
 
 
 def _frame(line: str) -> str:
-    """Return the words of a line: without numbers, spaces, widths of a table and marks in it."""
+    """Return the words of a line, regardless of numbers, spacing, and lines and marks of tables."""
     words = re.sub(r"[━─═]+|[°*†]", "─", NUMBER.sub("#", line))
     return re.sub(r"[\s─]+", " ", words).strip()
 
 
 def _fits(shown: str, printed: str) -> bool:
-    """Return whether a line has the words of the one that is shown."""
+    """Return whether a printed line has the words of a shown line."""
     pattern = ".*".join(re.escape(_frame(part)) for part in shown.split(ANY))
     return re.fullmatch(pattern, _frame(printed)) is not None
 
 
 def _units(printed: str) -> list[list[str]]:
-    """Return lines, the rows of a table together."""
+    """Return lines, with the rows of a table grouped."""
     units: list[list[str]] = []
     for line in printed.rstrip().splitlines():
         if line.startswith(ROW) and units and units[-1][0].startswith(ROW):
@@ -130,17 +129,17 @@ def _units(printed: str) -> list[list[str]]:
 
 
 def find_lines(shown: str, printed: str) -> list[str]:
-    """Return the printed line of each line that is shown; for ``…``, that itself.
+    """Return the printed line for each shown line; for ``…``, that itself.
 
-    Rows of a table may stand in another order, as where they are sorted by a number.
+    Rows of a table may be in another order, for example if they are sorted by a number.
 
     Raises
     ------
     ValueError
-        If a line is not there, or another one is; the message names it.
+        If a line is missing or unexpected; the message quotes it.
     """
     units, found = _units(printed), []
-    anywhere = False  # whether what is printed next need not be shown
+    anywhere = False  # whether the next printed lines may be omitted
     for line in shown.rstrip().splitlines():
         if line.strip() == ANY:
             anywhere = True
@@ -159,7 +158,7 @@ def find_lines(shown: str, printed: str) -> list[str]:
         found.append(fitting[0])
         if not units[0]:
             del units[0]
-        # What is left of a table may be left out if other rows of it were.
+        # The rest of a table may be omitted if other rows of it were.
         anywhere = anywhere and line.startswith(ROW)
     if units and not anywhere:
         raise ValueError(f"'{units[0][0]}' is printed, but not shown")
@@ -176,7 +175,7 @@ def numbers_of(line: str) -> list[float]:
 
 
 def check_shown(shown: str, printed: str) -> None:
-    """Raise ValueError if what is shown is not what is printed."""
+    """Raise ValueError if the shown output differs from the printed one."""
     wanted = shown.rstrip().splitlines()
     for line, other in zip(wanted, find_lines(shown, printed), strict=True):
         if ANY in line:
@@ -187,7 +186,7 @@ def check_shown(shown: str, printed: str) -> None:
 
 
 def renewed(page: str, outputs: Sequence[str]) -> str:
-    """Return a page with what its blocks print now in place of what it shows."""
+    """Return a page with its output replaced by what its blocks print now."""
     for block, printed in reversed(list(zip(code_blocks(page), outputs, strict=True))):
         if block.shown is None:
             continue
@@ -203,7 +202,7 @@ def renewed(page: str, outputs: Sequence[str]) -> str:
 
 
 def run_page(path: Path) -> list[str]:
-    """Run a page in a folder of its own; return what each block prints."""
+    """Run a page in a temporary folder; return the output of each block."""
     blocks = code_blocks(path.read_text("utf-8"))
     printed = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -27,7 +27,7 @@ PAGES = DOCS / "gallery"
 
 @dataclass(frozen=True)
 class Example:
-    """What an example is made of."""
+    """The parts of an example."""
 
     path: Path
     title: str
@@ -89,7 +89,7 @@ def write(example: Example) -> None:
 
 
 def main() -> None:
-    """Write the examples that are named, or all."""
+    """Write the given examples, or all of them."""
     for path in sorted(EXAMPLES.glob("*.py")):
         if len(sys.argv) == 1 or path.stem in sys.argv[1:]:
             print(f"running {path.relative_to(ROOT)}")

@@ -7,7 +7,7 @@ is an item of a list that begins with a link to a Markdown file; pages below it 
     - [Who is forgotten](gallery/who-is-forgotten.md): accuracy of every group over time
       - [A closer look](gallery/closer.md)
 
-So people who read in the repository and people who read the site have the same index.
+So the repository and the site have the same index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Page:
     path : Path or None
         The Markdown file; None for a section that has no page of its own.
     summary : str
-        What stands behind the link.
+        The text after the link.
     pages : list of Page
         Pages below this one.
     """
@@ -55,7 +55,7 @@ class Page:
 def read_sections(index: Path = INDEX) -> list[Page]:
     """Return the sections of an index, each with its pages."""
     sections: list[Page] = []
-    above: list[tuple[int, Page]] = []  # the pages that the next item may be below, by indent
+    above: list[tuple[int, Page]] = []  # possible parents of the next item, by indent
     for line in index.read_text("utf-8").splitlines():
         if found := SECTION.match(line):
             title = found["plain"] or found["title"]

@@ -60,8 +60,8 @@ def audit_file(
     ----------
     path : Path
         A table in any format that faircil reads, or a folder of Parquet, Arrow or ``.npy`` files,
-        which are read in parts; or a folder with a ``predictions.csv``. Without columns, it must
-        be that of a run.
+        which are read in parts; or a folder with a ``predictions.csv``. If no columns are given, it
+        must be the folder of a run, or its ``predictions.csv``.
     truth, prediction, sensitive, task : str
         Names of columns; without ``sensitive``, only classes are compared.
     favoured, draws, seed
@@ -74,8 +74,8 @@ def audit_file(
     Raises
     ------
     UsageError
-        If a column of classes is missing, or a column is given twice; faults of the table, if any,
-        are included.
+        If ``truth`` or ``prediction`` is not given, or a column is given twice; faults of the
+        table, if any, are included.
     DataError
         If the table cannot be read or counted; faults of all columns are listed.
     """
@@ -96,7 +96,7 @@ def audit_file(
         counted = list(_counted(path, CountRows(empty, parts), engine))
     except DataError:
         raise_all(_all_faults(path, parts), DataError)
-        raise  # a fault of several columns together
+        raise  # a fault that involves several columns
     return _merged(empty, counted)
 
 
@@ -291,7 +291,7 @@ def _audit_run(
 def _cleaned(
     coded: Mapping[str, Coded], names: Mapping[str, str], faults: dict[str, str]
 ) -> dict[str, Coded]:
-    """Validate labels of a file as those of columns; missing attribute values become unknown.
+    """Validate labels; missing attribute values become unknown.
 
     Parameters
     ----------
@@ -333,14 +333,14 @@ def read_coded(path: Path, columns: Sequence[str], alike: Collection[str] = ()) 
     path : Path
     columns : sequence of str
     alike : collection of str
-        Columns whose labels are compared with each other: in a file of text, if one of them is
-        words, whole numbers in the others are words too.
+        Columns whose labels are compared with each other: in a text file, if one of them is text,
+        columns of whole numbers among them are read as text, too.
 
     Returns
     -------
     dict from name to (labels, codes)
-        The distinct values, in no order, and for each row the number of its value among them, −1
-        where it is missing.
+        The distinct values, in any order, and for each row the index of its value among them, −1 if
+        it is missing.
 
     Raises
     ------
@@ -359,7 +359,7 @@ def read_coded_part(
 ) -> Iterator[dict[str, Coded]]:
     """Read columns of a part of a table as :func:`read_coded` does, in batches."""
     path = Path(part.path)
-    if is_parquet(path):  # which has words as numbers of words already
+    if is_parquet(path):  # its strings are already stored as codes
         part.check_size()
         for batch in read_batches(path, columns, part.pieces):
             yield {name: _without_missing_labels(*coded) for name, coded in batch.items()}
@@ -375,5 +375,5 @@ def _coded(column: pd.Series) -> Coded:
 
 def _without_missing_labels(labels: NDArray[Any], codes: NDArray[np.intp]) -> Coded:
     missing = np.isin(labels, MISSING) | np.array([x is None or x != x for x in labels], dtype=bool)
-    # One more code, which −1 finds from the end.
+    # One more entry at the end, to which code −1 refers.
     return labels, np.append(np.where(missing, -1, np.arange(len(labels))), -1)[codes]

@@ -1,4 +1,4 @@
-"""Options that several commands have: names, seeds, the user's own data, who shares the work."""
+"""Options shared by several commands: names, seeds, the user's own data, workers."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def add_gap_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup)
 def add_own_arguments(parser: argparse._ArgumentGroup, share: str = "--test-share") -> None:
     """Declare the options of a user's table; missing options are None.
 
-    ``share`` is the option for the fraction of test rows. If it has another name, it has no
-    default, and without tasks there is a single one.
+    ``share`` is the option for the fraction of test rows. For a name other than ``--test-share``,
+    the option has no default, and by default all classes form one task.
     """
     of_run = share == "--test-share"
     parser.add_argument(
@@ -261,7 +261,7 @@ def begin_early(arguments: argparse.Namespace, imports: Sequence[str] = TABLES) 
 
 @contextmanager
 def workers(arguments: argparse.Namespace) -> Iterator[Engine]:
-    """Start the requested workers, including those of torchrun, and end them."""
+    """Start and end the requested workers; under torchrun, use its processes instead."""
     from faircil.engines import engine_for
     from faircil.runs.together import team_engine
 

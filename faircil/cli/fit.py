@@ -1,4 +1,4 @@
-"""``faircil fit``: a model of a table, or what several sites begin with."""
+"""``faircil fit``: fit a model to a table, or prepare the sites of a merged model."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def command(arguments: argparse.Namespace) -> None:
     for_sites = arguments.plan_only or arguments.moments_only
     if for_sites and arguments.method not in ("auto", "moments"):
         mistakes.append(f"method {arguments.method} keeps no sums; use --method moments")
-    if not (for_sites or arguments.method == "moments"):  # sums are shared part by part
+    if not (for_sites or arguments.method == "moments"):  # sums are computed in parts instead
         arguments.set = sharded_settings(arguments, mistakes)
     wish = Wish(
         "moments" if for_sites else arguments.method,
@@ -134,7 +134,7 @@ def command(arguments: argparse.Namespace) -> None:
     )
     if own is not None:
         with collecting(mistakes):
-            wish.check(replace(own, path=""))  # names mistakes before anything is read
+            wish.check(replace(own, path=""))  # reports mistakes before anything is read
         if not Path(own.path).exists():
             mistakes.append(f"there is no file {own.path}; check the path")
     elif arguments.like is None:
@@ -142,7 +142,7 @@ def command(arguments: argparse.Namespace) -> None:
             "nothing to learn from: give a table with --data FILE, or images with --images FOLDER"
         )
     raise_all(mistakes)
-    # The second fails before anything is learned if the folder cannot be written.
+    # If the folder cannot be written, `alone` fails before anything is learned.
     with workers(arguments) as engine, alone(arguments, arguments.out):
         _keep(arguments, _fitted(arguments, own, wish, device, engine))
 
@@ -152,13 +152,13 @@ def _settings(arguments: argparse.Namespace) -> list[str]:
     found = [f"min_cell={arguments.min_cell}"] * (arguments.min_cell != 0)
     if arguments.plan_only or arguments.moments_only:
         given = {name.partition("=")[0] for name in arguments.set}
-        # Sums of sites are those of all rows at one site, to twelve digits.
+        # Then the sums of all sites equal those of all rows at one site, to twelve digits.
         found += ["arithmetic=float64"] * ("arithmetic" not in given)
     return found
 
 
 def _beside_like(arguments: argparse.Namespace) -> list[str]:
-    """Return options that contradict --like, which says the same, and other mistakes of it."""
+    """Return mistakes: options that --like already defines, and problems with --like itself."""
     from faircil.model.saved import check_there
 
     given = {
@@ -181,7 +181,7 @@ def _beside_like(arguments: argparse.Namespace) -> list[str]:
 def _fitted(
     arguments: argparse.Namespace, own: OwnData | None, wish: Wish, device: str, engine: Engine
 ) -> Model:
-    """Make the model that is wanted."""
+    """Return the requested model."""
     from faircil.cli.progress import learning
     from faircil.model.merging import plan_of, planned_for
     from faircil.model.saved import load_model
@@ -210,7 +210,7 @@ def _fitted(
 
 
 def _keep(arguments: argparse.Namespace, model: Model) -> None:
-    """Save a model, and say what it is."""
+    """Save a model, and report on it."""
     from faircil.model.saved import save_model
 
     save_model(model, arguments.out)

@@ -1,6 +1,6 @@
-"""``faircil update``, ``merge``, ``forget`` and ``show``: models that are there already.
+"""``faircil update``, ``merge``, ``forget`` and ``show``: commands for existing models.
 
-What is said of a model after each of them is also said after ``faircil fit``.
+``faircil fit`` uses the same report on a model.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Declare how a command shows its results."""
+    """Declare the options for the output of a command."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     parser.add_argument("--quiet", action="store_true", help="print neither progress nor notes")
 
 
 def say_where(place: Path, what: str = "--data FILE") -> None:
-    """Say where a model is, and the command to go on with."""
+    """Print where a model is, and the command that predicts with it."""
     command = shlex.join(["faircil", "predict", str(place)])
     say(f"model in {place}; predict with: {command} {what} -o predictions.csv")
 
@@ -50,7 +50,10 @@ def report(
     *,
     fitted: bool = False,
 ) -> None:
-    """Say what a model has just learned, all of it or last, or forgotten; maybe as JSON."""
+    """Print what a model has just learned or forgotten, also as JSON if requested.
+
+    With ``fitted``, all lessons are reported, otherwise the last one.
+    """
     from faircil.cli.progress import first_metrics
     from faircil.model.card import lesson_document, summary_of
     from faircil.model.saved import size_of
@@ -74,7 +77,7 @@ def report(
         say(f"{-lesson.rows:,} rows forgotten: the model's sums are as if it had never seen them")
         return
     now = model.lessons if fitted else [lesson]
-    # Of merged sites, several may have met the same class first.
+    # After a merge, several sites may list the same class as new.
     names = list(dict.fromkeys(f"'{name}'" for one in now for name in one.new_classes))
     new = f", new classes: {shortened(names, MOST_NAMES)}" if names else ""
     say(
@@ -90,13 +93,13 @@ def report(
 
 
 def _revealing_notes(model: Model) -> list[str]:
-    """Say what sums of very few people a model has, if it has any."""
+    """Return the warning about sums over very few people, in a list of one or none."""
     told = model.revealing("again with `faircil fit --min-cell 10`")
     return [] if told is None else [told]
 
 
 def _measured_values(model: Model, measured: Measured) -> tuple[str, ...]:
-    """Return what a model was measured by, as text."""
+    """Return the main metrics of a measurement, as text."""
     from faircil.cli.progress import first_metrics
     from faircil.report import format_value
 
@@ -104,12 +107,12 @@ def _measured_values(model: Model, measured: Measured) -> tuple[str, ...]:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Declare the folder of a model."""
+    """Declare the argument for the folder of a model."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of the model")
 
 
 def add_rows(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare where the rows are."""
+    """Declare the option for the rows."""
     parser.add_argument(
         *("--data", "--images"),
         dest="data",
@@ -147,7 +150,7 @@ def _update(arguments: argparse.Namespace) -> None:
 
 
 def _updated(arguments: argparse.Namespace, model: Model, engine: Engine) -> None:
-    """Let a model learn the rows of a table; a model without a solution stays so."""
+    """Let a model learn the rows of a table, without solving if it has only sums."""
     from faircil.cli.progress import learning
     from faircil.model.table_models import update_table
 
@@ -207,7 +210,7 @@ def _forget(arguments: argparse.Namespace) -> None:
 
 
 def gaps_of(arguments: argparse.Namespace) -> Gaps:
-    """Return what becomes of rows without a value."""
+    """Return how rows with missing values are handled."""
     from faircil.model.table_rows import Gaps
 
     return Gaps(bool(arguments.drop_missing), bool(arguments.unknown_group))
@@ -215,7 +218,7 @@ def gaps_of(arguments: argparse.Namespace) -> Gaps:
 
 @contextmanager
 def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
-    """Read a model that is to be changed."""
+    """Load a model to change it, and keep other processes from changing it."""
     from faircil.model.saved import check_place, check_there, load_model
 
     check_there(arguments.model)
@@ -226,7 +229,7 @@ def _changing(arguments: argparse.Namespace) -> Iterator[Model]:
 
 @contextmanager
 def alone(arguments: argparse.Namespace, folder: Path) -> Iterator[None]:
-    """Keep other processes from changing a model; say that one is waited for."""
+    """Keep other processes from changing a model; print a line while waiting for one."""
     from faircil.model.saved import changing
 
     def waiting() -> None:
@@ -295,18 +298,18 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _noise(model: Model) -> str:
-    """Say what noise the sums of a model have, if any."""
+    """Describe the noise on a model's sums, if there is any."""
     noise = getattr(model.learner, "noise", None)
     return "" if noise is None else f"; noise for ε = {noise.epsilon:g}, δ = {noise.delta:g}"
 
 
 def _minute(time: str) -> str:
-    """Return a time of a model as people read it."""
+    """Format a time of a model to the minute."""
     return time.replace("T", " ")[:16]
 
 
 def _show_groups(model: Model, attribute: str) -> None:
-    """Show what was learned of each group, and how well it was predicted when last measured."""
+    """Show the number of rows learned of each group, and its accuracy when last measured."""
     from faircil.report import format_value
 
     measured = next((one for one in reversed(model.measured) if one.groups), None)

@@ -50,7 +50,7 @@ class EmbeddingLines:
 
 
 def embedding_lines(quiet: bool) -> EmbeddingLines:
-    """Return what prints the progress of embedding texts or images, or nothing."""
+    """Return a function that prints the progress of embedding, or nothing if ``quiet``."""
     return EmbeddingLines((lambda _: None) if quiet else say)
 
 

@@ -158,7 +158,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """Run all seeds and print the result; what is left open is chosen before."""
+    """Choose what the user leaves open, run all seeds, and print the result."""
     from faircil.cli.run_seeds import (
         Beside,
         RunOptions,
@@ -196,7 +196,7 @@ def command(arguments: argparse.Namespace) -> None:
     config, chosen = settle(arguments, seeds, device, mistakes)
     folder = arguments.out or Store().folder_of(Work(config, seeds[0]))
     force, quiet = arguments.force, arguments.quiet
-    # A run on validation data is a trial: nobody predicts with what it learned.
+    # A run on validation data is a trial, whose model is not needed.
     keep = not arguments.no_model and config.evaluate_on == "test"
     options = RunOptions(
         arguments.typed,
@@ -234,7 +234,7 @@ def command(arguments: argparse.Namespace) -> None:
     if not quiet:
         say(f"saved in {folder}")
         if beside is not None and others:
-            # Of a folder that the user has named, it is a part.
+            # With --out, the folder of the baseline is inside the first one.
             folders = shlex.join(map(str, (folder, beside.folder)[: 1 if arguments.out else 2]))
             say(f"baseline {beside.config.label} in {beside.folder}")
             say(f"both as a page: faircil report {folders}")
@@ -245,7 +245,7 @@ def command(arguments: argparse.Namespace) -> None:
 def settle(
     arguments: argparse.Namespace, seeds: Sequence[int], device: str, mistakes: list[str]
 ) -> tuple[RunConfig, dict[str, Any]]:
-    """Return what to run: as the user names it, by a target, or by an automatic choice.
+    """Return the configuration: as given, or chosen automatically or by a target.
 
     Everything is checked before anything runs.
 
@@ -253,7 +253,7 @@ def settle(
     -------
     config : RunConfig
     chosen : dict
-        How it was chosen, for JSON; empty if the user named everything.
+        How it was chosen, for JSON; empty if nothing was chosen.
     """
     from faircil.cli.progress import embedding_lines
     from faircil.runs.config import medium_of, resolve
@@ -315,7 +315,7 @@ def settle(
 
 
 def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
-    """Say why the share of withheld predictions cannot be used."""
+    """Return why --abstain cannot be used, if so."""
     share, part = arguments.abstain, arguments.evaluate_on
     if share is None:
         return []
@@ -328,7 +328,7 @@ def abstain_mistakes(arguments: argparse.Namespace) -> list[str]:
 
 
 def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
-    """Name the options that are for a method that the user has named."""
+    """Return mistakes: options that require the user to choose the method."""
     given = {
         "--weighting": arguments.weighting is not None,
         "--postprocess": arguments.postprocess not in (None, "none"),
@@ -344,7 +344,7 @@ def auto_mistakes(arguments: argparse.Namespace) -> list[str]:
 
 
 def choose_method(make: Maker, arguments: argparse.Namespace, device: str) -> Choice:
-    """Try the candidates on held-out training rows; show how they did, and say what is chosen."""
+    """Try the candidates on held-out training rows; show their results and the choice."""
     from faircil.report import format_value
     from faircil.tuning.auto import choose
 
@@ -367,7 +367,7 @@ def choose_method(make: Maker, arguments: argparse.Namespace, device: str) -> Ch
 
 
 def finish_trials(arguments: argparse.Namespace, device: str) -> Finish:
-    """Return what makes the runs that a choice rests on, with their progress."""
+    """Return a function that executes trial runs and shows their progress."""
     from faircil.cli.sweeping import finish_shown
     from faircil.sweep.sweep import SweepOptions
 
@@ -381,7 +381,7 @@ def target_request(
     seeds: Sequence[int],
     mistakes: list[str],
 ) -> TuneRequest | None:
-    """Return the search for a target, checked; None without one, or for an unknown method."""
+    """Return the checked search for a target; None without one, or for an unknown method."""
     from faircil.learners import ALIASES, LEARNERS
     from faircil.runs.config import checked_measure
     from faircil.tuning.request import TuneRequest, parse_target
@@ -393,7 +393,7 @@ def target_request(
         mistakes.append(
             "--target is judged without post-processing; leave out --postprocess and --held-out"
         )
-    if arguments.method not in (*LEARNERS, *ALIASES):  # an error when the run is put together
+    if arguments.method not in (*LEARNERS, *ALIASES):  # reported when the configuration is resolved
         with collecting(mistakes):
             parse_target(arguments.target)
         return None
@@ -415,7 +415,7 @@ def target_request(
 
 
 def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str) -> Tuned:
-    """Make the runs that a target is judged on, and say what it has chosen."""
+    """Execute the trial runs for a target, and report the choice."""
     from faircil.tuning.tune import tune
     from faircil.tuning.tuning_files import target_line
 
@@ -428,7 +428,7 @@ def meet_target(request: TuneRequest, arguments: argparse.Namespace, device: str
 
 
 def _show_changes(folder: Path, seed: int) -> None:
-    """Show what a one-pass method did to the groups, if the run is of one."""
+    """Show how a one-pass method weighted the groups; for other methods, nothing."""
     from faircil.report import change_table
     from faircil.results.run_files import read_epochs, read_names
 

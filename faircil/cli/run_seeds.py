@@ -115,7 +115,7 @@ def _standing(
 
 
 def baseline_mistakes(name: str | None) -> list[str]:
-    """Say that there is no such method to run beside."""
+    """Return a mistake if the baseline is not the name of a method."""
     known = (*LEARNERS, *ALIASES, "none")
     return [] if name is None or name in known else [unknown_name("baseline", name, known)]
 
@@ -193,7 +193,7 @@ class Beside:
 
 
 def against_baseline(runs: Sequence[RunSummary]) -> list[str]:
-    """Say whether a method is better or worse than plain replay, where that ran beside it."""
+    """Return sentences on whether a method is better than plain replay, if both were run."""
     shown = {str(run.config["measure"]) for run in runs}
     studies = studies_of(runs, {name: find_measure(name).shown for name in shown})
     return [line for one in studies for line in helped_as_text(one)]

@@ -52,7 +52,7 @@ def frame_of(path: Path, columns: Mapping[str, Any], coded: Sequence[str] = ()) 
         Their source, for messages.
     columns : mapping from name to Arrow arrays
     coded : sequence of str
-        Columns that are dictionaries of strings, and stay so.
+        Columns that stay categorical if they are dictionaries of strings.
     """
     arrow = package("pyarrow")
     kept = {n: columns[n] for n in coded if arrow.types.is_dictionary(columns[n].type)}
@@ -114,7 +114,7 @@ def readable(path: Path, arrow: Any) -> Iterator[None]:
     """Raise a DataError that explains why a file cannot be read."""
     try:
         yield
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last from names
         kind = "a parquet" if is_parquet(path) else "an Arrow (feather)"
         raise DataError(
             f"cannot read {path}: {str(error).strip()}; expected {kind} file, get it again"
@@ -142,9 +142,9 @@ def names_in(schema: Any) -> list[str]:
     Raises
     ------
     UnicodeDecodeError
-        If one is no text.
+        If one is not valid text.
     pyarrow.ArrowInvalid
-        If one has a zero byte, at which some functions of Arrow end it.
+        If one has a zero byte, at which some Arrow functions truncate it.
     """
     names = [name for name in schema.names if not name.startswith(SAVED_INDEX)]
     if any("\0" in name for name in names):

@@ -51,19 +51,20 @@ class OwnData:
     Parameters
     ----------
     path : str
-        A ``.csv`` or ``.tsv`` file with a header row, maybe gzipped, a ``.parquet`` file, or an
-        ``.npz`` archive with an array (n,) per column; a numeric array ``x`` (n, d) becomes d
-        columns ``x_0``, ``x_1``, …. Empty: a table in memory, of which this gives the roles.
+        A ``.csv`` or ``.tsv`` file with a header row, optionally gzipped; a ``.parquet``,
+        ``.arrow`` or ``.feather`` file; a folder of Parquet, Arrow or ``.npy`` files; or an
+        ``.npz`` archive with an array (n,) per column, of which a numeric array ``x`` (n, d)
+        becomes d columns ``x_0``, ``x_1``, …. Empty for a table in memory.
     label : str
         Column of the class.
     sensitive : tuple of str
         Columns of sensitive attributes. Several columns are combined into one attribute, such as
         "sex × race".
     tasks : str, optional
-        ``"a,b|c,d"``: classes a and b, then c and d; other classes are excluded. Or a line for each
+        ``"a,b|c,d"``: classes a and b, then c and d; other classes are excluded. Or one line per
         task, see :func:`named_tasks`. Default: ``classes_per_task`` in sorted order.
     classes_per_task : int
-        Without ``tasks``.
+        Number of classes per task, without ``tasks``.
     use_sensitive : bool
         Whether the sensitive columns are also features.
     test_column : str, optional
@@ -74,16 +75,16 @@ class OwnData:
         Column of texts, which an encoder processes. Texts are then the only input; columns without
         a role are ignored.
     images : str, optional
-        Column of paths of image files, absolute or from the folder of the table on. Images are
-        then the only input. ``path`` may be a folder: of its images, ``path`` and ``class`` are
-        columns, see :func:`faircil.data.tables.read_folder`.
+        Column of paths of image files, absolute or relative to the folder of the table. Images are
+        then the only input. If the data is a folder of images, its columns are ``path`` and
+        ``class``, see :func:`faircil.data.tables.read_folder`.
     drop_missing : bool
-        Whether rows without a class, or without a sensitive attribute, are left out; else they
-        are an error.
+        Whether rows without a class or a sensitive attribute are left out; otherwise, they are an
+        error.
     unknown_group : bool
         Whether rows without a sensitive attribute are kept, as people of an unknown group.
     ignore : tuple of str
-        Columns that are left out.
+        Columns to leave out.
     """
 
     path: str
@@ -119,11 +120,11 @@ class OwnData:
 
     @property
     def items_kind(self) -> str:
-        """What a message calls one of them."""
+        """Word for one of these items in messages."""
         return "image" if self.text is None else "text"
 
     def files(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths of image files that are absolute, or from the folder of the data on."""
+        """Return the full paths of image files, given absolute or relative to the data's folder."""
         path = Path(self.path)
         folder = path if path.is_dir() else path.parent
         return tuple(str(folder / name.strip()) for name in names)
@@ -177,7 +178,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False)
         mistakes += text_mistakes(column, spec.items_kind)
         if not mistakes and spec.text is not None and not new_rows:
             mistakes += same_text_mistakes(column)
-    elif not new_rows:  # what a model needs of new ones, its encoder checks
+    elif not new_rows:  # features of new rows are checked by the model's encoder
         features = spec.without_role(table.columns)
         for name in features:
             mistakes += feature_mistakes(table[name])
@@ -190,7 +191,7 @@ def data_mistakes(spec: OwnData, table: pd.DataFrame, *, new_rows: bool = False)
 
 
 def _outside_classes(spec: OwnData, table: pd.DataFrame) -> list[str]:
-    """Name the images of a folder that lie in no folder of a class."""
+    """Return a mistake if images of a folder are not in the folder of a class."""
     if (spec.images, spec.label) != (PATH, CLASS) or not Path(spec.path).is_dir():
         return []
     outside = table[table[CLASS].isna()]
@@ -215,7 +216,7 @@ class OwnInputs:
     texts, files : tuple of str or None
         All texts, or paths of images, if inputs are their indices.
     encoder : TableEncoder or None
-        That of the columns, if they are the inputs.
+        Encoder of the columns, if they are the inputs.
     """
 
     of: Inputs
@@ -242,7 +243,7 @@ def item_inputs(spec: OwnData, table: pd.DataFrame) -> OwnInputs:
 
 
 def item_notes(spec: OwnData, table: pd.DataFrame) -> list[str]:
-    """Say which columns have no role, and which images are named in several rows."""
+    """Return notes on columns without a role, and on images that occur in several rows."""
     unused, notes = spec.without_role(table.columns), []
     if unused:
         kind = spec.items_kind
@@ -264,7 +265,7 @@ class OwnTable:
     Parameters
     ----------
     table : DataFrame, shape (n, columns)
-        Its index numbers the rows of the file.
+        Its index is the row number in the file.
     y : Coded
         Classes, (n,).
     z : Coded or None
@@ -272,7 +273,7 @@ class OwnTable:
     tasks : list of tuple of str
         Names of each task's classes.
     notes : tuple of str
-        What was left out, for people.
+        Notes for the user on what was left out.
     """
 
     table: pd.DataFrame
@@ -283,11 +284,11 @@ class OwnTable:
 
     @property
     def groups(self) -> Coded:
-        """Class and attribute value of each row, (n,); those of unknown value are one."""
+        """Class and attribute value of each row, (n,); unknown values form one group per class."""
         return self.y if self.z is None else cross(self.y, self.z.with_missing)
 
     def test_rows(self, spec: OwnData, seed: int) -> NDArray[np.bool_]:
-        """Return which rows are for the test, (n,): marked ones, or a share of each group."""
+        """Return which rows are test rows, (n,): the marked ones, or a share of each group."""
         if spec.test_column is None:
             test = draw_test(self.groups.codes, spec.test_share, seed)
         else:
@@ -303,8 +304,8 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
     ----------
     spec : OwnData
     new_rows : bool
-        Whether they are for a model that has learned others: then a single class, a class with a
-        single row, and a single attribute value will do.
+        Whether the rows are for a model that has learned others: then a single class, a class with
+        a single row, and a single attribute value are allowed.
     texts : collection of str
         Columns that are text, see :func:`faircil.data.tables.read_table`.
 
@@ -345,13 +346,13 @@ def read_own(spec: OwnData, *, new_rows: bool = False, texts: Collection[str] = 
 
 
 def _without_blanks(column: pd.Series) -> pd.Series:
-    """Return names, (n,); those of blanks alone, control characters among them, are missing."""
+    """Return names, (n,); names of only blanks or control characters become missing."""
     missing = code_values(column).codes < 0
     return column if missing.sum() == column.isna().sum() else column.mask(missing)
 
 
 def _without_gaps(table: pd.DataFrame, columns: Sequence[str], notes: list[str]) -> pd.DataFrame:
-    """Leave out rows without a value in one of the columns, and say which."""
+    """Leave out rows without a value in one of the columns, and add a note that lists them."""
     missing = table[list(columns)].isna().any(axis=1)
     if missing.any():
         rows = shortened([str(row + 1) for row in table.index[missing]])
@@ -425,7 +426,7 @@ def _cut(
 
 
 def _untested(groups: Coded, test: NDArray[np.bool_]) -> list[str]:
-    """Name the groups that nothing is known about on test data."""
+    """Return a note on groups without test samples, if there are any."""
     untested = np.setdiff1d(groups.codes, groups.codes[test])
     if not len(untested):
         return []

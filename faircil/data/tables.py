@@ -34,14 +34,14 @@ from faircil.files import named_in_text
 NOTES = "notes"  # key of a table's attrs: what was decided while reading it
 MOST_HEADER = 1_000_000  # characters of a first line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-CODE = r"[+-]?0\d+"  # a number that nobody writes like this
+CODE = r"[+-]?0\d+"  # leading zeros make a number a code
 COMMA_NUMBER = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"  # 3,5 and 1.234,5 and 7
 PATH, CLASS, SUBFOLDER = "path", "class", "subfolder"  # columns of a folder of images
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 
 class Kinds(NamedTuple):
-    """Columns of a file of text that are text, and columns of labels; see :func:`read_table`."""
+    """Columns of a text file to read as text, and columns of labels; see :func:`read_table`."""
 
     texts: Collection[str]
     labels: Collection[str]
@@ -61,11 +61,11 @@ def read_table(
     columns : sequence of str, optional
         Columns to keep; others are not read if that can be avoided.
     texts : collection of str
-        Columns that are text, whatever they look like: in a file of text, ``01`` and ``true`` are
-        read as a number and a boolean else.
+        Columns to read as text. In other columns of a text file, ``01`` is read as a number and
+        ``true`` as a boolean.
     labels : collection of str
-        Columns of classes or attribute values. If one of a file of text has numbers with leading
-        zeros, they are codes, and text: ``01`` and ``1`` are two labels.
+        Columns of classes or attribute values. If such a column of a text file has numbers with
+        leading zeros, it is read as text: ``01`` and ``1`` are two labels.
 
     Returns
     -------
@@ -95,15 +95,15 @@ def read_table(
 
 @contextmanager
 def unchanging(path: Path) -> Iterator[None]:
-    """Raise if a file is written or replaced in the block, which reads it several times.
+    """Raise an error if a file is modified in the block, which reads it several times.
 
-    Rows of one read would else stand beside those of another.
+    Otherwise, rows of different versions could be combined.
     """
     before = _written(path)
     try:
         yield
     except Exception:
-        if _written(path) != before:  # the error is its consequence
+        if _written(path) != before:  # the change caused the error
             raise changed_table(str(path)) from None
         raise
     if _written(path) != before:
@@ -119,7 +119,7 @@ def _written(path: Path) -> tuple[int, int, int] | None:
 
 
 def refuse_devices(path: Path) -> None:
-    """Raise if a path is neither a file nor a folder, nor nothing."""
+    """Raise an error if a path exists but is neither a file nor a folder."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise DataError(
             f"{path} is a device or a pipe, which may have no end and is read once; save its "
@@ -128,7 +128,7 @@ def refuse_devices(path: Path) -> None:
 
 
 def read_as_written(path: Path) -> pd.DataFrame:
-    """Read a table that :func:`read_table` reads, with every field of a file of text as a text."""
+    """Read a table as :func:`read_table` does, but with every field of a text file as text."""
     reader = _reader_of(path)
     if not isinstance(reader, partial):
         return read_table(path)
@@ -146,15 +146,16 @@ def _reader_of(path: Path) -> Reader:
 
 
 def read_folder(folder: Path) -> pd.DataFrame:
-    """Return the images in a folder, and in folders in it, as a table.
+    """Return the images in a folder and its subfolders as a table.
 
-    Hidden files are left out, and others whose names do not end like those of images are noted.
+    Hidden files are left out. Other files without the extension of an image are left out, too, and
+    a note lists them.
 
     Returns
     -------
     DataFrame, shape (images, columns)
-        ``path``, from the folder on; ``class``, the first folder on the way, missing if there is
-        none; and ``subfolder``, the second one, if there is any. Sorted by path.
+        ``path``, relative to the folder; ``class``, the first folder in the path, missing if there
+        is none; and ``subfolder``, the second one, if any path has one. Sorted by path.
     """
     try:
         below = sorted(path.relative_to(folder) for path in _files_below(folder))
@@ -182,9 +183,9 @@ def read_folder(folder: Path) -> pd.DataFrame:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield all files in a folder and in folders in it, links followed, but none to its parents.
+    """Yield all files in a folder and its subfolders; follow links, except those to its parents.
 
-    A link to nowhere is a file as well: what cannot be read is named with all others.
+    A broken link counts as a file, so that it is reported with all other unreadable files.
     """
 
     def fail(error: OSError) -> None:
@@ -198,7 +199,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _separator(path: Path, usual: str) -> str:
-    """Return what separates the names in the first line: the usual, unless another alone does."""
+    """Return the separator in the first line: ``usual`` if it occurs, else the most frequent."""
     opened = gzip.open if path.name.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig") as file:
         first = file.readline(MOST_HEADER)
@@ -207,7 +208,7 @@ def _separator(path: Path, usual: str) -> str:
 
 
 def _with_commas(table: pd.DataFrame, texts: Collection[str]) -> dict[str, pd.Series]:
-    """Return the columns of numbers such as 3,5 and 1.234,5, as numbers; ``texts`` stay texts."""
+    """Return columns of numbers such as 3,5 and 1.234,5 as numbers; ``texts`` are excluded."""
     found = {}
     for name, column in table.items():
         known = column.dropna()
@@ -220,7 +221,7 @@ def _with_commas(table: pd.DataFrame, texts: Collection[str]) -> dict[str, pd.Se
 
 
 def _labels(column: pd.Series) -> pd.Series:
-    """Return labels that were read as texts as pandas would have read them, but for codes."""
+    """Convert labels read as text to the type that pandas would infer, unless some are codes."""
     codes, found = pd.factorize(column)
     texts = pd.Series(found, dtype=object)
     if not len(texts) or texts.str.fullmatch(CODE).any():
@@ -236,7 +237,7 @@ def _labels(column: pd.Series) -> pd.Series:
 
 
 def _is_row_number(column: pd.Series) -> bool:
-    """Tell whether a column counts the rows, from 0 or 1."""
+    """Return whether a column counts the rows, from 0 or 1."""
     if not is_numeric_dtype(column) or len(column) < 2 or column.iloc[0] not in (0, 1):
         return False
     return bool((column.diff().iloc[1:] == 1).all())

@@ -1,4 +1,4 @@
-"""Moments: fair ridge regression on fixed features, from sums over every group ever seen."""
+"""Moments: fair ridge regression on fixed features, from sums over all groups seen so far."""
 
 from __future__ import annotations
 
@@ -56,29 +56,29 @@ from faircil.weighting.measures import MEASURES, disparity_matrix
 
 WIDEST, NARROWEST = 2000, 200
 FILTERS = 64
-MUCH_MORE = 1.5  # rows by those at the last choice of the penalty, for another choice
-ANOTHER_SCALE = 0.3  # share of inputs far from those of the first task
-MANY_COPIES = 0.1  # share of rows that equal others
-SPENT = 4  # solutions after a removal at most: with the shares, the present weights, two steps
-# Smallest weight, relative to that of equal groups, that a later task begins with. Losses hardly
-# change with the logarithm of a weight near 0, so that a search would end where it began.
+MUCH_MORE = 1.5  # factor of growth in rows after which the penalty is chosen again
+ANOTHER_SCALE = 0.3  # share of inputs far from the first task's above which a note is added
+MANY_COPIES = 0.1  # share of copied rows above which a note is added
+SPENT = 4  # maximum number of solutions after a removal: shares, current weights, two steps
+# Smallest initial weight of a group in a later task, relative to its share. Losses hardly depend on
+# the logarithm of a weight near 0, so a search from there would not make progress.
 FEW = 0.01
-FORGETTABLE = {"auto": 20_000_000, "true": None, "false": 0}  # rows with check sums, at most
-# The record of rows that were added without a choice of weights.
+FORGETTABLE = {"auto": 20_000_000, "true": None, "false": 0}  # most rows with checksums
+# Record of rows that were added without choosing weights.
 UNSOLVED = PassRecord(nan, nan, 0, nan, 1.0, groups=())
-# What training of the net on the first task depends on.
+# Settings that affect training of the net on the first task.
 OF_THE_NET = {"lr", "momentum", "epochs", "batch_size", "net", "hidden", "average_last"}
 
 
 class Moments(Learner):
-    """Sum the moments of each group in one pass, and solve for weights that even their losses.
+    """Sum the moments of each group in one pass, and solve for weights that balance their losses.
 
-    After any order of tasks the solution is that of weighted training on all rows seen, which are
-    not kept. ``lam`` is the weight of the mean loss against the disparity, as in FSW. Only
-    ``features=trained`` has a net to train; else settings of training have no effect.
+    For any order of tasks, the solution is that of weighted training on all rows seen, which are
+    not stored. ``lam`` is the weight of the mean loss relative to the disparity, as in FSW. A net
+    is trained only with ``features=trained``; otherwise, training settings have no effect.
 
-    Rows with an unknown attribute value (negative) count for their class, by their part of its
-    rows; they are a group that is compared with none, so its weight stays.
+    Rows of a class with an unknown attribute value (negative) form a group that is not compared
+    with others. Its weight is fixed, in proportion to its fraction of the class's rows.
     """
 
     options = MomentsOptions
@@ -96,9 +96,9 @@ class Moments(Learner):
         self.classes = last_linear(net).out_features
         self.moments: GroupMoments | None = None
         self.chosen: Chosen | None = None
-        self.relative: dict[Key, float] = {}  # weight of each group by that of equal groups
+        self.relative: dict[Key, float] = {}  # weight of each group relative to its share
         self.ridge = 0.0
-        self.rows_at_choice = 0.0  # when the penalty was chosen
+        self.rows_at_choice = 0.0  # number of rows when the penalty was chosen
         self.temperature = 1.0
         self.told_of_copies = self.told_of_rank = False
 
@@ -112,7 +112,7 @@ class Moments(Learner):
 
     @classmethod
     def why_unused(cls, settings: Options, name: str) -> str | None:
-        """Name what makes a setting useless: it trains nothing, or chooses no weights."""
+        """Return why a setting has no effect: nothing is trained, or no weights are chosen."""
         assert isinstance(settings, MomentsOptions)
         if name == "lam":
             if settings.classifier in BY_MEANS:
@@ -132,21 +132,21 @@ class Moments(Learner):
         return None if own else "it keeps no buffer and weights groups, not samples"
 
     def training_epochs(self, epochs: int) -> int:
-        """Train the net on the first task if its activations are to be features."""
+        """Return ``epochs`` for the first task if the net's activations are features, else 0."""
         return epochs if self.settings.features == "trained" and self.moments is None else 0
 
     @property
     def takes_host_rows(self) -> bool:
-        """Whether rows may stay in the host's memory: features are computed part by part."""
+        """Whether rows may stay in host memory: features are computed part by part."""
         return self.settings.features in ("relu", "raw", "both")
 
     def _place(self, rows: Samples) -> torch.device:
-        """Return where sums are: on a GPU, if rows or net are there."""
+        """Return the device of the sums: a GPU, if rows or net are on one."""
         return rows.x.device if rows.x.is_cuda else next(self.net.parameters()).device
 
     @classmethod
     def on_activations(cls, learner: Learner, samples: Samples) -> Moments:
-        """Learn samples by the last activations of another learner's net, for the same measure."""
+        """Learn samples from the last activations of another learner's net, for its measure."""
         settings = MomentsOptions(arithmetic="float64")
         moments = cls(learner.net, settings, learner.generators)
         moments.measure, moments.lam = learner.measure, learner.lam
@@ -166,7 +166,7 @@ class Moments(Learner):
         )
 
     def admitted(self, train: Samples) -> tuple[Samples, tuple[str, ...]]:
-        """Return what is learned of a task: no group with fewer rows than `min_cell`."""
+        """Return samples in which no group has fewer rows than ``min_cell``, and notes."""
         found = pooled(train, self.settings.min_cell)
         return found.samples, found.notes
 
@@ -177,27 +177,27 @@ class Moments(Learner):
         self.moments = self.empty_sums(device)
 
     def empty_sums(self, device: torch.device) -> GroupMoments:
-        """Return the moments of no rows, to which rows can be added by the features of the net."""
+        """Return moments without rows, for the features of the net."""
         found = replace(self.plan, width=self.net.features.width).moments(device)
         found.seen.most = FORGETTABLE[self.settings.forgettable]
         return found
 
     @property
     def summed(self) -> FeatureMap:
-        """The features whose sums are kept: in double precision if the sums are, where it pays."""
+        """The features to sum; in double precision if the sums are and the features allow it."""
         features = self.net.features
         plain = features.inner if isinstance(features, Clipped) else features
         exact = self.settings.arithmetic == "float64" and isinstance(plain, Raw | RandomRelu)
         return InDouble(features) if exact else features
 
     def begin(self, first: Samples) -> None:
-        """Choose the features by first rows, of which nothing is learned yet."""
+        """Choose the features based on the first rows, without learning these."""
         self.plan = self._planned(first)
         with torch.no_grad():
             self._begin(self._features(first), self._place(first))
 
     def learn(self, train: Samples) -> PassRecord:
-        """Add the rows of a task to the moments, and choose the weights of all groups anew."""
+        """Add the rows of a task to the moments, and choose the weights of all groups again."""
         train, told = self.admitted(train)
         if self.moments is None:
             self.begin(train)
@@ -216,16 +216,16 @@ class Moments(Learner):
     def absorb(
         self, new: GroupMoments, *, protected: bool = False, solve: bool = True
     ) -> PassRecord:
-        """Learn rows by their sums, which the features of this net made, in parts or elsewhere.
+        """Learn rows from sums of this net's features, computed in parts or elsewhere.
 
         Parameters
         ----------
         new : GroupMoments
-            Of rows that were not learned yet.
+            Moments of rows that have not been learned yet.
         protected : bool
-            Whether they are pooled and noised already, as rows would be; else they are now.
+            Whether small groups are already pooled and noise is added; otherwise, this is done now.
         solve : bool
-            Whether the weights of all groups are chosen anew; else there is no solution yet.
+            Whether to choose the weights of all groups again; otherwise, no solution is computed.
         """
         told = () if protected else pool_sums(new, self.settings.min_cell)
 
@@ -238,7 +238,7 @@ class Moments(Learner):
         return replace(self._change(add, solve=solve), notes=(*told, *self._notes(None)))
 
     def forget_all(self) -> None:
-        """Keep the features alone: what was learned by them is gone."""
+        """Forget all rows; keep only the features."""
         assert self.moments is not None
         self.moments = self.empty_sums(self.moments.device)
         self.chosen, self.relative = None, {}
@@ -248,15 +248,15 @@ class Moments(Learner):
         self.net = FeatureNet(self.net.features, self.classes).to(self.moments.device)
 
     def placed(self, rows: Samples) -> Samples:
-        """Return rows that were learned with the attribute values that they count by."""
+        """Return learned rows with the attribute values of the cells in which they are counted."""
         if self.moments is None or self.settings.min_cell == 0:
             return rows
         return self.moments.seen.placed(rows)
 
     def forget(self, rows: Samples) -> PassRecord:
-        """Remove rows that were learned: the solution is then the one that never saw them.
+        """Remove learned rows: the sums are then as if these had never been seen.
 
-        Weights begin with the present ones, and few solutions are spent on better ones.
+        The search for weights starts from the current ones and computes only a few solutions.
         """
         if self.noise is not None:
             raise UsageError(
@@ -271,7 +271,7 @@ class Moments(Learner):
         return replace(self._change(remove, most=SPENT), notes=tuple(notes))
 
     def review(self, last: PassRecord) -> PassRecord:
-        """Add a proven bound, and what more evenness would cost, found with a smaller lam."""
+        """Add a proven bound, and the price of a smaller disparity, computed with a smaller lam."""
         with torch.no_grad():
             evening = self.evened()
         if evening is None or not len(evening.criterion.matrix):
@@ -286,7 +286,7 @@ class Moments(Learner):
             else:
                 further = evened_further(evening)
 
-        with torch.no_grad():  # the longer first
+        with torch.no_grad():  # the longer task first
             map_tasks(look, (False, True), threads=evening.problem.moments.threaded)
         here, there = (criterion.losses_of(one.after) for one in (evening, further))
         price = Price(
@@ -307,7 +307,7 @@ class Moments(Learner):
     def _change(
         self, change: Callable[[GroupMoments], None], most: int = MOST, *, solve: bool = True
     ) -> PassRecord:
-        """Change the moments, and solve anew."""
+        """Change the moments, and solve again if requested."""
         if self.moments is None:
             raise UsageError("nothing was learned yet, so nothing can be removed; learn rows first")
         start = time.perf_counter()
@@ -321,7 +321,7 @@ class Moments(Learner):
         return replace(record, summing=summed - start, solving=solved - summed)
 
     def _refit(self, moments: GroupMoments, most: int) -> PassRecord:
-        """Choose penalty and weights, and set the head; return what is recorded."""
+        """Choose penalty and weights, and set the head; return the record."""
         if self.settings.classifier in BY_MEANS:
             return self._by_class_means(moments)
         keys, groups, problem, criterion = self._posed(moments)
@@ -354,20 +354,20 @@ class Moments(Learner):
             temperature=self.temperature,
             groups=tuple(
                 GroupChange(key[0], key[1:], *values)
-                # By columns: short lists between numbers that are kept would leave gaps in memory.
+                # By columns: temporary lists between numbers that are kept would fragment memory.
                 for key, *values in zip(keys, *(each.tolist() for each in columns), strict=True)
             ),
         )
 
     def evened(self) -> Evening | None:
-        """Return the weights in use with their solution, solved once more; None without any."""
+        """Solve again with the current weights; return None if there are none."""
         if self.moments is None or self.chosen is None:
             return None
         _, _, problem, criterion = self._posed(self.moments)
         return self.chosen.again(problem, criterion)
 
     def _posed(self, moments: GroupMoments) -> tuple[list[Key], Groups, RidgeProblem, Criterion]:
-        """Return the groups in order, and the problem and criterion that their weights are for."""
+        """Return the groups in order, and the problem and criterion of their weights."""
         keys, group = grouped(moments, by_attribute=self.measure.by_attribute)
         groups = groups_of(moments, keys, group)
         _, label = np.unique(groups.label, return_inverse=True)
@@ -375,7 +375,7 @@ class Moments(Learner):
         return keys, groups, problem, self._criterion(groups, label)
 
     def _by_class_means(self, moments: GroupMoments) -> PassRecord:
-        """Set the head of a classifier that has no weights; return what is recorded."""
+        """Set the head of a classifier without group weights; return the record."""
         ridge = None if self.settings.ridge == "auto" else self.settings.ridge
         by_lda = self.settings.classifier == "lda"
         found = lda(moments, ridge) if by_lda else nearest_mean(moments)
@@ -384,7 +384,7 @@ class Moments(Learner):
         return PassRecord(found.loss, 0.0, 1, found.ridge, found.temperature, groups=())
 
     def _criterion(self, groups: Groups, label: Integers) -> Criterion:
-        """Return what the weights minimise; with fixed weights, nothing is compared."""
+        """Return the criterion of the weights; with fixed weights, no groups are compared."""
         kind = self.settings.group_weights
         known = np.flatnonzero((groups.attribute.reshape(len(groups), -1) >= 0).all(axis=1))
         compared = disparity_matrix(self.measure, groups.take(known))
@@ -423,7 +423,7 @@ class Moments(Learner):
         return evening
 
     def _notes(self, train: Samples | None) -> tuple[str, ...]:
-        """Say if moments are compressed, rows are copies, or those at hand on another scale."""
+        """Return notes: moments are compressed, rows are copies, or inputs have another scale."""
         moments, plan, notes = self.moments, self.plan, []
         assert moments is not None
         if plan.rank is not None and not self.told_of_rank:
@@ -468,7 +468,7 @@ class Moments(Learner):
         return Patches(train.x, self.image, Patches.filters_for(self.plan.width), generator)
 
     def _planned(self, train: Samples) -> Plan:
-        """Choose the number of features and of directions; refuse what does not fit."""
+        """Choose the numbers of features and directions; raise an error if they do not fit."""
         kind, inputs = self.settings.features, train.x[0].numel()
         keys, _ = unique_rows(train.keys().to(self._place(train)))
         values = {tuple(key[1:]) for key in keys.tolist()}

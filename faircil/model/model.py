@@ -1,8 +1,8 @@
-"""A model: a learner with the names of its classes and groups, which goes on learning.
+"""A model: a learner with the names of its classes and groups, which can continue to learn.
 
-A run measures a method over a whole stream. A model has no stream: rows come when they come, with
-classes and attribute values that may be new, and in between it predicts. What is learned at once is
-a *lesson*, a task of a run.
+A run evaluates a method on a whole stream. A model has no stream: it learns rows as they arrive,
+possibly with new classes and attribute values, and predicts in between. Rows that are learned
+together are a *lesson*, which corresponds to a task of a run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Floats32 = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
 
 
-REVEALING = 10  # rows: sums over fewer are said to reveal people
+REVEALING = 10  # rows; sums over fewer are reported, since they reveal people
 UNPREDICTED = "predictions of them cannot be right; leave these rows out"
 LEARNED_TWICE = (
     "the same rows were learned before, and count once more now; forget them if that was a mistake"
@@ -48,7 +48,7 @@ LEARNED_TWICE = (
 
 @dataclass
 class Model:
-    """A learner with the names that its numbers stand for.
+    """A learner with the names of its classes and attribute values.
 
     Parameters
     ----------
@@ -56,25 +56,25 @@ class Model:
         Method, measure and settings; ``own`` has the roles of columns.
     seed : int
     labels : list
-        Classes as the user has them, by number: texts, integers, floats or booleans.
+        Classes as in the user's data, by number: texts, integers, floats or booleans.
     values : list of str
         Attribute values by number.
     encoder : RowEncoder or None
-        How the columns of a table, or its texts or images, become inputs; None: inputs are given.
+        Encodes columns, texts or images as inputs; None: inputs are given.
     image : tuple of int or None
         Channels, height and width, if inputs are images.
     inputs : int
-        Number of inputs of a row; 0 before the first lesson.
+        Number of inputs per row; 0 before the first lesson.
     state : RunState or None
-        The learner, and what it keeps; None before the first lesson.
+        The learner with its buffer and counts; None before the first lesson.
     lessons : list of Lesson
     measured : list of Measured
     notes : list of str
-        What was decided about the data, for people.
+        Notes for the user on how the data is used.
     sums_only : bool
-        Whether it has sums and no solution: it cannot predict before it is merged with others.
+        Whether it has sums but no solution, so that it cannot predict until it is merged.
     said : tuple of str
-        Further notes, which quote rows: for whoever gave these, and in no file.
+        Further notes, which may quote rows: shown to the user who passed these, but never saved.
     """
 
     unsaved: ClassVar[tuple[str, ...]] = ("said",)
@@ -110,11 +110,11 @@ class Model:
 
     @property
     def seen(self) -> list[GroupRows]:
-        """Rows of every group that were learned and not forgotten."""
+        """Number of rows of each group that were learned and not forgotten."""
         return self.groups_of(self._learned().seen)
 
     def revealing(self, advice: str = "with the setting `min_cell=10`") -> str | None:
-        """Say that sums are of very few people, and what to do; None if they are not.
+        """Return a warning, with advice, if sums are over very few people, else None.
 
         Parameters
         ----------
@@ -135,10 +135,10 @@ class Model:
         )
 
     def kept(self, notes: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some notes on rows that may be kept; the others are only said.
+        """Return the notes on rows that may be saved; add the others to ``said``.
 
-        A note may have a value that one person has. None is kept where ``min_cell`` or noise is to
-        hide people from whoever reads the model.
+        A note may contain a value that only one person has. No note is saved if ``min_cell`` or
+        noise protects people from readers of the model.
         """
         learner = self.config.settings.learner
         hides = isinstance(learner, MomentsOptions) and learner.protects
@@ -148,7 +148,7 @@ class Model:
 
     @property
     def rows_kept(self) -> int:
-        """Rows of data that the model holds: those of the replay buffer."""
+        """Number of data rows that the model stores: those of the replay buffer."""
         samples = self._learned().buffer.samples
         return 0 if samples is None else len(samples)
 
@@ -168,7 +168,7 @@ class Model:
     ) -> Lesson:
         """Learn rows; classes and attribute values may be new.
 
-        Nothing changes if that fails.
+        If this fails, the model is unchanged.
 
         Parameters
         ----------
@@ -176,9 +176,9 @@ class Model:
         labels : sequence, length n
             Classes.
         values : sequence of str or None, length n, optional
-            Attribute values, None where they are unknown; all are by default.
+            Attribute values, None where unknown; by default, all are unknown.
         device : torch.device or str
-            Where the learner is; a model stays where it began.
+            Device of a new learner; an existing one stays on its device.
         listener : callable
             Called after every epoch.
         """
@@ -194,12 +194,12 @@ class Model:
         device: torch.device | str = "cpu",
         listener: Callable[[EpochRecord], None] = lambda _: None,
     ) -> Lesson:
-        """Learn rows with numbers for names; nothing changes if that fails.
+        """Learn rows with numbers instead of names; if this fails, the model is unchanged.
 
         Parameters
         ----------
         after : Model
-            This one with all names, see :meth:`with_names`.
+            This model with all names, see :meth:`with_names`.
         samples : Samples
             See :meth:`samples_of`; inputs may be mapped from a file.
         device, listener
@@ -230,7 +230,7 @@ class Model:
         ):
             rows = where_learned(state.learner, shared, place)
             learn_task(self.config, state, rows, heard, ranks=ranks)
-        # A hash reveals whether given rows were learned, which noise is to hide.
+        # A hash reveals whether given rows were learned, which noise must hide.
         hidden = isinstance(state.learner, Moments) and state.learner.noise is not None
         lesson = Lesson(
             at=now(),
@@ -243,19 +243,19 @@ class Model:
             digest="" if hidden else digest,
         )
         state.epochs.clear()
-        after.sums_only = False  # rows are learned with a solution
+        after.sums_only = False  # learning rows computes a solution
         self.become(after, lesson)
         return lesson
 
     def prepare(self, known: int, inputs: int, device: torch.device | str) -> None:
-        """Make a learner, or a copy of the one that is there with room for new classes.
+        """Create the learner, or a copy of the existing one, extended for new classes.
 
         Parameters
         ----------
         known : int
-            Classes that the learner knows; all of ``labels`` are to be learned.
+            Number of classes that the learner knows; it will learn all of ``labels``.
         inputs : int
-            Of a row.
+            Number of inputs per row.
         device : torch.device or str
         """
         if self.state is None:
@@ -264,7 +264,7 @@ class Model:
             self.inputs = inputs
             self.state = new_state(self.config, self.seed, shape, torch.device(device))
             return
-        # Learners change in place: the copy is what is lost if something fails.
+        # Learners change in place: if something fails, only the copy is lost.
         self.state = deepcopy(self.state)
         if len(self.labels) > known:
             self.state.learner.grow(len(self.labels))
@@ -273,12 +273,12 @@ class Model:
     def forget(
         self, x: Floats32, labels: Sequence[Hashable], values: Sequence[str | None] | None = None
     ) -> Lesson:
-        """Remove rows that were learned: the model is then the one that never saw them.
+        """Remove learned rows: the model's sums are then as if it had never seen them.
 
         Parameters
         ----------
         x, labels, values
-            As they were learned.
+            The rows as they were learned.
         """
         start = time.perf_counter()
         state = self._learned()
@@ -312,7 +312,7 @@ class Model:
             notes=passed.notes,
             passed=passed,
         )
-        # No hash of rows that are gone: it would tell whether somebody was there.
+        # Remove the hash of forgotten rows: it would reveal whether a person was among them.
         digest = samples.digest()
         same = [place for place, one in enumerate(self.lessons) if one.digest == digest]
         if same:
@@ -328,14 +328,14 @@ class Model:
         *,
         on: str = "held-out rows",
     ) -> Measured:
-        """Measure the model on rows that it has not learned, and remember how it did.
+        """Evaluate the model on rows that it has not learned, and store the results.
 
         Parameters
         ----------
         x, labels, values
-            As for :meth:`learn`; classes that the model knows.
+            As for :meth:`learn`; the model must know the classes.
         on : str
-            Which rows these are, in plain words.
+            Description of these rows.
         """
         self.check_known(labels)
         samples = self.samples_of(x, labels, values)
@@ -359,20 +359,20 @@ class Model:
         on: str,
         times: Integers | None = None,
     ) -> Measured:
-        """Remember how the model, as it is now, predicts rows that it has not learned.
+        """Store the results of the current model on rows that it has not learned.
 
         Parameters
         ----------
         metrics : TaskMetrics
-            Of these predictions.
+            Metrics of these predictions.
         y_true, y_pred : ndarray of int, shape (n,)
             Classes by number.
         sensitive : ndarray of int, shape (n,), or None
             Attribute values by number; negative: unknown.
         on : str
-            Which rows these are, in plain words.
+            Description of these rows.
         times : ndarray of int, shape (n,), optional
-            How many rows each stands for; by default 1.
+            Number of rows that each prediction stands for; by default 1.
         """
         times = np.ones(len(y_true), dtype=np.int64) if times is None else times
         names = self.names
@@ -393,7 +393,7 @@ class Model:
         return measured
 
     def without_sums(self) -> Model:
-        """Return a copy that predicts alike and is small: without what only learning needs."""
+        """Return a small copy with the same predictions, without the data needed only to learn."""
         state = self._learned()
         learner = copy(state.learner)
         if isinstance(learner, Moments):
@@ -433,7 +433,7 @@ class Model:
         return inputs
 
     def with_names(self, labels: Sequence[Hashable], values: Sequence[str | None] | None) -> Model:
-        """Return the model with new classes and attribute values at the end of the lists."""
+        """Return a copy of the model with new classes and attribute values appended."""
         new_labels = sorted(set(labels) - set(self.labels), key=_order)
         new_values = sorted({value for value in values or () if value is not None} - {*self.values})
         return replace(self, labels=[*self.labels, *new_labels], values=[*self.values, *new_values])
@@ -444,7 +444,7 @@ class Model:
         labels: Sequence[Hashable],
         values: Sequence[str | None] | None,
     ) -> Samples:
-        """Return rows with numbers for names."""
+        """Return rows with names replaced by numbers."""
         number = {label: place for place, label in enumerate(self.labels)}
         y = torch.tensor([number[label] for label in labels], dtype=torch.int64)
         z = None
@@ -466,7 +466,7 @@ class Model:
         return Samples(inputs, y, z)
 
     def check_known(self, labels: Iterable[Hashable], so: str = UNPREDICTED) -> None:
-        """Raise if classes were never learned; ``so`` says what that means."""
+        """Raise an error if classes were never learned; ``so`` gives the consequence."""
         known = set(self.labels)
         unknown = [label for label in dict.fromkeys(labels) if label not in known]
         if unknown:
@@ -482,7 +482,7 @@ class Model:
             )
 
     def groups_of(self, counts: dict[tuple[int, ...], int]) -> list[GroupRows]:
-        """Return the groups by name, of rows that were counted by number."""
+        """Return groups by name, given counts of rows by number."""
 
         def value(key: tuple[int, ...]) -> str | None:
             return self.values[key[1]] if len(key) > 1 and key[1] >= 0 else None
@@ -491,7 +491,7 @@ class Model:
         return [GroupRows(names[key[0]], value(key), n) for key, n in sorted(counts.items())]
 
     def become(self, after: Model, lesson: Lesson) -> None:
-        """Take over what a copy has learned."""
+        """Adopt what a copy has learned."""
         self.labels, self.values, self.state = after.labels, after.values, after.state
         self.inputs, self.sums_only = after.inputs, after.sums_only
         self.lessons.append(lesson)

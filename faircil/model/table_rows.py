@@ -1,7 +1,6 @@
-"""Rows of a table as a model takes them: which columns it knows, and what they become.
+"""Rows of a table for a model: which columns it uses, and how they become inputs.
 
-Whoever wants to know how far that is, and the learning after it, listens as a
-:class:`LessonWatcher`.
+A :class:`LessonWatcher` receives the progress of reading and learning.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ from faircil.results.record import EpochRecord
 from faircil.runs.config import RunConfig
 
 Mask = NDArray[np.bool_]
-ARRAY = "x"  # name in an archive of ready inputs
+ARRAY = "x"  # name of the array of inputs in an archive
 
 
 class LessonWatcher(Protocol):
     """Receives the progress of a model that learns."""
 
     def embedding(self, progress: EmbeddingProgress) -> None:
-        """Take note of how many texts or images are embedded."""
+        """Receive the number of texts or images embedded so far."""
 
     def trying(self, name: str, number: int, total: int) -> None:
-        """Take note that a candidate is tried, in which of how many runs."""
+        """Receive a candidate that is tried, with the number of its run and of all runs."""
 
     def start(self, config: RunConfig, lessons: int) -> None:
-        """Take note that so many lessons begin."""
+        """Receive the number of lessons that begin."""
 
     def rows(self, done: int, total: int) -> None:
-        """Take note of how many rows of a table in parts are done."""
+        """Receive the number of processed rows of a table in parts."""
 
     def __call__(self, epoch: EpochRecord) -> None:
-        """Take note of an epoch."""
+        """Receive an epoch."""
 
 
 class UnwatchedLessons:
-    """Takes note of nothing."""
+    """Ignores all progress."""
 
     def embedding(self, progress: EmbeddingProgress) -> None:
         """Ignore the embedding."""
@@ -134,7 +133,7 @@ def with_copies(
 def rows_for(
     model: Model, path: Path, gaps: Gaps, watcher: LessonWatcher
 ) -> tuple[TableRows, TableRows, Mask, list[str]]:
-    """Read rows as for prediction and for learning; return both, the test rows, and notes."""
+    """Read rows; return them for prediction and for learning, the test rows, and notes."""
     spec = roles_for(model, path, gaps)
     assert model.encoder is not None
     own = read_own(replace(spec, test_column=None), new_rows=True, texts=texts_of(model))

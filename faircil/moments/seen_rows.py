@@ -53,7 +53,7 @@ class SeenRows:
         return again / max(len(self), 1)
 
     def settle(self) -> None:
-        """Sort the check sums of each cell: their order does not reveal that of the rows."""
+        """Sort the checksums of each cell, so that they do not reveal the order of the rows."""
         # NumPy sorts whole numbers in an eighth of torch's time on processors with AVX-512.
         self.sums = {key: torch.from_numpy(np.sort(own.numpy())) for key, own in self.sums.items()}
 

@@ -1,13 +1,13 @@
 """Run folders: writing, finding, checking and replacing finished runs.
 
 ``config.json`` (resolved configuration, seed, version), ``environment.json``, ``summary.json``
-(the run in its numbers), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
+(the results), ``metrics.jsonl`` (tidy rows), ``epochs.jsonl``, ``predictions.csv``,
 ``probabilities.npz`` where post-processing can use them, and ``SHA256SUMS`` of all these. A run on
-validation data has no predictions. ``model``, where it is kept, is the final model. It is not among
-the checksums: it may go on learning, or be removed, and the run is what it was; its own files check
-each other.
-A folder appears whole or not at all: it is written under a hidden name and renamed at the end. It
-is for its owner alone: predictions are about people.
+validation data has no predictions. ``model``, if kept, is the final model. It is not among the
+checksums, since it may learn more or be removed without changing the run; it has hashes of its own.
+
+A folder is written under a hidden name and renamed at the end, so it is always complete. Only its
+owner can read it, since predictions are about people.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from faircil.results.record import (
 )
 from faircil.results.run_files import PROBABILITIES, tidy_rows, write_predictions
 
-# The files that results are read from; the larger ones are checked by whoever reads them.
+# The files from which results are read; larger files are checked when they are used.
 READ = ("config.json", "environment.json", "summary.json", "epochs.jsonl", "metrics.jsonl")
 OWN = (*READ, "predictions.csv", PROBABILITIES, SUMS, "model")
-MODEL_TEXT = "model.json"  # by which a folder is that of a model
+MODEL_TEXT = "model.json"  # identifies the folder of a model
 OF_MODEL = (MODEL_TEXT, "card.json", "card.md", "tensors-*.safetensors")
 
 
@@ -62,12 +62,12 @@ def seed_folder(folder: Path, seed: int) -> Path:
 
 
 def model_folder(run: Path) -> Path:
-    """Return where the final model of the run in a folder is, if it was kept."""
+    """Return the folder of a run's final model, which exists if the model was kept."""
     return run / "model"
 
 
 def seed_folders(folder: Path) -> dict[int, Path]:
-    """Return what is at the places of runs in a folder, by seed in order."""
+    """Return the existing ``seed-N`` paths in a folder, by seed in ascending order."""
     paths = {path.name.removeprefix("seed-"): path for path in folder.glob("seed-*")}
     seeds = sorted(int(seed) for seed in paths if seed.isdecimal())
     return {seed: seed_folder(folder, seed) for seed in seeds if str(seed) in paths}
@@ -80,18 +80,18 @@ def write_run(
     code: str = "",
     write_model: Callable[[Path], None] | None = None,
 ) -> RunSummary:
-    """Write a run as ``folder``; a run that is there already goes once the new one is complete.
+    """Write a run as ``folder``; an existing run is removed once the new one is complete.
 
     Parameters
     ----------
     folder : Path
     result : RunResult
     environment : mapping
-        Where the run was made, see :func:`faircil.results.record.environment`.
+        Environment of the run, see :func:`faircil.results.record.environment`.
     code : str
-        Hash of the code that made it; a run without one is never reused.
+        Hash of the code that executed it; a run without one is never reused.
     write_model : callable, optional
-        Writes the final model to the folder that it is given.
+        Writes the final model to a given folder.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def write_run(
         write_json(partial / "summary.json", asdict(summary))
         write_rows(partial / "metrics.jsonl", tidy_rows(result))
         write_rows(partial / "epochs.jsonl", (asdict(epoch) for epoch in result.epochs))
-        if result.config["evaluate_on"] == "test":  # of a trial, nobody needs them
+        if result.config["evaluate_on"] == "test":  # a trial does not need them
             write_predictions(partial, result)
         write_checksums(partial)
         if write_model is not None:
@@ -126,7 +126,7 @@ def write_run(
 
 
 def check_run_place(folder: Path) -> None:
-    """Raise if something other than a run is in the place of one."""
+    """Raise an error if something other than a run exists at this path."""
     if folder.is_dir() and (is_run_folder(folder) or not any(folder.iterdir())):
         return
     if folder.exists() or folder.is_symlink():
@@ -137,9 +137,9 @@ def check_run_place(folder: Path) -> None:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise if a run cannot take this place: something else is there, or files that would be lost.
+    """Raise an error if a run cannot replace what exists at this path, or if files would be lost.
 
-    What file managers leave, hidden files, goes with a run that is replaced.
+    Hidden files, such as those of file managers, are removed with the replaced run.
     """
     check_run_place(folder)
     others = _other_files(folder, OWN) + _other_files(model_folder(folder), OF_MODEL)
@@ -152,7 +152,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def _other_files(folder: Path, own: Collection[str]) -> list[Path]:
-    """Return what is in the folder of a run or model, but is neither its own nor in its sums."""
+    """Return files in the folder of a run or model that do not belong to it."""
     with suppress(DataError):
         own = {*own, *read_checksums(folder)}
     shown = sorted(path for path in folder.glob("*") if not path.name.startswith("."))
@@ -160,7 +160,7 @@ def _other_files(folder: Path, own: Collection[str]) -> list[Path]:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether faircil wrote a folder as a run, damaged or not: it holds or lists an identity."""
+    """Return whether a folder was written as a run, damaged or not: it has or lists an identity."""
     with suppress(DataError):
         if "config.json" in read_checksums(folder):
             return True
@@ -170,7 +170,7 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def remove_run(folder: Path) -> None:
-    """Remove a run, and nothing that is not a run; readers see all of it or nothing."""
+    """Remove a run, but nothing else; readers see the complete run or nothing."""
     if is_run_folder(folder):
         check_replaceable(folder)
         old = _old(folder)
@@ -180,7 +180,7 @@ def remove_run(folder: Path) -> None:
 
 
 def restore_run(folder: Path) -> None:
-    """Bring back a run whose replacement was stopped between its two steps."""
+    """Restore a run whose replacement was interrupted between its two steps."""
     if not folder.exists() and is_run_folder(_old(folder)):
         _old(folder).rename(folder)
 
@@ -194,7 +194,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
 
 
 def read_run(folder: Path) -> RunSummary:
-    """Read a finished run; a DataError says what was altered or is missing since it was written."""
+    """Read a finished run; a DataError reports what was altered or is missing."""
     if not (folder / "summary.json").exists():
         raise DataError(f"{folder / 'summary.json'} is missing, so {folder} is not a finished run")
     check_checksums(folder, READ)
@@ -217,8 +217,8 @@ def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
     Raises
     ------
     DataError
-        If there is none, or one cannot be used: it is altered, incomplete or a copy of another. All
-        of them are named.
+        If there is no run, or if some cannot be used because they are altered, incomplete or
+        copies; all of these are listed.
     """
     folders: dict[Path, Path] = {}
     for path in paths:
@@ -237,13 +237,13 @@ def find_runs(paths: Iterable[Path]) -> list[RunSummary]:
 
 
 def _folders_at(path: Path) -> list[Path]:
-    """Return the folders of runs at or below a folder, those without a summary included."""
+    """Return the folders of runs at or below a folder, including those without a summary."""
     if not path.is_dir():
         raise DataError(f"{path} is not a folder; give folders that `faircil run` has written")
     found = {file.parent for file in path.rglob("summary.json")}
     found |= {folder for folder in path.rglob("seed-*") if _seed_of(folder) is not None}
     found |= {path} if _seed_of(path) is not None else set()
-    # A hidden folder is one that was being written when the machine stopped.
+    # A hidden folder was being written when the machine stopped.
     shown = [f for f in found if not any(p.startswith(".") for p in f.relative_to(path).parts)]
     if not shown:
         raise DataError(f"{path} holds no finished run (no summary.json in it or below)")
@@ -251,13 +251,13 @@ def _folders_at(path: Path) -> list[Path]:
 
 
 def _seed_of(folder: Path) -> int | None:
-    """Return the seed that the name of a run's folder says; None for other folders."""
+    """Return the seed in the name of a run's folder; None for other folders."""
     seed = folder.name.removeprefix("seed-")
     return int(seed) if seed != folder.name and seed.isdecimal() and folder.is_dir() else None
 
 
 def _check_original(run: RunSummary, others: dict[str, RunSummary]) -> None:
-    """Add a run to the others; raise if it is a copy."""
+    """Add a run to the others; raise an error if it is a copy."""
     folder = Path(run.dir)
     if _seed_of(folder) not in (None, run.seed):
         raise DataError(f"{folder} holds the run of seed {run.seed}: it is a copy")
@@ -270,7 +270,7 @@ def _check_original(run: RunSummary, others: dict[str, RunSummary]) -> None:
 
 
 def _put_in_place(new: Path, target: Path) -> None:
-    """Rename ``new`` to ``target``; what was there goes last, and comes back if this fails."""
+    """Rename ``new`` to ``target``; remove the old target last, and restore it on failure."""
     old = _old(target)
     _remove(old)
     if target.exists():
@@ -296,7 +296,7 @@ def _remove(path: Path) -> None:
 
 
 class ReadOwn(BaseModel):
-    """What reports read of the roles of own data."""
+    """The roles of own data that reports read."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -307,7 +307,7 @@ class ReadOwn(BaseModel):
 
 
 class ReadConfig(BaseModel):
-    """What reports read of a configuration, which may come from elsewhere or an earlier version."""
+    """The part of a configuration that reports read; it may be from an earlier version."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -323,7 +323,7 @@ class ReadConfig(BaseModel):
 
 
 def _is_complete(run: RunSummary) -> bool:
-    """Whether a summary has all that reports read, and numbers where it has any."""
+    """Return whether a summary has all values that reports read, none of them infinite or NaN."""
     parts = (run.metrics, *run.per_task)
     metrics = all("accuracy" in values for values in parts)
     known = [value for values in parts for value in values.values() if value is not None]

@@ -1,7 +1,7 @@
-"""The files of a finished run: what they hold, from the result of the run and back.
+"""The contents of a finished run's files: written from the result of a run, and read back.
 
-Rows of metrics, epochs, predictions, and probabilities where post-processing can use them; the
-folder around them is :mod:`faircil.results.folder`.
+These are rows of metrics, epochs, predictions, and probabilities if post-processing can use them;
+:mod:`faircil.results.folder` handles the folder.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ DIGITS = 6  # of a probability in a file
 PROBABILITIES = "probabilities.npz"
 LABELS = ("y_true", "sensitive", "task")
 PARTS = tuple(field.name for field in fields(TaskProbabilities))
-# Of an archive: RuntimeError if it claims a password, or what this Python has not.
+# Errors of an archive: RuntimeError if it is encrypted, or needs features missing in this Python.
 ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError)
 DAMAGE = (ValueError, KeyError, OSError, EOFError, *ARCHIVE)
 
 
 def tidy_rows(result: RunResult) -> Iterator[dict[str, Any]]:
-    """Yield one row per value: after which task, metric, test task, class, attribute value, n."""
+    """Yield one row per metric value, with task and, if any, test task, class and attribute."""
     names = result.names
     for position, metrics in enumerate(result.per_task):
         row: dict[str, Any] = {"seed": result.seed, "task": position + 1}
@@ -63,7 +63,7 @@ def tidy_rows(result: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
-    """Yield a header and one row per test sample and evaluation, with names, tasks from 1."""
+    """Yield a header and one row per test sample and evaluation; tasks count from 1."""
     names = result.names
     width = len(PREDICTION_COLUMNS) - (names.attribute is None)
     yield PREDICTION_COLUMNS[:width]
@@ -82,7 +82,7 @@ def prediction_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
 
 
 def write_predictions(folder: Path, result: RunResult) -> None:
-    """Write the predictions of a run, and its probabilities where it has any."""
+    """Write the predictions of a run, and its probabilities if it has any."""
     with open_private(folder / "predictions.csv", "w", newline="") as file:
         csv.writer(file).writerows(prediction_rows(result))
     if result.probabilities:
@@ -93,7 +93,7 @@ def write_predictions(folder: Path, result: RunResult) -> None:
 class FinalPredictions:
     """Predictions for the n test samples after the last task, classes and values by name.
 
-    ``sensitive`` is None without an attribute; in it, None is an unknown value.
+    ``sensitive`` is None without an attribute; None in the list is an unknown value.
     """
 
     y_true: list[str]
@@ -116,7 +116,7 @@ def read_final_predictions(folder: Path) -> FinalPredictions:
 
 
 def _write_probabilities(folder: Path, result: RunResult) -> None:
-    """Write the file of a run that has probabilities; arrays ``1/test``, ``1/pool``, …."""
+    """Write the probabilities of a run as arrays ``1/test``, ``1/pool``, …."""
     arrays: dict[str, NDArray[Any]] = {}
     pairs = zip(result.probabilities, result.predictions, strict=True)
     for number, (probabilities, predictions) in enumerate(pairs, start=1):
@@ -128,7 +128,7 @@ def _write_probabilities(folder: Path, result: RunResult) -> None:
 
 @dataclass(frozen=True)
 class SavedTask:
-    """Probabilities after a task, with truth, attribute and task (from 0) of its test samples."""
+    """Probabilities after a task, with class, attribute and task (from 0) of the test samples."""
 
     probabilities: TaskProbabilities
     y_true: Integers
@@ -158,7 +158,7 @@ def read_probabilities(run: RunSummary) -> list[SavedTask]:
 
 
 def _why_none(run: RunSummary) -> str:
-    """Say why a run has no probabilities."""
+    """Return why a run has no probabilities."""
     if all(task.get("dp") is None for task in run.per_task):
         return "its data has no sensitive attribute with two values to compare"
     if run.config.get("evaluate_on") == "validation":
@@ -185,11 +185,11 @@ _NAMES = TypeAdapter(Names)
 
 
 def read_names(folder: Path) -> Names:
-    """Read what the classes and attribute values of the run in ``folder`` are called, by number.
+    """Read the names of classes and attribute values of the run in ``folder``, by number.
 
-    Runs of earlier versions do not say it. After their last task all are there: by class, then by
-    the number of the value, so that the classes together tell the order, as far as it matters to
-    any of them.
+    Runs of earlier versions do not store them. They are then taken from the metrics after the last
+    task. Within each class, groups are sorted by the number of the value, so the values are put in
+    an order that agrees with all classes.
     """
     path = folder / "metrics.jsonl"
     try:

@@ -45,13 +45,13 @@ Part = Literal["test", "validation"]  # what a run is evaluated on
 
 
 def has_attribute(dataset: str | None, own: OwnData | None) -> bool:
-    """Tell whether the data of a run has a sensitive attribute."""
+    """Return whether the data of a run has a sensitive attribute."""
     row = DATASETS.get(dataset or "")
     return bool(own.sensitive) if own else row is not None and row.attribute is not None
 
 
 def medium_of(dataset: str | None, own: OwnData | None) -> Medium | None:
-    """Tell whether the inputs of a run are texts, images, or neither."""
+    """Return whether the inputs of a run are texts, images, or neither."""
     row = DATASETS.get(dataset or "")
     if own:
         return "text" if own.text is not None else "images" if own.images is not None else None
@@ -61,9 +61,9 @@ def medium_of(dataset: str | None, own: OwnData | None) -> Medium | None:
 def checked_method_and_weighting(
     method: str, weighting: str | None, mistakes: list[str], other_methods: Iterable[str] = ()
 ) -> tuple[str, str]:
-    """Resolve aliases; the second is the weighting's name.
+    """Return the method without alias, and the weighting; add errors to ``mistakes``.
 
-    ``other_methods`` are names that the caller would have known, for the message.
+    ``other_methods`` are further names that the caller accepts, to list in the message.
     """
     if weighting is not None and weighting not in WEIGHTINGS:
         mistakes.append(unknown_name("weighting", weighting, WEIGHTINGS))
@@ -85,14 +85,14 @@ def checked_method_and_weighting(
 
 
 def default_measure(dataset: str | None, own: OwnData | None) -> str:
-    """Return the measure of runs that name none."""
+    """Return the measure of runs for which none is given."""
     return "eo" if has_attribute(dataset, own) else "eer"
 
 
 def checked_measure(
     measure: str | None, dataset: str | None, own: OwnData | None, mistakes: list[str]
 ) -> str:
-    """Check the measure, or choose it: ``eo`` where there is an attribute, else ``eer``."""
+    """Check the measure; by default, it is ``eo`` if there is an attribute, else ``eer``."""
     measure = measure or default_measure(dataset, own)
     if measure not in MEASURES:
         mistakes.append(unknown_name("measure", measure, MEASURES))
@@ -103,7 +103,7 @@ def checked_measure(
 
 
 def favoured_mistakes(measure: str, favoured: Sequence[str]) -> list[str]:
-    """Say that favoured classes are missing, or of no use."""
+    """Return a mistake if favoured classes are missing, or if the measure does not use them."""
     if measure not in MEASURES:
         return []
     if favoured and not MEASURES[measure].needs_favoured:
@@ -121,7 +121,7 @@ def favoured_mistakes(measure: str, favoured: Sequence[str]) -> list[str]:
 
 
 def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
-    """Say that the program of sample weights cannot minimise a measure, and what can."""
+    """Return a mistake if sample weights cannot minimise the measure, with methods that can."""
     if weighting == "none" or measure not in MEASURES or MEASURES[measure].combine == "sum":
         return []
     able = [name for name, row in LEARNERS.items() if measure in (row.learner.follows or ())]
@@ -133,7 +133,7 @@ def program_mistakes(measure: str, method: str, weighting: str) -> list[str]:
 
 
 def shard_mistakes(settings: Settings, weighting: str) -> list[str]:
-    """Say why the weights of a run cannot be divided into shards."""
+    """Return why the weights of a run cannot be computed in shards, if so."""
     weights = settings.weights
     if settings.training.shards == 1 or weighting == "none":
         return []
@@ -143,7 +143,7 @@ def shard_mistakes(settings: Settings, weighting: str) -> list[str]:
 def attribute_mistakes(
     what: str, dataset: str | None, own: OwnData | None, *remedies: str
 ) -> list[str]:
-    """Say that the data has no sensitive attribute, which ``what`` needs, if so."""
+    """Return a mistake if the data has no sensitive attribute, which ``what`` needs."""
     compares = f"{what} compares the values of a sensitive attribute, and"
     if own and not own.sensitive:
         name = "name a sensitive column with `sensitive`" if own.path else "give some"
@@ -158,7 +158,7 @@ def attribute_mistakes(
 def postprocess_mistakes(
     postprocess: str, epsilon: float | None, held_out: int, method: str
 ) -> list[str]:
-    """Say why the method's predictions cannot be post-processed so."""
+    """Return why the method's predictions cannot be post-processed with these options."""
     mistakes = [] if epsilon is None else epsilon_mistakes(epsilon)
     if held_out < 0:
         mistakes.append(f"`held_out` is {held_out}, expected a number of samples, 0 for none")
@@ -177,15 +177,15 @@ def postprocess_mistakes(
 
 
 class RunConfig(BaseModel):
-    """One run, up to its seed.
+    """The configuration of a run, without its seed.
 
-    ``data_sha256`` is the hash of the user's own file, ``encoder_sha256`` that of the encoder's
-    files: other content makes it a different run. The latter is None without texts, and if the
-    encoder does not exist, which is an error when the run starts.
-    ``epsilon`` is None without post-processing; ``held_out`` is the number of samples of each group
-    that are not trained on but kept as its pool. ``evaluate_on`` is ``validation`` if a part of the
-    training data replaces the test data, which is then not used. ``favoured`` are names of classes.
-    As JSON, ``settings`` are flat.
+    ``data_sha256`` is the hash of the user's own data, ``encoder_sha256`` that of the encoder's
+    files: a run on other content is a different run. The latter is None without an encoder, and if
+    its files cannot be found, which is an error when the run starts. ``epsilon`` is None without
+    post-processing; ``held_out`` is the number of samples of each group that are held out from
+    training as its pool. ``evaluate_on`` is ``validation`` if a part of the training data replaces
+    the test data, which is then not used. ``favoured`` are names of classes. As JSON, ``settings``
+    are flat.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -200,16 +200,16 @@ class RunConfig(BaseModel):
     epsilon: float | None = None
     held_out: int = 0
     evaluate_on: Part = "test"
-    # Left out where there are none: only one measure has any.
+    # Omitted if empty, since only one measure uses it.
     favoured: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
-    # Left out where it is None: runs without texts are what they were before there were any.
+    # Omitted if None, so that runs without an encoder keep the identity that they had before.
     encoder_sha256: str | None = Field(default=None, exclude_if=lambda digest: digest is None)
     settings: Settings
 
     @field_validator("settings", mode="before")
     @classmethod
     def _from_flat(cls, value: object, info: ValidationInfo) -> object:
-        """Read flat settings as those of the method and the measure that were read before them."""
+        """Validate flat settings, given the method and the measure, which are validated first."""
         read, needed = info.data, {"method", "measure", "dataset", "own"}
         if not isinstance(value, dict) or not needed <= read.keys():
             return value
@@ -224,7 +224,7 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:
-        """Refuse weights that follow another measure than the run."""
+        """Refuse weights with another measure than that of the run."""
         if self.settings.weights.measure != self.measure:
             raise ValueError(
                 f"the run's measure is '{self.measure}', and that of its weights "
@@ -234,28 +234,28 @@ class RunConfig(BaseModel):
 
     @property
     def medium(self) -> Medium | None:
-        """What the inputs are made of, if not of columns."""
+        """The medium of the inputs, if they are not columns."""
         return self.settings.medium
 
     @property
     def text(self) -> TextOptions | None:
-        """How the texts become inputs; None without texts."""
+        """Options for encoding texts; None without texts."""
         return self.settings.text
 
     @property
     def images(self) -> ImageOptions | None:
-        """How the images become inputs; None without images."""
+        """Options for encoding images; None without images."""
         return self.settings.images
 
     @property
     def trains_encoder(self) -> bool:
-        """Whether a pre-trained encoder of texts is trained on."""
+        """Whether a pre-trained text encoder is fine-tuned."""
         text = self.text
         return text is not None and text.finetune
 
     @property
     def label(self) -> str:
-        """Short name of the method as people know it."""
+        """Short name of the method, with weighting and post-processing if there are any."""
         parts = [self.method, self.weighting, self.postprocess]
         for alias, (method, weighting) in ALIASES.items():
             if (self.method, self.weighting) == (method, weighting):
@@ -279,10 +279,10 @@ def resolve(
     mistakes: Iterable[str] = (),
     other_methods: Iterable[str] = (),
 ) -> RunConfig:
-    """Put a run together from names, the shipped table and ``name=value`` overrides.
+    """Build a configuration from names, the shipped settings and ``name=value`` overrides.
 
-    All mistakes are reported at once, together with those that the caller has found already. An
-    unknown method is told the names that the caller knows besides, too.
+    All mistakes are reported at once, including those already found by the caller. If the method is
+    unknown, the message also lists ``other_methods``, which the caller accepts.
     """
     mistakes = list(mistakes)
     if dataset is None and own is None:
@@ -363,9 +363,9 @@ def _encoder_digest(settings: Settings) -> str | None:
 
 
 def check_data(config: RunConfig) -> None:
-    """Raise if the user's data is no longer what a configuration was made for.
+    """Raise an error if the user's data has changed since the configuration was built.
 
-    A run on other rows would be filed under the hash of those that are gone.
+    Otherwise, a run on the new data would be stored under the hash of the old data.
     """
     own = config.own
     if (
@@ -380,7 +380,7 @@ def check_data(config: RunConfig) -> None:
 
 
 def _data_digest(own: OwnData) -> str:
-    """Return a hash of the user's table, and of the images that it names."""
+    """Return a hash of the user's table or folder, and of the images that it lists."""
     path = Path(own.path)
     if own.images is None and path.is_dir():
         files = [f"{file.relative_to(path)} {_digest(file)}\n" for file in table_files(path)]
@@ -394,10 +394,10 @@ def _data_digest(own: OwnData) -> str:
         return _digest(path)
     whole = hashlib.sha256(b"" if path.is_dir() else _digest(path).encode())
     table = read_table(path)
-    names = table.get(own.images, ())  # a column that is not there is a mistake when it is read
+    names = table.get(own.images, ())  # a missing column is reported when the data is read
     for name in dict.fromkeys(name for name in names if isinstance(name, str)):
         (file,) = own.files([name])
-        # A file that is not there is named with all others when images are read.
+        # Missing files are reported all together when images are read.
         whole.update(f"{name} {_digest(Path(file)) if Path(file).is_file() else None}\n".encode())
     return whole.hexdigest()
 

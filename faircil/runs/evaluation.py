@@ -19,21 +19,21 @@ from faircil.runs.config import RunConfig
 from faircil.runs.state import RunState
 from faircil.samples import Samples, concatenate, group_counts
 
-MOST_PROBABILITIES = 10**8  # bytes of probabilities that a run keeps for those who want them later
+MOST_PROBABILITIES = 10**8  # bytes of probabilities that a run keeps for later post-processing
 
 
 def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence[Samples]) -> None:
-    """Add predictions and metrics to the state, and probabilities where they can be of use.
+    """Add predictions and metrics to the state, and probabilities if they can be used later.
 
     Parameters
     ----------
     config : RunConfig
     seed : int
-        Of the run.
+        Seed of the run.
     state : RunState
-        At the end of a task.
+        State at the end of a task.
     tests : sequence of Samples
-        Test samples by task so far, see :meth:`faircil.data.stream.TaskStream.tests_after`.
+        Test samples of each task so far, see :meth:`faircil.data.stream.TaskStream.tests_after`.
     """
     start = time.perf_counter()
     scores = torch.cat([test.mapped(state.learner.scores) for test in tests])
@@ -44,7 +44,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
     attributes = [test.z.cpu().numpy() for test in tests if test.z is not None]
     sensitive = np.concatenate(attributes) if attributes else None
     pool = concatenate(state.held_out) if state.held_out else state.buffer.samples
-    # Fewer than evaluations: they were too many before.
+    # If some are missing, they were discarded as too large.
     wanted = config.postprocess != "none" or len(state.probabilities) == len(state.per_task)
     if sensitive is not None and pool is not None and wanted:
         probabilities = task_probabilities(state, scores, pool)
@@ -78,7 +78,7 @@ def evaluate_task(config: RunConfig, seed: int, state: RunState, tests: Sequence
 
 
 def _limit_probabilities(state: RunState) -> None:
-    """Keep no probabilities of a run whose are too many: they grow with tasks, rows and classes."""
+    """Discard probabilities if they are too large: they grow with tasks, rows and classes."""
     total = sum(each.test.nbytes + each.pool.nbytes for each in state.probabilities)
     if total > MOST_PROBABILITIES:
         state.probabilities.clear()
@@ -90,11 +90,11 @@ def _limit_probabilities(state: RunState) -> None:
 
 
 def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> TaskProbabilities:
-    """Return probabilities over the seen classes, of the test and of the pool.
+    """Return probabilities of the seen classes, for test samples and pool.
 
-    A buffer holds as many of a rare group as of a frequent one. A sample of group (y, z) weighs
-    as many samples of the group as there were for each that is in the pool. Samples that were held
-    out count as well: groups are as large as in the data, whatever part was trained on.
+    A buffer has as many samples of a rare group as of a frequent one. So a pool sample of group (y,
+    z) is weighted by the size of the group in the data, divided by its size in the pool. The former
+    includes held-out samples, so it does not depend on how many were held out.
     """
     assert pool.z is not None
     classes = sorted({key[0] for key in state.seen})
@@ -122,7 +122,7 @@ def task_probabilities(state: RunState, test_scores: Tensor, pool: Samples) -> T
 
 
 def diverged(config: RunConfig, record: EpochRecord, signs: str) -> DivergedError:
-    """Return the error of a run whose training has diverged, and what shows that."""
+    """Return the error for a run whose training has diverged, as shown by ``signs``."""
     lr = config.settings.learner.lr
     return DivergedError(
         f"training diverged in task {record.task}, epoch {record.epoch}: the net has {signs}; "

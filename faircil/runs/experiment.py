@@ -46,31 +46,31 @@ from faircil.weighting.selection import SELECTIONS, WEIGHTINGS, Selection, every
 
 
 def weigh_samples(config: RunConfig, state: RunState, current: Samples) -> WeightResult | None:
-    """Solve the program for the current learner, and apply the weighting to its weights.
+    """Solve the program for the current net, and apply the weighting to its weights.
 
     Parameters
     ----------
     config : RunConfig
     state : RunState
-        Its learner's net is measured on the task and on its buffer; without a buffer nothing is
-        weighed.
+        The program is based on losses and gradients of its net on the task and on the buffer. While
+        the buffer is empty, there are no weights.
     current : Samples
         Training data of the task.
 
     Returns
     -------
     WeightResult or None
-        With the weights that the epoch uses; None: all 1.
+        Its weights are those that the epoch uses; None: all 1.
     """
     reweight, memory = WEIGHTINGS[config.weighting].reweight, state.buffer.samples
     if reweight is None or memory is None:
         return None
     settings, generator = config.settings, state.generators.weights
-    # The measure of the run knows the favoured classes by number, that of the settings by name.
+    # The settings only name the measure; the learner's also has the numbers of favoured classes.
     weigh = replace(settings.weights, measure=state.learner.measure)
     measured = partial(weigh_divided, weigh) if isinstance(current, ShardedSamples) else weigh
     result = measured(state.learner.net, current, memory, seen=state.seen, generator=generator)
-    # Before the controls: they take after the weights that an epoch would use.
+    # Round first, since controls imitate the weights that an epoch would use.
     weights = rounded(result.weights) if settings.training.round else result.weights
     return replace(result, weights=reweight(weights, result.group, generator))
 
@@ -88,13 +88,13 @@ def select_samples(
     ----------
     config : RunConfig
     state : RunState
-        Its generator of shuffles is used.
+        Its shuffle generator is used.
     samples : Samples
-        What there is to train on.
+        Samples available for training.
     result : WeightResult or None
-        Their weights.
+        Result with their weights; None: all 1.
     chosen : Tensor of int64, optional
-        Rows in training order, where the learner chooses them.
+        Rows in training order, if the learner has chosen them.
     """
     if chosen is not None:
         return Selection(chosen)
@@ -106,7 +106,7 @@ def select_samples(
 
 
 def weight_record(result: WeightResult | None) -> WeightRecord | None:
-    """Return what the record of an epoch says about its weights."""
+    """Return the part of an epoch's record that describes its weights."""
     if result is None:
         return None
     return WeightRecord(
@@ -139,7 +139,7 @@ def _group_weights(result: WeightResult) -> Iterator[GroupWeights]:
 Event = EpochRecord | TaskMetrics
 Listener = Callable[[Event], None]
 Checkpoint = Callable[[RunState], None]
-# Takes a task's samples, those of the batch, their weights, the memory batch and its rows.
+# Takes a task's samples, the rows of the batch, their weights, the memory batch and its rows.
 Step = Callable[[Samples, Tensor, Tensor | None, Samples | None, Tensor | None], None]
 
 
@@ -155,7 +155,7 @@ def run(
     between_steps: Checkpoint = lambda _: None,
     ranks: Ranks = ALONE,
 ) -> RunResult:
-    """Train a learner over a stream of tasks and measure it after each.
+    """Train a learner on a stream of tasks and evaluate it after each task.
 
     Parameters
     ----------
@@ -173,10 +173,10 @@ def run(
     checkpoint : callable
         Called with the state at the end of every epoch.
     between_steps : callable
-        Called with the state between any two steps of an epoch; a run can continue from it, too.
+        Called with the state between any two steps of an epoch; a run can also continue from it.
     ranks : Ranks
-        Processes that share the run, by the setting ``shards``: all of them call this function with
-        the same arguments, and get the same result. By default this process is alone.
+        Processes that share the run; see the setting ``shards``. All of them call this function
+        with the same arguments and get the same result. By default, this process runs alone.
     """
     raise_all(whole_mistakes(seed=seed))
     device = torch.device(device)
@@ -234,7 +234,7 @@ def _refuse_unknown(config: RunConfig, learner: Learner, task: Task) -> None:
 
 
 def where_learned(learner: Learner, train: Samples, device: torch.device) -> Samples:
-    """Return training data on a device; as it is, if the learner takes parts of it there itself."""
+    """Return training data on a device; unchanged if the learner moves parts of it there itself."""
     return train if learner.takes_host_rows else train.to(device)
 
 
@@ -260,7 +260,7 @@ def learn_task(
     listener : callable
         Called after every epoch.
     at_epoch_end : callable
-        Called after that.
+        Called after the listener.
     between_steps : callable
         Called between any two steps.
     ranks : Ranks
@@ -318,7 +318,7 @@ def learn_task(
 def _begin_epoch(
     config: RunConfig, state: RunState, task: TaskInProgress, epochs: int
 ) -> EpochInProgress:
-    """Weigh the samples of a task, and choose those of its next epoch."""
+    """Weight the samples of a task, and select those of its next epoch."""
     learner, current = state.learner, task.material.current
     chosen = learner.begin_epoch(task.epoch + 1, epochs)
     result = weigh_samples(config, state, current)
@@ -334,7 +334,7 @@ def _begin_epoch(
 
 
 def _steps_of(config: RunConfig, learner: Learner, device: torch.device, ranks: Ranks) -> Step:
-    """Return what makes the steps of a task: whole ones, on a GPU as graphs, or divided ones."""
+    """Return the function that makes the steps of a task: divided, or whole, on a GPU as graphs."""
     if config.settings.training.shards > 1:
         return DividedStep(learner, config.settings.training.shards, ranks)
     graphable = learner.graphable and traits_of(learner.net).graphable
@@ -359,7 +359,7 @@ def _train_epoch(
     batch_size: int,
     after_step: Sequence[Callable[[], None]],
 ) -> None:
-    """Step over the rest of the selected samples, or once over the buffer if there are none."""
+    """Train on the rest of the selected samples; if none are selected, once on the buffer."""
     samples, replay, selection = task.material.current, task.replay, epoch.selection
     start = time.perf_counter() - epoch.seconds
     rows = torch.split(selection.index, batch_size)
@@ -379,7 +379,7 @@ def _train_epoch(
 
 
 def _threads_for(learner: Learner) -> AbstractContextManager[object]:
-    """Give several threads to large nets; in small ones a second one wakes up too late to help."""
+    """Use several threads for large nets; in small ones, a second thread wakes up too late."""
     return several_threads() if traits_of(learner.net).large else one_thread()
 
 
@@ -389,7 +389,7 @@ def _trained_tokens(learner: Learner) -> int | None:
 
 
 def _check_finite(config: RunConfig, learner: Learner, record: EpochRecord) -> None:
-    """Stop a run whose training has diverged: its metrics would mean nothing."""
+    """Raise an error if training has diverged, since metrics would be meaningless."""
     with _threads_for(learner):
         finite = all(torch.isfinite(parameter).all() for parameter in learner.net.parameters())
     if not finite:

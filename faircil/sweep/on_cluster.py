@@ -1,8 +1,8 @@
-"""Runs as tasks of a Dask cluster, each made by a worker in a folder that all machines share.
+"""Runs as tasks of a Dask cluster, executed by workers in a folder that all machines share.
 
-Locks, checksums and saved states are those of any other sweep, so several sweeps, on a cluster or
-not, may fill one folder. A run whose worker has died is made again by another one, from its last
-saved state on.
+Locks, checksums and saved states work as in any other sweep, so several sweeps, on a cluster or
+not, may write to one folder. If a worker dies, another one resumes its run from the last saved
+state.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STOPPED = Answer(None, "the sweep was stopped")
 
 @dataclass
 class _Here:
-    """What a worker is doing: runs share torch's random numbers, so there is one at a time."""
+    """The current run of a worker: runs share torch's generator, so there is one at a time."""
 
     alone: threading.Lock = field(default_factory=threading.Lock)
     change: threading.Lock = field(default_factory=threading.Lock)
@@ -61,15 +61,15 @@ def _streams(device: str) -> Streams:
 
 @dataclass(frozen=True)
 class MakeRun:
-    """Makes a run on a worker.
+    """Executes a run on a worker.
 
     Parameters
     ----------
     place : Place
     sweep : str
-        File in the folder of runs, or above it, while the sweep lasts; it also names the sweep.
+        File in or above the folder of runs, which exists during the sweep and identifies it.
     here : str
-        The current folder, which relative paths begin at.
+        The current folder, to which paths are relative.
     """
 
     place: Place
@@ -77,7 +77,7 @@ class MakeRun:
     here: str
 
     def __call__(self, work: Work) -> tuple[Answer, list[str]]:
-        """Return what became of a run, and lines for the user."""
+        """Return the answer for a run, and messages for the user."""
         lines: list[str] = []
         with _HERE.alone, stoppable() as stop:
             with _HERE.change:
@@ -86,7 +86,7 @@ class MakeRun:
                 _HERE.sweep, _HERE.stop = self.sweep, stop
             try:
                 return self._made(work, lines.append), lines
-            except KeyboardInterrupt:  # by `end_runs`: what was done is saved
+            except KeyboardInterrupt:  # by `end_runs`: the progress is saved
                 return STOPPED, lines
             finally:
                 with _HERE.change:
@@ -108,7 +108,7 @@ class MakeRun:
 
 
 def end_runs(sweep: str) -> None:
-    """Let a worker stop the run of a sweep, begin no other one of it, and forget its data."""
+    """Stop a sweep's run on this worker, refuse further runs of it, and release its data."""
     with _HERE.change:
         _HERE.ended.add(sweep)
         if _HERE.sweep == sweep and _HERE.stop is not None:
@@ -124,7 +124,7 @@ def make_on_cluster(
     waiting: Waiting = lambda _: None,
     tell: Tell = lambda _: None,
 ) -> None:
-    """Make all work on a cluster, the first first, one run at a time for each worker.
+    """Execute all work on a cluster, in order, one run at a time per worker.
 
     Parameters
     ----------
@@ -136,9 +136,9 @@ def make_on_cluster(
     Raises
     ------
     SweepError
-        If it cannot go on, as with a full disk; what is finished is kept.
+        If it cannot continue, for example because the disk is full; finished runs are kept.
     """
-    sent_pieces(works)  # refuses those that cannot be sent; the engine sends all others
+    sent_pieces(works)  # raises an error if some cannot be sent; the engine sends them
     root = (place.store.folder or place.store.root).absolute()
     there = next(folder for folder in (root, *root.parents) if folder.is_dir())
     with Dask(scheduler) as cluster, NamedTemporaryFile(prefix=".sweep-", dir=there) as mark:
@@ -150,13 +150,13 @@ def make_on_cluster(
 
 
 class _Sharing:
-    """Work that is shared by the workers of a cluster."""
+    """Distributes work among the workers of a cluster."""
 
     def __init__(self, cluster: Dask, make: MakeRun, bench: Bench) -> None:
         self._cluster, self._make, self._bench = cluster, make, bench
         self._order = cluster.order(make)
-        self._begun: dict[Any, tuple[str, Work]] = {}  # by future: where, and what
-        self._data: dict[str, str] = {}  # that a worker has loaded
+        self._begun: dict[Any, tuple[str, Work]] = {}  # worker and work by future
+        self._data: dict[str, str] = {}  # data that each worker has loaded
 
     def make_all(self, listener: Listener, waiting: Waiting, tell: Tell) -> None:
         """Hand out work until all is done."""
@@ -177,7 +177,7 @@ class _Sharing:
                 hear(said, work, self._bench, listener, waiting)
 
     def _hand_out(self) -> bool:
-        """Give every idle worker what suits it best; tell whether any is at work."""
+        """Give every idle worker the work that suits it best; return whether any is unfinished."""
         busy = {place for place, _ in self._begun.values()}
         for place in self._cluster.addresses:
             if place in busy:
@@ -185,12 +185,12 @@ class _Sharing:
             work = self._bench.next_for(lambda _: True, self._data.get(place))
             if work is not None:
                 self._data[place] = work.data
-                assert work.code  # as this process knows it
+                assert work.code  # computed here, to be compared by the worker
                 self._begun[self._cluster.begin(self._order, work, place)] = place, work
         return bool(self._begun or self._bench.todo)
 
     def end(self) -> None:
-        """Stop runs that are being made, and wait until they are saved."""
+        """Stop current runs, and wait until they are saved."""
         self._cluster.everywhere(end_runs, self._make.sweep)
         self._cluster.settle(list(self._begun), STOPPING)
         self._cluster.cancel([*self._begun, self._order])

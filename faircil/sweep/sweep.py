@@ -24,38 +24,38 @@ Finish = Callable[[Sequence[Work]], list[Outcome]]
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """How a sweep is made.
+    """Options of a sweep.
 
     Parameters
     ----------
     root : Path
-        Where runs are kept.
+        Folder of the runs.
     jobs : int
-        Processes that compute, one thread each; 1: in this process.
+        Number of processes, with one thread each; 1: run in this process.
     gpu_jobs : int
-        Processes that share the GPU. They take the methods whose steps it replays as graphs; the
-        others are faster on CPUs and left to ``jobs``.
+        Number of processes that share the GPU. They run what is faster there, see
+        :func:`suits_gpu`; the rest is left to ``jobs``.
     any_code : bool
-        Whether runs that other code has made will do.
+        Whether to accept runs executed with other code.
     run_missing : bool
-        Whether to make what is not there.
+        Whether to execute missing runs.
     folder : Path or None
-        One folder for the runs of the only configuration, instead of those below ``root``.
+        Folder for the runs of a single configuration, instead of folders below ``root``.
     again : bool
-        Whether to make what is there again.
+        Whether to execute existing runs again.
     replace : bool
-        Whether runs that cannot be used, such as damaged ones, are replaced; else each is the
-        problem of its outcome. What is no run is never replaced.
+        Whether to replace runs that cannot be used, such as damaged ones; otherwise, their outcomes
+        report the problem. Anything that is not a run is never replaced.
     device : str
-        Where ``jobs`` compute.
+        Device of the ``jobs``.
     command : str or None
-        What the user typed; if not given, the ``faircil run`` of each run.
+        The user's command line; None: the ``faircil run`` command of each run.
     keep : callable or None
-        Keeps the final model of every run that is made, see :func:`faircil.sweep.work.make_run`.
-        Models are large, and the runs of a sweep are many: none by default.
+        Stores the final model of each executed run, see :func:`faircil.sweep.work.make_run`. By
+        default, no model is stored: models are large, and a sweep has many runs.
     scheduler : str or None
-        Dask cluster that computes, see :class:`faircil.cluster.Dask`, instead of ``jobs``. Its
-        workers have to see the same folders as this process.
+        Dask cluster that executes runs instead of ``jobs``, see :class:`faircil.cluster.Dask`. Its
+        workers must have access to the same folders as this process.
     """
 
     root: Path = ROOT
@@ -73,11 +73,11 @@ class SweepOptions:
 
     @property
     def store(self) -> Store:
-        """Where runs are kept."""
+        """The store of the runs."""
         return Store(self.root, self.folder, self.any_code)
 
     def place(self, device: str) -> Place:
-        """Return where runs are kept and computed."""
+        """Return where runs are stored and executed."""
         return Place(self.store, device, self.again, self.replace, self.command, keep=self.keep)
 
 
@@ -91,12 +91,12 @@ def finish(
     watcher: Watcher | None = None,
     tell: Tell = lambda _: None,
 ) -> list[Outcome]:
-    """Make all runs that are not there yet.
+    """Execute all missing runs.
 
     Parameters
     ----------
     works : sequence of Work
-        The same run may occur several times; it is made once.
+        The same run may occur several times; it is executed once.
     options : SweepOptions
     listener : callable
         Called for every run that was executed or has failed.
@@ -107,7 +107,7 @@ def finish(
     watcher : Watcher, optional
         Receives the progress of runs executed in this process.
     tell : callable
-        Takes lines about saved states of runs and room on the disk.
+        Receives messages about saved states and disk space.
 
     Returns
     -------
@@ -117,9 +117,9 @@ def finish(
     Raises
     ------
     SweepError
-        If it cannot go on, as with a full disk; what is finished is kept.
+        If it cannot continue, for example because the disk is full; finished runs are kept.
     StorageError
-        If something that is no run is in the place of one.
+        If something other than a run is in the place of one.
     """
     outcomes: dict[str, Outcome] = {}
     missing: dict[str, Work] = {}
@@ -144,7 +144,7 @@ def finish(
 
 
 def look(work: Work, options: SweepOptions) -> Outcome | None:
-    """Look for a finished run; None where it is to be made."""
+    """Return the outcome of an existing run; None if it must be executed."""
     store = options.store
     place = seed_folder(store.folder_of(work), work.seed)
     if options.again and options.run_missing:
@@ -205,7 +205,7 @@ SAMPLES = {
     "biasbios": 253_000,
 }
 OTHER_SAMPLES = 10_000
-# A step against one of plain replay.
+# Cost of a step relative to one of plain replay.
 EFFORT = {"joint": 2.5, "gss": 3.0, "ocs": 2.0, "fairl": 2.0, "finetune": 0.5}
 WIDE = {"biased-mnist": 2.0}  # inputs of three channels
 TRAINED_ENCODER = 100.0
@@ -220,6 +220,6 @@ def effort(work: Work) -> float:
 
 
 def suits_gpu(work: Work) -> bool:
-    """Whether a GPU replays the steps as graphs, or they are large; else CPUs are faster."""
+    """Return whether a GPU is faster: it replays the steps as graphs, or they are large."""
     method = LEARNERS[work.config.method]
     return method.graphable or method.one_pass or work.config.trains_encoder

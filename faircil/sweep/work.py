@@ -1,4 +1,4 @@
-"""The units of a sweep: runs to execute, the code they rest on, outcomes, where time is spent."""
+"""The units of a sweep: runs to execute, the code they depend on, outcomes, time spent."""
 
 from __future__ import annotations
 
@@ -104,16 +104,16 @@ class Both:
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds from receiving a run to answering.
+    """Seconds spent on a run, from receiving it to returning the answer.
 
     Parameters
     ----------
     process : int
         Process id.
     device : float
-        To initialise the device, which takes long on a GPU the first time.
+        Initialising the device, which takes long on a GPU the first time.
     load : float
-        To load the data, or to find it in the cache.
+        Loading the data, or finding it in the cache.
     run : float
         From then to the last evaluation; the run's summary has the details.
     write : float
@@ -121,7 +121,7 @@ class Spent:
     total : float
         Total time.
     cpu : float
-        CPU time of that, over all threads.
+        CPU time in total, over all threads.
     """
 
     process: int

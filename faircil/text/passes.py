@@ -29,7 +29,7 @@ TOKEN_BUDGET = 16384  # 64 current and 64 replayed texts of 128 tokens are one c
 CPU_CHUNK = 1024  # tokens; on a CPU larger chunks only add padding
 PRECISIONS = ("auto", "float32", "bfloat16")
 GRAIN = 16  # tokens; widths are multiples of it
-SLACK = 1.15  # width of a known layout, by that of a batch's own, with which it is taken
+SLACK = 1.15  # maximum width of a known layout, relative to the batch's own, for its use
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -141,14 +141,14 @@ def in_order(parts: Sequence[Tensor], chunks: Sequence[Chunk]) -> Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of a step.
+    """The shape of the texts in a training step.
 
     Parameters
     ----------
     rows : int
-        Texts.
+        Number of texts.
     width : int
-        Tokens of each, with padding.
+        Tokens per text, with padding.
     """
 
     rows: int
@@ -156,7 +156,7 @@ class Layout:
 
     @property
     def tokens(self) -> int:
-        """Tokens in all, with padding."""
+        """Total number of tokens, with padding."""
         return self.rows * self.width
 
 
@@ -166,25 +166,25 @@ def layout_of(rows: int, longest: int, room: int) -> Layout:
     Parameters
     ----------
     rows : int
-        Texts.
+        Number of texts.
     longest : int
-        Tokens of the longest.
+        Tokens of the longest text.
     room : int
-        Tokens that a row has room for.
+        Maximum number of tokens in a row.
     """
     return Layout(rows, min(-(-longest // GRAIN) * GRAIN, room))
 
 
 def suitable(own: Layout, known: Sequence[Layout], *, room: bool) -> Layout:
-    """Return a known layout that a batch fits in without much more padding, else its own.
+    """Return a known layout that fits a batch without much more padding, else the batch's own.
 
     Parameters
     ----------
     own : Layout
     known : sequence of Layout
-        Of as many texts.
+        Layouts with the same number of texts.
     room : bool
-        Whether another layout may become known; else any that it fits in is taken.
+        Whether another layout may be added; otherwise, any that fits is used.
     """
     fitting = [layout for layout in known if layout.width >= own.width]
     best = min(fitting, key=lambda layout: layout.width, default=own)
@@ -193,7 +193,7 @@ def suitable(own: Layout, known: Sequence[Layout], *, room: bool) -> Layout:
 
 @dataclass
 class Use:
-    """A layout, and how often texts passed in it.
+    """A layout, and how often it was used.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ _used: ContextVar[Use | None] = ContextVar("used", default=None)
 
 @contextmanager
 def fixed_shapes(layout: Layout) -> Iterator[Use]:
-    """Let as many texts as the layout has pass in its shape, in the block, where they train."""
+    """Use this layout for training passes in the block with as many texts as it has rows."""
     use = Use(layout)
     token = _used.set(use)
     try:
@@ -220,7 +220,7 @@ def fixed_shapes(layout: Layout) -> Iterator[Use]:
 
 
 def fixed_for(rows: int) -> Layout | None:
-    """Return the layout in which so many texts are to pass now; None: any shapes will do."""
+    """Return the current layout if it is for this many texts, and count its use; else None."""
     use = _used.get()
     if use is None or use.layout.rows != rows:
         return None

@@ -84,9 +84,9 @@ class TextNet(nn.Module):
         )
 
     def layout(self, x: Tensor, known: Sequence[Layout], room: bool) -> Layout | None:
-        """Return the shape in which a training step with tokens (n, L) passes, if it is recorded.
+        """Return the layout of a recorded training step with tokens (n, L).
 
-        None if they have more tokens than the budget: activations are then recomputed. See
+        None if there are more tokens than the budget, since activations are then recomputed. See
         :func:`faircil.text.passes.suitable`.
         """
         longest = int(row_lengths(x, self.passing.pad_id).max()) if len(x) else 1
@@ -94,11 +94,11 @@ class TextNet(nn.Module):
         return found if found.tokens <= self.passing.token_budget else None
 
     def in_layout(self, layout: Layout) -> AbstractContextManager[Use]:
-        """Make a training step in the block pass in this shape."""
+        """Use this layout for a training step in the block."""
         return fixed_shapes(layout)
 
     def drawing(self) -> AbstractContextManager[None]:
-        """Draw in the block as the next training pass does, whose recording it replays."""
+        """Draw in the block as in the next training pass, whose recording is replayed there."""
         self.train()
         return self._own_draws(self.head.weight.device)
 
@@ -110,7 +110,7 @@ class TextNet(nn.Module):
             return encode(self.encoder, x, self.passing)
 
     def _count(self, tokens: Tensor) -> None:
-        """Count training tokens, in place: a recorded step must find their number."""
+        """Count training tokens, in place, so that a recorded step can update the number."""
         if isinstance(self.trained_tokens, int):
             self.trained_tokens = tokens + self.trained_tokens
         else:
@@ -135,7 +135,7 @@ class TextNet(nn.Module):
     def remake(self, _: str, weights: Mapping[str, Tensor]) -> nn.Module:
         """Return the encoder with weights from a file.
 
-        It uses these very parameters, so that an optimizer that refers to them trains it.
+        It uses the given parameters themselves, so that an optimizer that refers to them trains it.
         """
         encoder: nn.Module = load_model(self.folder)
         for path, tensor in weights.items():
@@ -151,7 +151,7 @@ class TextNet(nn.Module):
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:
-        # A recorded step draws by the seed that is set before its replay.
+        # A recorded step uses the seed that is set before its replay.
         recorded = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         if not self.training or recorded:
             yield

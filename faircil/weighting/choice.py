@@ -225,8 +225,8 @@ class WeightResult:
     Parameters
     ----------
     weights : Tensor, shape (n,)
-        In [0, 1], on the device of the samples, of the net for a dataset or loader; 0 or 1 if
-        samples are drawn.
+        In [0, 1], or 0 or 1 if samples are drawn. On the device of the samples; for a dataset or
+        loader, on that of the net.
     group : Tensor of int64, shape (n,)
         Index of each sample's group in ``groups``.
     groups : GroupOutcome
@@ -276,7 +276,7 @@ def described(
     dtype: torch.dtype,
     seconds: tuple[float, float],
 ) -> WeightResult:
-    """Return weights with what they are to achieve; seconds of statistics and program."""
+    """Return weights with their predicted effect, given the seconds of statistics and program."""
     membership, losses = inputs.membership, inputs.statistics.losses
     weights = torch.from_numpy(choice.weights)
     return WeightResult(

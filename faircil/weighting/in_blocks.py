@@ -1,9 +1,9 @@
 """Statistics of very many samples in bounded memory: two passes that keep no factors.
 
-The factors of last-layer gradients take d + classes numbers per sample, mostly more than its
+The factors of last-layer gradients take d + classes numbers per sample, usually more than its
 inputs, which may be mapped from a file. A cosine requires the gradients of all groups, so the first
 pass sums these, and the second computes the factors again. Both process one block of samples at a
-time. Only one number per sample and group is kept, as the program needs it.
+time. Only the numbers that the program needs are kept: one per sample and group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from faircil.weighting.last_layer import (
 )
 from faircil.weighting.losses import LossFunction, cross_entropy
 
-BLOCK = 2**16  # samples whose factors are there at a time; whole chunks
+BLOCK = 2**16  # samples whose factors are in memory at a time; whole chunks
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def block_statistics(
     head: nn.Linear | str | None = None,
     loss: LossFunction = cross_entropy,
 ) -> Aligned:
-    """Compute statistics of all groups; bit for bit those of a single pass."""
+    """Compute statistics of all groups, bit-identical to those of a single pass."""
     layer = compared_layer(net, current.x[:PROBE], membership.groups, head)
     groups = len(membership.groups)
 

@@ -54,7 +54,7 @@ Source = Samples | Stream
 
 
 def divided_mistakes(gradient: str, granularity: str, what: str) -> list[str]:
-    """Return why weights cannot be computed by several processes, as ``what`` asks for."""
+    """Return why weights cannot be computed by several processes, as ``what`` requests."""
     mistakes = []
     if gradient == "all":
         mistakes.append(f"gradient 'all' is for one process, without {what}; use gradient 'last'")
@@ -269,7 +269,7 @@ def choose_over_ranks(
 
 
 def _computed(inputs: ProgramInputs) -> bool:
-    """Whether the columns of a part are computed on its device rather than stored."""
+    """Return whether the columns of a part are computed on its device rather than stored."""
     current = inputs.membership.current
     return current.is_cuda and len(current) >= MANY
 

@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 AUTO_BUDGET = 12.0  # alpha = AUTO_BUDGET / |T|, that is .001 at 12,000 samples
 GRADIENTS = ("last", "all")
-KEPT = 2**30  # bytes of factors that are kept: one pass, where blocks of samples take two
+KEPT = 2**30  # bytes of factors to store; larger ones are computed twice, in blocks
 Function = Callable[..., Any]  # a function given instead of a name
 
 
@@ -144,20 +144,20 @@ class FairSampleWeights:
         Parameters
         ----------
         net : Module
-            Any classifier. It is left as it was, errors included.
+            Any classifier. It is left unchanged, even if an error occurs.
         current, memory : Samples, map-style dataset or DataLoader
             The task's training data (n samples) and the replay buffer with the old groups, if there
-            is one. Without it, groups of the task alone are evened out; a run of faircil gives all
-            samples of its first task weight 1 instead. A dataset is read batch by batch and in
-            order, whatever the order of its loader: weight i belongs to ``dataset[i]``.
+            is one. Without it, only the groups of the task are balanced; a run of faircil gives all
+            samples of its first task weight 1 instead. A dataset is read in batches and in order,
+            regardless of the order of its loader: weight i belongs to ``dataset[i]``.
         seen : mapping, optional
             ``{(y, z): samples seen so far}``, including the current task; needed by ``dp``.
         generator : torch.Generator, optional
             Draws clusters and samples; needed by every granularity except ``sample``.
         ranks : Ranks, optional
-            Processes that train together, as ``Ranks.of()``: each gives its own part of the
-            current samples, all the same net and memory, and each gets the weights of its part,
-            which even out the groups of all parts together.
+            Processes that train together, such as ``Ranks.of()``. Each process passes its own part
+            of the current samples; net and memory are the same for all. Each gets the weights of
+            its part, which balance the groups of all parts together.
         """
         if ranks is not None:
             return self.of_shards(net, [current], memory, ranks, seen=seen, generator=generator)[0]
@@ -184,23 +184,23 @@ class FairSampleWeights:
         generator: torch.Generator | None = None,
         drawn: bool = True,
     ) -> list[WeightResult]:
-        """Compute weights of samples of which every rank has one part or several.
+        """Compute weights of samples that are divided into parts, one or more per rank.
 
         Parameters
         ----------
         net, memory, seen, generator
-            As for a call, and the same on all ranks.
+            As for a call; the same on all ranks.
         parts : sequence of Samples, datasets or loaders
-            Those of this rank; all ranks have the same number.
+            The parts of this rank; all ranks have the same number.
         ranks : Ranks
         drawn : bool
-            Whether to draw samples by the share of their group, if that is the granularity; else
-            the share is their weight.
+            With granularity ``group``: whether to draw samples by the share of their group;
+            otherwise, the share is their weight.
 
         Returns
         -------
         list of WeightResult
-            Of each part. Groups, objective and bound are those of all parts of all ranks.
+            Result for each part. Groups, objective and bound refer to all parts of all ranks.
         """
         start = time.perf_counter()
         net = _unwrapped(net)
@@ -242,7 +242,7 @@ class FairSampleWeights:
     def _opened(
         self, current: Data, memory: Data | None, device: torch.device
     ) -> tuple[Samples | Stream, Samples | Stream | None]:
-        """Return both as they are if they are samples in memory, else as streams."""
+        """Return both unchanged if they are samples in memory, else as streams."""
         plain = self.logits is None
         if plain and isinstance(current, Samples) and isinstance(memory, Samples | None):
             return current, memory
@@ -256,7 +256,7 @@ class FairSampleWeights:
         memory: Samples | Stream | None,
         seen: Seen | None,
     ) -> ProgramInputs:
-        """Compute groups and statistics; from all layers where the net has no plain last one."""
+        """Compute groups and statistics; from all layers if requested, or if there is no head."""
         measure = self._summed_measure()
         if self.gradient == "last":
             try:
@@ -275,7 +275,7 @@ class FairSampleWeights:
         return self._inputs(statistics, membership, disparity, combined=True)
 
     def _summed_measure(self) -> Measure:
-        """Return the measure; an error if it is none that the program can minimise."""
+        """Return the measure; raise an error if the program cannot minimise it."""
         measure = find_measure(self.measure)
         if measure.combine != "sum":
             raise UsageError(
@@ -292,7 +292,7 @@ class FairSampleWeights:
         measure: Measure,
         seen: Seen | None,
     ) -> ProgramInputs:
-        """Compute groups and statistics of the last layer, of streams in one pass."""
+        """Compute groups and statistics of the last layer; streams are read once."""
         statistics: GroupStatistics
         loss, head = find_loss(self.loss), self.head
         head = layer_named(net.net, head) if isinstance(head, str) else head
@@ -319,7 +319,7 @@ class FairSampleWeights:
         measure: Measure,
         seen: Seen | None,
     ) -> tuple[Membership, Floats]:
-        """Return the groups and the rows that compare them."""
+        """Return the groups and the measure's matrix, whose rows compare them."""
         now = _labels_of(current)
         old = None if memory is None else _labels_of(memory)
         self._refuse_unknown(measure, [now, old])
@@ -360,7 +360,7 @@ class FairSampleWeights:
         return described(inputs, choice, dtype, (gradient_seconds, took))
 
     def _in_blocks(self, net: Classifier, current: Samples, head: nn.Linear | None) -> bool:
-        """Whether factors are too large to be kept, and nothing needs them later."""
+        """Return whether factors are too large to store and not needed later."""
         if self.granularity not in ("sample", "group") or current.y.is_cuda:
             return False
         layer = plain_head(net, current.x[:PROBE], head)
@@ -368,7 +368,7 @@ class FairSampleWeights:
         return len(current) * numbers * precise(layer.weight.dtype).itemsize > KEPT
 
     def _on_device(self, membership: Membership) -> bool:
-        """Whether the program is solved on the GPU, without its matrix."""
+        """Return whether the program is solved on the GPU, without its matrix."""
         plain = (self.granularity, self.gradient, self.solver) == ("sample", "last", "auto")
         return plain and membership.current.is_cuda and len(membership.current) >= MANY
 
@@ -401,7 +401,7 @@ def _by_name(given: Any) -> Mapping[str, Any]:
 
 
 def _unwrapped(net: nn.Module) -> nn.Module:
-    """Return the net in what trains its copies: that would wait for others at each pass."""
+    """Return the net itself: a distributed wrapper would wait for others at each pass."""
     return net.module if isinstance(net, nn.parallel.DistributedDataParallel) else net
 
 

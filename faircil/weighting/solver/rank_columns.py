@@ -1,13 +1,13 @@
-"""A program whose columns are on several ranks: they stay there, and one rank solves it.
+"""Solve a program whose columns are distributed over ranks, without moving the columns.
 
-A column is a sample, and a pass over columns ends in sums and a few numbers of columns: every rank
-makes it over its own. The first rank runs the solver and asks for passes; all ranks answer. What
-travels is prices and sums, of the size of R rows, and some columns: those of the solver's sample
-and of its core, a few thousand or one in 64. Only a program that the solver gives up, such as one
-of equal columns, is gathered as a whole.
+A column is a sample. A pass over columns yields sums and the indices of a few columns, so every
+rank makes it over its own columns. The first rank runs the solver and requests passes; all ranks
+answer. They exchange prices and sums, whose size is the number of rows, R, and some columns: those
+of the solver's sample and of its core, a few thousand or one in 64. All columns are gathered only
+if the solver gives up, for example if many columns are equal.
 
-Columns are cut into shards, and what shards contribute is added in their order: the solution does
-not depend on which rank has them.
+Columns are divided into shards, whose contributions are added in their order. So the solution does
+not depend on which rank has which shard.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ Values = TypeVar("Values", bound=Array)
 
 @dataclass
 class Shelf:
-    """The columns of this rank's shards, and what can be asked of them.
+    """The columns of this rank's shards, and the operations that can be requested.
 
     Parameters
     ----------
     plain : list of Columns
-        Of each shard of this rank, in order.
+        Columns of each shard of this rank, in order.
     first : int
-        Number of the first of these among all shards.
+        Index of the first of these shards among all shards.
     """
 
     plain: list[Columns]
     first: int
 
     def __post_init__(self) -> None:
-        self.levels = [list(self.plain)]  # each but the first has the bands of the one before
+        self.levels = [list(self.plain)]  # level k + 1 consists of the bands of level k
         self.bands: list[list[Band]] = []
         self.weights: list[Floats] = [np.zeros(0)] * len(self.plain)
 
     def answer(self, do: str, level: int, told: Arrays) -> list[Arrays]:
-        """Do what is asked, shard by shard.
+        """Perform an operation, shard by shard.
 
         Parameters
         ----------
         do : str
-            A name of :data:`TASKS`.
+            Name of the operation in :data:`TASKS`.
         level : int
             0 for all columns, 1 for a band of them, and so on.
         told : dict
-            If there are ``counts``, one for each of all shards, then ``index`` and ``values`` are
-            sorted by shard, and a shard is given its own.
+            Its arguments. If they contain ``counts``, one for each shard of all ranks, then
+            ``index`` and ``values`` are sorted by shard, and each shard gets its own.
         """
-        if do == "near":  # bands of an attempt that was given up go
+        if do == "near":  # discard the bands of an abandoned attempt
             del self.levels[level + 1 :], self.bands[level:]
             self.levels.append([])
             self.bands.append([])
@@ -84,7 +84,7 @@ class Shelf:
         return found
 
     def size(self, level: int, place: int, _: Arrays) -> Arrays:
-        """Tell the number of columns."""
+        """Return the number of columns."""
         return {"size": np.array([len(self.levels[level][place])])}
 
     def take(self, level: int, place: int, told: Arrays) -> Arrays:
@@ -93,18 +93,18 @@ class Shelf:
         return {"rows": part.rows, "cost": part.cost}
 
     def near(self, level: int, place: int, told: Arrays) -> Arrays:
-        """Fix columns, and keep the band of those that stay open as a level of its own."""
+        """Fix columns, and store the band of those that stay open in the next level."""
         band, fixed = self.levels[level][place].near(told["prices"], float(told["width"][0]))
         self.bands[level].append(band)
         self.levels[level + 1].append(band.columns)
         return {"size": np.array([len(band)]), "fixed": fixed}
 
     def origin(self, level: int, place: int, told: Arrays) -> Arrays:
-        """Tell where columns of the band are."""
+        """Return the indices, in this level, of columns of its band."""
         return {"origin": self.bands[level][place].origin(told["index"])}
 
     def settle(self, level: int, place: int, _: Arrays) -> Arrays:
-        """Take the states of the band."""
+        """Transfer the states of the band to this level."""
         self.bands[level][place].settle()
         return {}
 
@@ -125,22 +125,22 @@ class Shelf:
         return {}
 
     def states(self, level: int, place: int, told: Arrays) -> Arrays:
-        """Tell states."""
+        """Return states."""
         return {"states": self.levels[level][place].states(told["index"])}
 
     def weigh(self, level: int, place: int, told: Arrays) -> Arrays:
-        """Keep the weights: as fixed, and some as given."""
+        """Store the weights: as fixed, and some as given."""
         columns = self.levels[level][place]
         self.weights[place] = columns.weights(told["index"], told["values"])
         return {}
 
     def assign(self, _level: int, place: int, told: Arrays) -> Arrays:
-        """Keep given weights."""
+        """Store given weights."""
         self.weights[place] = told["values"]
         return {}
 
     def perturb(self, level: int, place: int, told: Arrays) -> Arrays:
-        """Add noise to the costs, which breaks ties; tell whether that can be done."""
+        """Add noise to the costs, which breaks ties; return whether this is possible."""
         columns = self.plain[place]
         if not isinstance(columns, HostColumns):
             return {"done": np.array([False])}
@@ -150,14 +150,14 @@ class Shelf:
         return {"done": np.array([True])}
 
     def restore(self, level: int, place: int, _: Arrays) -> Arrays:
-        """Take the noise away; states stay."""
+        """Remove the noise; keep the states."""
         columns, every = self.plain[place], np.arange(len(self.plain[place]))
         columns.put(every, self.levels[level][place].states(every))
         self.levels[level][place] = columns
         return {}
 
 
-# What the first rank may ask for, by name.
+# Operations that the first rank can request, by name.
 TASKS = {
     task.__name__: task
     for task in (
@@ -180,7 +180,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Talk:
-    """Asks all ranks at once, the first, on which it is, included."""
+    """Sends requests from the first rank to all ranks, including itself."""
 
     ranks: Ranks
     shelf: Shelf
@@ -194,12 +194,12 @@ class Talk:
         return [one for answer in self.ranks.answers(mine) for one in _read(answer)]
 
     def end(self, outcome: dict[str, Any]) -> None:
-        """Tell all others how it ended."""
+        """Send the outcome to all other ranks."""
         self.ranks.told(packed({"do": "end", **outcome}, {}))
 
 
 def serve(ranks: Ranks, shelf: Shelf) -> dict[str, Any]:
-    """Answer the first rank until it ends; return what it says of that."""
+    """Answer requests of the first rank until it ends; return the outcome."""
     while True:
         header, tensors = unpacked(ranks.told())
         if header["do"] == "end":
@@ -231,17 +231,17 @@ def _read(message: bytes) -> list[Arrays]:
 
 
 class RankColumns:
-    """Columns on several ranks, seen from the first; see :class:`Columns`.
+    """Columns on several ranks, seen from the first rank; see :class:`Columns`.
 
-    They are numbered shard by shard.
+    Columns are numbered shard by shard.
 
     Parameters
     ----------
     talk : Talk
     level : int
-        0, or one more than that of the columns whose band they are.
+        0 for all columns; for a band, one more than the level of its parent.
     sizes : sequence of int
-        Columns of each shard.
+        Number of columns of each shard.
     """
 
     def __init__(self, talk: Talk, level: int, sizes: Sequence[int]) -> None:
@@ -288,16 +288,16 @@ class RankColumns:
         return _unsorted(np.concatenate([each["states"] for each in answers]), order)
 
     def weights(self, index: Integers, weights: Floats) -> Floats:
-        """Leave all weights with their columns; return none."""
+        """Store all weights with their columns; return an empty array."""
         self.ask("weigh", **self.by_shard(index, weights)[1])
         return weights[:0]
 
     def ask(self, do: str, **told: Array) -> list[Arrays]:
-        """Ask all ranks about these columns; return the answer of every shard."""
+        """Request an operation on these columns; return the answers of all shards."""
         return self.talk.ask(do, self.level, told)
 
     def by_shard(self, index: Integers, values: Array | None = None) -> tuple[Integers, Arrays]:
-        """Sort numbers of columns by shard, and what belongs to them; return the order, too."""
+        """Sort column indices, and their values, by shard; return the order and the arguments."""
         shard = np.searchsorted(self.starts, index, side="right") - 1
         order = np.argsort(shard, kind="stable")
         told: Arrays = {
@@ -307,7 +307,7 @@ class RankColumns:
         return order, told if values is None else {**told, "values": values[order]}
 
     def numbers(self, answers: Sequence[Arrays], name: str) -> Integers:
-        """Turn numbers within shards into numbers among all columns."""
+        """Convert indices within shards to indices among all columns."""
         starts = self.starts[:-1]
         found = [each[name] + start for each, start in zip(answers, starts, strict=True)]
         return np.concatenate(found)
@@ -334,7 +334,7 @@ class RankBand:
 
 
 def _unsorted(values: Values, order: Integers) -> Values:
-    """Return values in the order that they had before they were sorted."""
+    """Return sorted values in their original order."""
     found = np.empty_like(values)
     found[order] = values
     return found
@@ -351,12 +351,12 @@ def _added(parts: Iterable[Floats]) -> Floats:
 
 @dataclass(frozen=True)
 class RankSolution:
-    """A solution of which this rank has its own weights.
+    """A solution with the weights of this rank's columns.
 
     Parameters
     ----------
     weights : list of ndarray
-        Of the columns of each of its shards.
+        Weights of the columns of each of its shards.
     objective, bound : float
     status : str
     dual : Dual
@@ -377,19 +377,19 @@ def solve_over_ranks(
     ranks: Ranks,
     solver: str | SolverFunction = "auto",
 ) -> RankSolution:
-    """Solve a program whose columns are on several ranks; all ranks call it.
+    """Solve a program whose columns are on several ranks; all ranks call this function.
 
     Parameters
     ----------
     shards : sequence of Columns
-        Of this rank; all ranks have the same number.
+        Columns of this rank's shards; all ranks have the same number.
     offsets : ndarray, shape (R,)
         Offsets of the gaps, then of the floors negated.
     gaps : int
         Number of gap rows.
     ranks : Ranks
     solver : str or callable
-        Another one than the default is given the whole program, on the first rank.
+        A solver other than the default gets the whole program, on the first rank.
 
     Raises
     ------
@@ -452,7 +452,7 @@ def _perturbed(columns: RankColumns, offsets: Floats, gaps: int) -> Solution:
 
 
 def _gathered(columns: RankColumns, offsets: Floats, gaps: int, solver: SolverFunction) -> Solution:
-    """Solve the whole program on the first rank, and send each column its weight."""
+    """Solve the whole program on the first rank, and send the weights to their columns."""
     part = columns.take(np.arange(len(columns)))
     floors, floor_offsets = -part.rows[gaps:], -offsets[gaps:]
     program = WeightProgram(part.rows[:gaps], offsets[:gaps], part.cost, floors, floor_offsets)
