@@ -360,8 +360,8 @@ class ItemEncoder:
         name = getattr(self.options, "image_encoder", None) or getattr(self.options, "encoder", "")
         raise DataError(
             f"the model was fitted with encoder '{name}' of the hash {str(self.digest)[:12]}, and "
-            f"the files there now have {str(found)[:12]}: its inputs would mean something else; "
-            "put the files of then back, or fit a new model"
+            f"the files there now have {str(found)[:12]}, so inputs would differ in meaning; "
+            "restore the earlier files, or fit a new model"
         )
 
 

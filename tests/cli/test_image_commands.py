@@ -104,7 +104,7 @@ def test_another_encoder_is_refused(cli: Cli, tmp_path: Path, settings: list[str
         outcome = cli(*command, "--images", "photos")
         assert outcome.code == 1
         assert "the model was fitted with encoder" in outcome.err
-        assert "put the files of then back, or fit a new model" in outcome.err
+        assert "restore the earlier files, or fit a new model" in outcome.err
     assert Path("model/model.json").read_bytes() == before
 
 
