@@ -35,7 +35,7 @@ def assert_alike(mine: Model, theirs: Model, x: Floats32) -> None:
     """
     passed = [model.lessons[-1].passed for model in (mine, theirs)]
     reached = [None if one is None else one.objective for one in passed]
-    if None not in reached and not np.isclose(*reached, rtol=SAME_SEARCH, atol=0):
+    if None not in reached and not np.isclose(*reached, rtol=SAME_SEARCH, atol=0, equal_nan=True):
         assert np.isclose(*reached, rtol=TOLERANCE, atol=0), reached
         return
     found, wanted = (model.probabilities(x) for model in (mine, theirs))
