@@ -150,7 +150,7 @@ def test_discriminants_of_scores_are_those_of_the_rows() -> None:
     spread = (each[:, None] * away).T @ away
     spread += LEAST_SPREAD * spread.diagonal().mean() * torch.eye(3)
     slopes = torch.linalg.solve(spread, means.T)
-    expected = scores @ slopes - (means.T * slopes).sum(dim=0) / 2
+    expected = differences(scores @ slopes - (means.T * slopes).sum(dim=0) / 2)
     torch.testing.assert_close(found(scores), expected, rtol=1e-6, atol=1e-6)
     by_head = features(samples.x) @ found.head(solution.head)
     torch.testing.assert_close(by_head, expected, rtol=1e-6, atol=1e-6)
