@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -319,10 +319,10 @@ def _mean_length(values: pd.Series) -> float:
 
 def label_mistakes(column: pd.Series, *, new_rows: bool = False) -> list[str]:
     """Return the mistakes of ``column`` (n,) as the class label."""
-    mistakes = gap_mistakes(column, OR_DROP) + _long_names(column, "label")
+    classes = code_values(column)
+    mistakes = gap_mistakes(column, OR_DROP) + _long_names(column, "label", classes.names)
     if new_rows:
         return mistakes
-    classes = code_values(column)
     if len(classes.names) < 2:
         mistakes.append(
             f"label column '{column.name}' has {len(classes.names)} class(es); at least two are "
@@ -344,7 +344,8 @@ def attribute_mistakes(
 ) -> list[str]:
     """Return the mistakes of ``column`` (n,) as a sensitive attribute."""
     mistakes = [] if may_miss else gap_mistakes(column, OR_UNKNOWN)
-    mistakes += _long_names(column, "sensitive")
+    if not is_numeric_dtype(column):
+        mistakes += _long_names(column, "sensitive", distinct_words(column)[1])
     distinct = column.nunique()
     if distinct < 2 and not new_rows:
         mistakes.append(
@@ -359,11 +360,9 @@ def attribute_mistakes(
     return mistakes
 
 
-def _long_names(column: pd.Series, role: str) -> list[str]:
-    """Return a mistake if values (n,) are too long as names of classes or groups."""
-    if is_numeric_dtype(column):
-        return []
-    longest = max(map(len, distinct_words(column)[1]), default=0)
+def _long_names(column: pd.Series, role: str, names: Iterable[str]) -> list[str]:
+    """Return a mistake if the names of classes or groups in a column are too long."""
+    longest = max(map(len, names), default=0)
     if longest <= LONGEST_NAME:
         return []
     return [
